@@ -29,6 +29,7 @@ DONE: tuple[str, ...] = (
     "storage/views",
     "storage/write",
     "tests/bad_input",
+    "tests/catalog",
     "tests/golden",
     "tests/iceberg",
     "tests/ingest",

@@ -1,4 +1,4 @@
-"""Partitions whose values are empty, blank or null share a directory, and are three partitions all the same."""
+"""Partitions whose values are empty, blank or null share a directory, but are three different partitions."""
 
 from pathlib import Path
 from typing import Any
@@ -27,7 +27,7 @@ def left(catalog: Catalog) -> list[object]:
     return [row["p"] for row in sorted(rows, key=lambda row: row["id"])]
 
 
-def test_they_are_listed_apart(catalog: Catalog) -> None:
+def test_blank_partitions_are_listed_separately(catalog: Catalog) -> None:
     assert sorted(p.spec["p"] for p in catalog.list_partitions("d.t")) == sorted(
         NULL if value is None else value for value in VALUES
     )
@@ -35,7 +35,7 @@ def test_they_are_listed_apart(catalog: Catalog) -> None:
     assert sorted(shown) == sorted(f"p={NULL if value is None else value}" for value in VALUES)
 
 
-def test_what_is_listed_is_what_a_drop_deletes(catalog: Catalog) -> None:
+def test_a_listed_partition_can_be_dropped_by_its_specification(catalog: Catalog) -> None:
     for partition in catalog.list_partitions("d.t"):
         before = left(catalog)
         catalog.drop_partitions("d.t", [partition.spec])
@@ -44,15 +44,15 @@ def test_what_is_listed_is_what_a_drop_deletes(catalog: Catalog) -> None:
     assert left(catalog) == []
 
 
-def test_a_null_may_be_named_by_itself(catalog: Catalog) -> None:
+def test_a_null_partition_can_be_dropped_by_none(catalog: Catalog) -> None:
     catalog.drop_partitions("d.t", [{"p": None}])
     assert left(catalog) == ["", "  ", "\t", "x"]
 
 
-def test_a_text_that_is_the_name_of_null_is_deleted_by_a_filter(
+def test_rows_with_the_name_of_the_null_partition_are_deleted_by_a_filter(
     catalog: Catalog, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As in Paimon, a specification can't tell it from null; Paimon takes such rows, and interbed refuses new ones."""
+    """A specification does not distinguish this text from null, as in Paimon. Interbed refuses new rows with it."""
     table = catalog.get_table("d.t")
     with monkeypatch.context() as java:
         java.setattr("interbed.storage.write.incoming.IncomingRows.check_partitions", lambda *_: None)

@@ -1,4 +1,4 @@
-"""One suite of behaviours, run over every catalog."""
+"""Behaviour that all catalogs share, tested with every kind of catalog."""
 
 import time
 from collections.abc import Iterator
@@ -30,34 +30,34 @@ ROWS = pa.table({"id": [1, 2, 3], "name": ["a", "b", "c"], "dt": ["x", "x", "y"]
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """One catalog server for the module, on a warehouse that no test uses."""
+    """Run one catalog server for the module, on a warehouse that no test uses."""
     with metastore(warehouse=f"file:{tmp_path_factory.mktemp('unused')}") as uri:
         yield uri
 
 
 @pytest.fixture(scope="module")
 def hive_2() -> Iterator[str]:
-    """Hive's own metastore 2.3.10, in Java."""
+    """Run Hive's own metastore 2.3.10, in Java."""
     with java_metastore("2.3.10") as uri:
         yield uri
 
 
 @pytest.fixture(scope="module")
 def hive_4() -> Iterator[str]:
-    """Hive's own metastore 4.0.1, in Java."""
+    """Run Hive's own metastore 4.0.1, in Java."""
     with java_metastore("4.0.1") as uri:
         yield uri
 
 
-# Hive's own metastores are held against our server, call by call, by the tests of differences.
+# tests/catalog/differential compares Hive's own metastores with our server, call by call.
 @pytest.fixture(params=each_run(["filesystem", "server", "hive_2", "hive_4"], lambda kind: not kind.startswith("hive")))
 def catalog(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Catalog]:
-    """Every kind of catalog, on a warehouse of its own; the Hive catalog on our server and on Hive's own."""
+    """Open every kind of catalog, on a warehouse of its own; the Hive catalog on our server and on Hive's own."""
     options: dict[str, object] = {"warehouse": f"file:{tmp_path}/lake"}
     if request.param != "filesystem":
         options |= {"metastore": "hive", "uri": request.getfixturevalue(request.param)}
     if request.param == "hive_4":
-        # Its locks need tables that only an installation by hand makes.
+        # Its locks need tables that only a manual installation creates.
         options |= {"lock.enabled": False}
     with interbed.load_catalog("lake", **options) as opened:
         yield opened
@@ -68,7 +68,7 @@ def catalog(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Catalog]
 
 @pytest.fixture
 def shop(catalog: Catalog) -> Catalog:
-    """A catalog with a database."""
+    """Create the database `shop` in the catalog."""
     catalog.create_database("shop")
     return catalog
 
@@ -79,7 +79,7 @@ def test_a_database_keeps_its_comment_and_its_properties(catalog: Catalog) -> No
     found = catalog.get_database("shop")
 
     assert found.comment == "what we sell"
-    # A metastore notes who made it, and when.
+    # A metastore records its owner and its creation time.
     assert {"team": "marketing", "plan": "b"}.items() <= found.properties.items()
     assert "floor" not in found.properties
     assert catalog.list_tables("shop") == []
@@ -91,7 +91,7 @@ def test_a_database_keeps_its_comment_and_its_properties(catalog: Catalog) -> No
     assert catalog.get_database("shop").comment is None
 
 
-def test_a_database_keeps_no_secrets_of_stores(catalog: Catalog) -> None:
+def test_secrets_of_object_stores_are_refused_as_database_properties(catalog: Catalog) -> None:
     secret = {"fs.s3a.secret.key": "s3cr3t"}
     why = r"'fs\.s3a\.secret\.key' is secret and would be in the open in the properties of the database"
     with pytest.raises(InvalidOptionError, match=why) as caught:
@@ -102,7 +102,7 @@ def test_a_database_keeps_no_secrets_of_stores(catalog: Catalog) -> None:
     with pytest.raises(InvalidOptionError, match=why):
         catalog.alter_database("shop", {"team": "marketing", **secret})
     assert catalog.get_database("shop").properties["team"] == "sales"
-    # What is there already can be taken away.
+    # A secret that is stored already can be removed.
     catalog.alter_database("shop", remove_properties=list(secret))
 
 
@@ -202,7 +202,7 @@ def test_a_table_name_without_database_is_refused(shop: Catalog) -> None:
         shop.get_table("orders")
 
 
-def test_partitions_expire_by_the_time_that_they_name(shop: Catalog) -> None:
+def test_partitions_expire_by_the_time_in_their_values(shop: Catalog) -> None:
     schema = pa.schema((("dt", pa.string()), ("n", pa.int64())))
     shop.create_table("shop.days", schema, partition_keys=["dt"], options={"metastore.partitioned-table": "true"})
     shop.get_table("shop.days").append(pa.table({"dt": ["20260101", "20260201", "x"], "n": [1, 2, 3]}))
@@ -218,7 +218,7 @@ def test_partitions_expire_by_the_time_that_they_name(shop: Catalog) -> None:
     shop.drop_table("shop.days")
 
 
-def test_system_tables_and_branches_are_opened_by_name_and_changed_by_none(shop: Catalog) -> None:
+def test_system_tables_and_branches_are_opened_by_name_but_cannot_be_dropped(shop: Catalog) -> None:
     shop.create_table("shop.named", pa.schema([("id", pa.int64())]), options={"bucket": "-1"})
     table = shop.get_table("shop.named")
     table.append(pa.table({"id": [1]}))
@@ -254,7 +254,7 @@ def test_system_tables_and_branches_are_opened_by_name_and_changed_by_none(shop:
         ({"primary_keys": ["id"], "options": {"merge-engine": "magic"}}, "merge-engine"),
     ],
 )
-def test_a_schema_that_can_not_be_is_refused_and_leaves_nothing(
+def test_an_invalid_schema_is_refused_and_nothing_is_created(
     shop: Catalog, arguments: dict[str, object], message: str
 ) -> None:
     with pytest.raises(InvalidInputError, match=message):
@@ -263,7 +263,7 @@ def test_a_schema_that_can_not_be_is_refused_and_leaves_nothing(
     assert shop.list_tables("shop") == []
 
 
-def test_a_dropped_table_is_gone_with_its_files(shop: Catalog, tmp_path: Path) -> None:
+def test_a_dropped_table_is_deleted_with_its_files(shop: Catalog, tmp_path: Path) -> None:
     shop.create_table("shop.t", SCHEMA).append(ROWS)
     shop.drop_table("shop.t")
     assert not shop.table_exists("shop.t")
@@ -303,7 +303,7 @@ def test_altered_options_and_columns_make_a_new_schema(shop: Catalog) -> None:
     assert shop.get_table("shop.t").scan().to_arrow()["extra"].to_pylist() == [None] * 3
 
 
-def test_partitions_are_listed_with_what_they_hold(shop: Catalog) -> None:
+def test_partitions_are_listed_with_their_statistics(shop: Catalog) -> None:
     table = shop.create_table("shop.t", SCHEMA, partition_keys=["dt"])
     assert shop.list_partitions("shop.t") == []
     before = int(time.time() * 1000) - 1000
@@ -350,7 +350,7 @@ def test_dropped_partitions_lose_their_rows(shop: Catalog, registered: bool) -> 
         shop.drop_partitions("shop.t", [])
 
 
-def test_partitions_can_be_created_and_described_whether_or_not_they_are_kept(shop: Catalog) -> None:
+def test_partitions_can_be_created_and_altered_whether_or_not_they_are_registered(shop: Catalog) -> None:
     shop.create_table("shop.t", SCHEMA, partition_keys=["dt"]).append(ROWS)
     shop.create_partitions("shop.t", [{"dt": "new"}])
     shop.alter_partitions("shop.t", shop.list_partitions("shop.t"))
@@ -358,18 +358,18 @@ def test_partitions_can_be_created_and_described_whether_or_not_they_are_kept(sh
         shop.create_partitions("shop.t", [{}])
     with pytest.raises(TableNotFoundError, match="nope"):
         shop.create_partitions("shop.nope", [{"dt": "new"}])
-    # Without rows a partition is only registered.
+    # Without rows, a partition is registered at most.
     assert [p.spec["dt"] for p in shop.list_partitions("shop.t")] == ["x", "y"]
 
 
-def test_changes_that_can_not_be_change_nothing(shop: Catalog) -> None:
+def test_invalid_changes_change_nothing(shop: Catalog) -> None:
     shop.create_table("shop.t", SCHEMA)
     with pytest.raises(InvalidInputError, match="name"):
         shop.alter_table("shop.t", [SetOption("a", "b"), AddColumn("name", AtomicType(TypeRoot.INT))])
     assert shop.get_table("shop.t").schema.id == 0
 
 
-def test_default_options_of_the_catalog_reach_new_tables(tmp_path: Path) -> None:
+def test_default_options_of_the_catalog_apply_to_new_tables(tmp_path: Path) -> None:
     options = {"warehouse": str(tmp_path), "table-default.file.compression": "lz4"}
     with interbed.CatalogFactory.create(options) as catalog:
         catalog.create_database("d")
@@ -387,7 +387,7 @@ def test_default_options_of_the_catalog_reach_new_tables(tmp_path: Path) -> None
         ({"warehouse": "w", "metastore": "hive", "uri": "http://x:1"}, "thrift://host"),
     ],
 )
-def test_wrong_options_of_a_catalog_are_named(tmp_path: Path, options: dict[str, object], message: str) -> None:
+def test_wrong_options_of_a_catalog_are_reported(tmp_path: Path, options: dict[str, object], message: str) -> None:
     if "warehouse" in options:
         options = options | {"warehouse": str(tmp_path / "w")}
     with pytest.raises(InvalidOptionError, match=message):

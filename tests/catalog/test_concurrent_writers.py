@@ -1,4 +1,4 @@
-"""Eight processes that upsert into one table at the same time."""
+"""Eight processes that upsert into one table concurrently."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -31,18 +31,18 @@ def options(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[dict[str
 
 
 @pytest.mark.longer
-def test_eight_processes_lose_nothing(options: dict[str, str]) -> None:
+def test_eight_processes_lose_no_write(options: dict[str, str]) -> None:
     with interbed.CatalogFactory.create(options) as catalog:
         table = create_orders(catalog)
         with writers(options, range(WRITERS), COMMITS) as running:
             results = [finished(w) for w in running]
         assert "".join(errors for _, errors, _ in results) == ""
         assert [code for code, _, _ in results] == [0] * WRITERS
-        told = [commits for _, _, commits in results]
+        acknowledged = [commits for _, _, commits in results]
 
-        # Each commit is one snapshot, and there is no other.
-        assert [[number for number, _ in commits] for commits in told] == [list(range(COMMITS))] * WRITERS
-        ids = sorted(snapshot_id for commits in told for _, snapshot_id in commits)
+        # Each commit is one snapshot, and there are no others.
+        assert [[number for number, _ in commits] for commits in acknowledged] == [list(range(COMMITS))] * WRITERS
+        ids = sorted(snapshot_id for commits in acknowledged for _, snapshot_id in commits)
         assert ids == list(range(1, WRITERS * COMMITS + 1))
         snapshots = table.snapshots()
         assert [s.id for s in snapshots] == ids
@@ -50,13 +50,13 @@ def test_eight_processes_lose_nothing(options: dict[str, str]) -> None:
         rows_each = 1 + len(SHARED_KEYS)
         assert [s.total_record_count for s in snapshots] == [rows_each * i for i in ids]
 
-        # Nothing is lost: neither at the end nor anywhere between.
+        # No write is missing, in the last snapshot and in snapshots before.
         for snapshot_id in (1, 37, 80, WRITERS * COMMITS):
-            until = [[c for c in commits if c[1] <= snapshot_id] for commits in told]
+            until = [[c for c in commits if c[1] <= snapshot_id] for commits in acknowledged]
             expected = set().union(*(keys_of(commits, i) for i, commits in enumerate(until)))
             assert own_keys(table, snapshot_id) == sorted(expected)
 
-        # A writer sees its own commits, so of each writer only the last can have won a key that all write.
+        # A writer sees its own commits, so that only the last commit of a writer can have won a shared key.
         shared = table.scan(filter="id < 0").to_arrow().to_pylist()
         assert [row["number"] for row in shared] == [COMMITS - 1] * len(SHARED_KEYS)
 
@@ -67,19 +67,19 @@ def test_eight_processes_lose_nothing(options: dict[str, str]) -> None:
 
 
 @pytest.mark.long
-def test_writers_that_compact_at_the_same_time_lose_nothing(options: dict[str, str]) -> None:
+def test_concurrent_compactions_lose_no_write(options: dict[str, str]) -> None:
     with interbed.CatalogFactory.create(options) as catalog:
         table = create_orders(catalog, compacted=True)
         with writers(options, range(4), 10) as running:
             results = [finished(w) for w in running]
         assert [(code, errors) for code, errors, _ in results] == [(0, "")] * 4
-        told = [commits for _, _, commits in results]
+        acknowledged = [commits for _, _, commits in results]
         snapshots = table.snapshots()
         assert [s.id for s in snapshots] == list(range(1, len(snapshots) + 1))
         kinds = [s.commit_kind for s in snapshots]
         assert kinds.count(CommitKind.APPEND) == 40
         assert kinds.count(CommitKind.COMPACT) == len(snapshots) - 40 > 0
-        assert own_keys(table) == sorted(set().union(*(keys_of(commits, i) for i, commits in enumerate(told))))
+        assert own_keys(table) == sorted(set().union(*(keys_of(commits, i) for i, commits in enumerate(acknowledged))))
         before: list[int] = []
         for snapshot in snapshots:
             now = own_keys(table, snapshot.id)

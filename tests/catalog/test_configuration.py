@@ -1,4 +1,4 @@
-"""Catalogs by name: the file, the environment, and which of them is meant."""
+"""Catalogs by name: the configuration file, environment variables, and the default catalog."""
 
 import json
 from pathlib import Path
@@ -23,7 +23,7 @@ def values(configuration: Configuration, name: str) -> dict[str, str]:
     return {key: setting.value for key, setting in configuration.catalogs[name].items()}
 
 
-def test_a_catalog_has_the_options_of_its_table(tmp_path: Path) -> None:
+def test_a_catalog_has_the_options_of_its_section(tmp_path: Path) -> None:
     text = """
     [catalog.lake]
     warehouse = "file:/lake"
@@ -44,7 +44,7 @@ def test_a_catalog_has_the_options_of_its_table(tmp_path: Path) -> None:
     assert found.resolved("other one", {}) == ("other one", {"warehouse": "file:/other"})
 
 
-def test_variables_win_over_the_file_and_options_over_both(tmp_path: Path) -> None:
+def test_variables_override_the_file_and_options_override_both(tmp_path: Path) -> None:
     found = configured(
         tmp_path,
         '[catalog.My_Lake]\nwarehouse = "file:/a"\nuri = "thrift://a"',
@@ -77,7 +77,7 @@ def test_variables_win_over_the_file_and_options_over_both(tmp_path: Path) -> No
         ),
     ],
 )
-def test_the_default_catalog_is_the_one_named_so_or_the_only_one(
+def test_the_default_catalog_is_named_default_or_is_the_only_one(
     tmp_path: Path, text: str, variables: dict[str, str], name: str
 ) -> None:
     assert configured(tmp_path, text, **variables).resolved(None, {})[0] == name
@@ -87,7 +87,7 @@ def test_options_that_locate_a_catalog_need_no_configuration(tmp_path: Path) -> 
     found = configured(tmp_path, '[catalog.a]\nmetastore = "hive"\nuri = "thrift://a"')
     assert found.resolved(None, {"warehouse": "file:/b"}) == ("default", {"warehouse": "file:/b"})
     assert found.resolved("b", {"warehouse": "file:/b"}) == ("b", {"warehouse": "file:/b"})
-    # One that does not locate a catalog goes on top of the default one.
+    # Options that do not locate a catalog are added to the default one.
     assert found.resolved(None, {"lock.enabled": "false"})[1].keys() == {"metastore", "uri", "lock.enabled"}
 
 
@@ -105,13 +105,13 @@ def test_options_that_locate_a_catalog_need_no_configuration(tmp_path: Path) -> 
         ("catalog.lake.warehouse = [1]", r"\.interbed\.toml: 'warehouse' of \[catalog\.lake\] is neither"),
     ],
 )
-def test_a_malformed_file_is_one_line_with_its_place(tmp_path: Path, text: str, message: str) -> None:
+def test_a_malformed_file_is_reported_on_one_line_with_its_place(tmp_path: Path, text: str, message: str) -> None:
     with pytest.raises(InvalidOptionError, match=message) as caught:
         configured(tmp_path, text)
     assert "\n" not in str(caught.value)
 
 
-def test_bytes_that_are_no_text_are_named_by_line(tmp_path: Path) -> None:
+def test_bytes_that_are_not_utf_8_are_reported_by_line(tmp_path: Path) -> None:
     (tmp_path / ".interbed.toml").write_bytes(b"\n# \xff\n")
     with pytest.raises(InvalidOptionError, match=r"line 2: not UTF-8"):
         load_configuration({"HOME": str(tmp_path)})
@@ -131,7 +131,7 @@ def test_a_wrong_name_or_option_is_refused_by_name(tmp_path: Path, name: str | N
         configured(tmp_path, text).resolved(name, {})
 
 
-def test_variables_that_name_no_option_or_an_unknown_one_are_refused_by_name(tmp_path: Path) -> None:
+def test_invalid_and_unknown_variables_are_refused_by_name(tmp_path: Path) -> None:
     for variable in ("INTERBED_CATALOG__LAKE", "INTERBED_CATALOG__LAKE__", "INTERBED_CATALOG____X"):
         with pytest.raises(InvalidOptionError, match=f"^{variable} names no option"):
             configured(tmp_path, "", **{variable: "secret"})
@@ -144,7 +144,7 @@ def test_variables_that_name_no_option_or_an_unknown_one_are_refused_by_name(tmp
         two.resolved("a-b", {})
 
 
-def test_the_file_may_be_elsewhere(tmp_path: Path) -> None:
+def test_the_configuration_file_can_be_elsewhere(tmp_path: Path) -> None:
     other = tmp_path / "xdg" / "interbed" / "config.toml"
     other.parent.mkdir(parents=True)
     other.write_text('[catalog.xdg]\nwarehouse = "x"')
@@ -181,7 +181,7 @@ def test_the_options_of_a_catalog_and_of_a_table_show_no_secret(tmp_path: Path) 
         assert f"'warehouse': '{tmp_path}'" in repr(catalog.options)
 
 
-def test_load_catalog_opens_what_is_configured(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_load_catalog_opens_a_configured_catalog(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     file = tmp_path / "config.toml"
     file.write_text(f'[catalog.lake]\nwarehouse = "file:{tmp_path}/lake"')
     monkeypatch.setenv("INTERBED_CONFIG", str(file))
@@ -201,10 +201,10 @@ OPTIONS = st.dictionaries(st.sampled_from(sorted(KNOWN)), st.text(max_size=20), 
 
 
 @given(st.dictionaries(NAMES, OPTIONS, max_size=4))
-def test_whatever_a_file_says_is_what_catalogs_get(
+def test_any_text_in_a_file_is_read_unchanged(
     tmp_path_factory: pytest.TempPathFactory, catalogs: dict[str, dict[str, str]]
 ) -> None:
-    # A text of JSON is one of TOML, but for DEL and for pairs of surrogates.
+    # A JSON string is a TOML string, except for DEL and for surrogate pairs.
     def quoted(text: str) -> str:
         return json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007f")
 
@@ -220,7 +220,7 @@ def test_whatever_a_file_says_is_what_catalogs_get(
     st.from_regex(r"[A-Z]+(_[A-Z]+)*", fullmatch=True),
     st.dictionaries(st.sampled_from(sorted(KNOWN)), st.text(st.characters(exclude_characters="\0")), min_size=1),
 )
-def test_whatever_variables_say_is_what_catalogs_get(name: str, options: dict[str, str]) -> None:
+def test_any_text_in_variables_is_read_unchanged(name: str, options: dict[str, str]) -> None:
     variables = {
         f"INTERBED_CATALOG__{name}__{key.replace('-', '_').replace('.', '__').upper()}": value
         for key, value in options.items()

@@ -1,4 +1,4 @@
-"""Writers that are killed with -9: by themselves at a chosen or random file operation, and from outside."""
+"""Writers that are killed by SIGKILL: by themselves at a chosen or random file operation, and from outside."""
 
 import random
 import signal
@@ -24,7 +24,7 @@ CATALOGS = ("filesystem", "hive")
 
 @pytest.fixture
 def options(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[dict[str, str]]:
-    """Options of each kind of catalog; the server's leases are short."""
+    """Options of each kind of catalog; the leases of the server are short."""
     warehouse = f"file:{tmp_path}/lake"
     if request.param == "filesystem":
         yield {"warehouse": warehouse}
@@ -34,8 +34,8 @@ def options(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[dict[str
         yield {"warehouse": warehouse, "metastore": "hive", "uri": server.uri, "lock-check-max-sleep": "200 ms"}
 
 
-def check_goes_on(catalog: interbed.Catalog, options: dict[str, str], writer: int) -> None:
-    """Another process writes as if nothing had happened, and the locks of the dead are gone with their lease."""
+def check_writable(catalog: interbed.Catalog, options: dict[str, str], writer: int) -> None:
+    """Check that another process can write normally, and that locks of killed writers expire with their lease."""
     before = own_keys(catalog.get_table("shop.orders"))
     with writers(options, [writer], 2) as running:
         code, errors, commits = finished(running[0])
@@ -52,7 +52,7 @@ def check_goes_on(catalog: interbed.Catalog, options: dict[str, str], writer: in
 
 @pytest.mark.long
 @pytest.mark.parametrize("options", CATALOGS, indirect=True)
-def test_writers_killed_at_random_file_operations_leave_a_table_that_goes_on(options: dict[str, str]) -> None:
+def test_writers_killed_at_random_file_operations_leave_a_usable_table(options: dict[str, str]) -> None:
     choice = random.Random(20261121)
     with interbed.CatalogFactory.create(options) as catalog:
         table = create_orders(catalog)
@@ -61,23 +61,24 @@ def test_writers_killed_at_random_file_operations_leave_a_table_that_goes_on(opt
         with writers(options, numbers, 100, faults) as running:
             results = [finished(w) for w in running]
         assert [(code, errors) for code, errors, _ in results] == [(-signal.SIGKILL, "")] * len(numbers)
-        told = set().union(*(keys_of(commits, i) for i, (_, _, commits) in enumerate(results)))
-        # What a writer told of is there; beyond it there is at most what it made just before its end.
-        beyond = set(own_keys(table)) - told
-        assert told <= set(own_keys(table))
+        acknowledged = set().union(*(keys_of(commits, i) for i, (_, _, commits) in enumerate(results)))
+        # Every reported commit is there; in addition at most the commit that a writer made just before it was killed.
+        beyond = set(own_keys(table)) - acknowledged
+        assert acknowledged <= set(own_keys(table))
         assert beyond <= {own_key(i, len(commits)) for i, (_, _, commits) in enumerate(results)}
         check_every_snapshot(table)
-        check_goes_on(catalog, options, 99)
+        check_writable(catalog, options, 99)
 
 
 @pytest.mark.parametrize("options", each_run(CATALOGS, lambda kind: kind == "filesystem"), indirect=True)
-def test_writers_killed_from_outside_leave_a_table_that_goes_on(options: dict[str, str]) -> None:
+def test_writers_killed_from_outside_leave_a_usable_table(options: dict[str, str]) -> None:
     choice = random.Random(20261122)
     with interbed.CatalogFactory.create(options) as catalog:
         table = create_orders(catalog)
         numbers = range(4)
         with writers(options, numbers, 1000) as running:
-            # Writers print a line a commit: each ends a few commits after its first, while the others go on.
+            # Writers print a line for each commit: each is killed a few commits after its first, while the others
+            # continue.
             for writer in running:
                 assert writer.stdout is not None
                 for _ in range(choice.randrange(1, 4)):
@@ -85,13 +86,13 @@ def test_writers_killed_from_outside_leave_a_table_that_goes_on(options: dict[st
                 writer.send_signal(signal.SIGKILL)
             assert [writer.wait(timeout=DEADLINE_SECONDS) for writer in running] == [-signal.SIGKILL] * len(numbers)
         found = own_keys(table)
-        # Of each writer all commits are there up to some last one.
+        # The commits of each writer are there up to some last one.
         for number in numbers:
             made = [key for key in found if key // 1_000_000 == number]
             assert made
             assert made == [own_key(number, n) for n in range(len(made))]
         check_every_snapshot(table)
-        check_goes_on(catalog, options, 99)
+        check_writable(catalog, options, 99)
 
 
 @pytest.mark.parametrize(
@@ -105,9 +106,7 @@ def test_writers_killed_from_outside_leave_a_table_that_goes_on(options: dict[st
         lambda case: case[1] == 2,
     ),
 )
-def test_a_writer_killed_at_a_point_blocks_nobody_for_longer_than_its_lease(
-    tmp_path: Path, fault: str, made: int
-) -> None:
+def test_a_killed_writer_blocks_others_no_longer_than_its_lease(tmp_path: Path, fault: str, made: int) -> None:
     db = f"sqlite:///{tmp_path}/metastore.db"
     with metastore_under_test(db, tmp_path, "--lock-lease-seconds", str(LEASE_SECONDS)) as server:
         options = {"warehouse": f"file:{tmp_path}/lake", "metastore": "hive", "uri": server.uri}
@@ -119,7 +118,7 @@ def test_a_writer_killed_at_a_point_blocks_nobody_for_longer_than_its_lease(
                 code, errors, _ = finished(running[0])
             assert (code, errors) == (-signal.SIGKILL, "")
             assert own_keys(table) == [own_key(1, n) for n in range(made)]
-            # The lock of the dead is listed no longer than its lease, for this writer waits.
+            # The lock of the killed writer is listed no longer than its lease, because this writer waits.
             dead = {lock.lockid for lock in catalog.client.show_locks("shop", "orders")}
             assert len(dead) == ("snapshot" in fault)
             started = time.monotonic()
@@ -130,4 +129,4 @@ def test_a_writer_killed_at_a_point_blocks_nobody_for_longer_than_its_lease(
             assert response.state == ttypes.LockState.ACQUIRED
             assert not dead & {lock.lockid for lock in catalog.client.show_locks("shop", "orders")}
             catalog.client.unlock(response.lockid)
-            check_goes_on(catalog, options, 99)
+            check_writable(catalog, options, 99)

@@ -1,4 +1,6 @@
-"""A database of a file-system catalog that is dropped, or made, while others make tables and databases there."""
+"""A database of a file-system catalog that is dropped or created while other processes create tables and databases in
+it.
+"""
 
 import threading
 from collections.abc import Callable, Iterator
@@ -29,8 +31,8 @@ STEPS_MAX = 200
 Action = Callable[[], object]
 
 
-class Meanwhile:
-    """Does something before the step of that number, once."""
+class ConcurrentAction:
+    """Runs an action once, before the step of that number."""
 
     def __init__(self, number: int, action: Action) -> None:
         self._left = number
@@ -45,9 +47,9 @@ class Meanwhile:
 
 
 class SharedDisk(DyingDisk):
-    """A disk on which others do something before a step that changes it."""
+    """Disk on which another process acts before a step that changes the disk."""
 
-    def __init__(self, meanwhile: Meanwhile) -> None:
+    def __init__(self, meanwhile: ConcurrentAction) -> None:
         super().__init__()
         self._meanwhile = meanwhile
 
@@ -56,15 +58,15 @@ class SharedDisk(DyingDisk):
 
 
 class SharedStore(WrappedFileIO):
-    """A store in which others do something before a request."""
+    """Object store in which another process acts before a request."""
 
-    def __init__(self, inner: FileIO, meanwhile: Meanwhile) -> None:
+    def __init__(self, inner: FileIO, meanwhile: ConcurrentAction) -> None:
         super().__init__(inner)
         for name in ("read_bytes", "create_exclusive", "overwrite", "exists", "list", "make_directories", "delete"):
             setattr(self, name, self._after(meanwhile, getattr(self, name)))
 
     @staticmethod
-    def _after(meanwhile: Meanwhile, method: Callable[..., Any]) -> Callable[..., Any]:
+    def _after(meanwhile: ConcurrentAction, method: Callable[..., Any]) -> Callable[..., Any]:
         def call(*arguments: Any, **named: Any) -> Any:
             meanwhile()
             return method(*arguments, **named)
@@ -90,8 +92,8 @@ def options(request: pytest.FixtureRequest, tmp_path: Path) -> dict[str, str]:
     return {"warehouse": f"s3://lake/{name}", **request.getfixturevalue("store")}
 
 
-def opened(options: dict[str, str], meanwhile: Meanwhile | None = None) -> FileSystemCatalog:
-    """The catalog of a new process, with what others do while it works."""
+def opened(options: dict[str, str], meanwhile: ConcurrentAction | None = None) -> FileSystemCatalog:
+    """Open the catalog of a new process, with a concurrent action of another process."""
     catalog = interbed.CatalogFactory.create(options)
     assert isinstance(catalog, FileSystemCatalog)
     if meanwhile is not None:
@@ -105,7 +107,7 @@ def opened(options: dict[str, str], meanwhile: Meanwhile | None = None) -> FileS
 
 
 def tried(action: Action) -> str:
-    """`done`, or the name of the catalog's error; any other one is raised."""
+    """Return `done` or the name of the catalog's error; raise any other error."""
     try:
         action()
     except CatalogError as error:
@@ -113,9 +115,9 @@ def tried(action: Action) -> str:
     return "done"
 
 
-def note(told: list[str], action: Action) -> None:
-    """Try it, and note what was told."""
-    told.append(tried(action))
+def record(reported: list[str], action: Action) -> None:
+    """Run the action, and record its outcome."""
+    reported.append(tried(action))
 
 
 def make_table(catalog: FileSystemCatalog, database: str) -> None:
@@ -130,20 +132,20 @@ def rows_of(catalog: FileSystemCatalog, database: str) -> list[Any] | None:
 
 
 @pytest.mark.sample(2)
-def test_a_table_that_is_made_while_its_database_is_dropped_is_refused_or_stays(options: dict[str, str]) -> None:
+def test_a_table_created_while_its_database_is_dropped_is_refused_or_kept(options: dict[str, str]) -> None:
     other, outcomes = opened(options), set()
     for step in range(STEPS_MAX):
         name = f"d{step}"
         other.create_database(name, properties={"team": "sales"})
-        told: list[str] = []
-        make = Meanwhile(step, partial(note, told, partial(make_table, other, name)))
+        reported: list[str] = []
+        make = ConcurrentAction(step, partial(record, reported, partial(make_table, other, name)))
         dropped = tried(partial(opened(options, make).drop_database, name))
         if not make.happened:
             break
-        assert rows_of(other, name) == ([ROW] if told == ["done"] else None), (step, dropped, told)
+        assert rows_of(other, name) == ([ROW] if reported == ["done"] else None), (step, dropped, reported)
         if dropped != "done":
             assert other.get_database(name).properties == {"team": "sales"}, step
-        outcomes.add((dropped, *told))
+        outcomes.add((dropped, *reported))
         other.drop_database(name, cascade=True, ignore_if_not_exists=True)
     else:
         pytest.fail("it takes more steps than are tried")
@@ -151,27 +153,27 @@ def test_a_table_that_is_made_while_its_database_is_dropped_is_refused_or_stays(
 
 
 @pytest.mark.sample(2)
-def test_a_database_that_is_dropped_while_a_table_is_made_is_there_again_or_the_table_refused(
+def test_a_drop_of_a_database_during_the_creation_of_a_table_is_refused_or_wins(
     options: dict[str, str],
 ) -> None:
     other, outcomes = opened(options), set()
     for step in range(STEPS_MAX):
         name = f"d{step}"
         other.create_database(name, properties={"team": "sales"})
-        told: list[str] = []
-        drop = Meanwhile(step, partial(note, told, partial(other.drop_database, name)))
+        reported: list[str] = []
+        drop = ConcurrentAction(step, partial(record, reported, partial(other.drop_database, name)))
         made = tried(partial(make_table, opened(options, drop), name))
         if not drop.happened:
             break
-        assert rows_of(other, name) == ([ROW] if made == "done" else None), (step, made, told)
-        outcomes.add((made, *told))
+        assert rows_of(other, name) == ([ROW] if made == "done" else None), (step, made, reported)
+        outcomes.add((made, *reported))
         other.drop_database(name, cascade=True, ignore_if_not_exists=True)
     else:
         pytest.fail("it takes more steps than are tried")
-    assert {told for _, told in outcomes} == {"done", "DatabaseNotEmptyError"}
+    assert {reported for _, reported in outcomes} == {"done", "DatabaseNotEmptyError"}
 
 
-def test_nothing_is_deleted_that_is_not_known(options: dict[str, str]) -> None:
+def test_a_drop_of_a_database_deletes_no_foreign_files(options: dict[str, str]) -> None:
     catalog = opened(options)
     catalog.create_database("d", properties={"team": "sales"})
     place = catalog.get_database("d").location
@@ -182,37 +184,37 @@ def test_nothing_is_deleted_that_is_not_known(options: dict[str, str]) -> None:
         assert catalog.file_io.read_bytes(f"{place}/{path}") == b"mine"
         assert catalog.get_database("d").properties == {"team": "sales"}
         catalog.file_io.delete(f"{place}/{path}")
-    # What a killed creation leaves.
+    # A killed creation leaves such a file.
     catalog.file_io.overwrite(f"{place}/t/schema/.schema-0.77a2a2ee-6e4f-4ff8-8a3c-6d6ec4ef7b0b.tmp", b"half")
     catalog.drop_database("d")
     assert catalog.list_databases() == []
     assert not catalog.file_io.exists(place)
 
 
-# In memory the creation of directories is not safe between threads.
+# In memory, concurrent creation of directories is not supported.
 @pytest.mark.parametrize("options", ["disk", "store"], indirect=True)
-def test_of_several_who_make_a_database_at_once_one_is_told_so(options: dict[str, str]) -> None:
-    barrier, told = threading.Barrier(4), {}
+def test_exactly_one_of_several_concurrent_creations_of_a_database_succeeds(options: dict[str, str]) -> None:
+    barrier, reported = threading.Barrier(4), {}
 
     def make(number: int) -> None:
         catalog = opened(options)
         barrier.wait(timeout=60)
-        told[number] = tried(lambda: catalog.create_database("d", properties={"by": str(number)}))
+        reported[number] = tried(lambda: catalog.create_database("d", properties={"by": str(number)}))
 
     threads = [threading.Thread(target=make, args=(number,)) for number in range(4)]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join(timeout=60)
-    winners = [number for number, outcome in told.items() if outcome == "done"]
-    assert sorted(told.values()) == ["DatabaseExistsError"] * 3 + ["done"]
+    winners = [number for number, outcome in reported.items() if outcome == "done"]
+    assert sorted(reported.values()) == ["DatabaseExistsError"] * 3 + ["done"]
     assert opened(options).get_database("d").properties == {"by": str(winners[0])}
 
 
-def test_a_database_that_loses_its_last_property_stays(options: dict[str, str]) -> None:
+def test_a_database_that_loses_its_last_property_still_exists(options: dict[str, str]) -> None:
     catalog = opened(options)
     catalog.create_database("d", properties={"team": "sales"})
-    # As after a drop that took its mark away while it was made.
+    # The same state as after a concurrent drop, which has deleted the mark.
     if catalog.file_io.scheme == "s3":
         catalog.file_io.delete_quietly([f"{catalog.get_database('d').location}/.directory"])
     catalog.alter_database("d", remove_properties=["team"])

@@ -1,4 +1,4 @@
-"""What a file-system catalog has done is there after a power cut."""
+"""Completed changes of a file-system catalog survive a power cut."""
 
 import random
 from pathlib import Path
@@ -16,7 +16,7 @@ SCHEMA = pa.schema((pa.field("id", pa.int64(), nullable=False), pa.field("v", pa
 OUTCOMES = 8
 
 
-def test_databases_tables_and_their_properties_outlive_a_power_cut(
+def test_databases_tables_and_their_properties_survive_a_power_cut(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     lake = tmp_path / "lake"
@@ -32,7 +32,7 @@ def test_databases_tables_and_their_properties_outlive_a_power_cut(
     monkeypatch.undo()
 
     def seen() -> list[object]:
-        """What the catalog has, after each of several power cuts; they must not differ."""
+        """Return the contents of the catalog after each of several power cuts; they must not differ."""
         found: list[list[object]] = []
         for seed in range(OUTCOMES):
             image = tmp_path / f"image-{disk.steps}-{seed}"

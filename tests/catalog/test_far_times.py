@@ -1,4 +1,4 @@
-"""Dates and times of years that Python's types do not hold: ways out show and compare what ways in take."""
+"""Dates and times beyond Python's types are read, shown and compared wherever they can be written."""
 
 import csv
 import io
@@ -35,7 +35,7 @@ MOMENTS = {
     -9_223_372_036_800_000_000: "-290308-12-21 20:00:00",
     0: "1970-01-01 00:00:00",
 }
-"""Microseconds, and how Spark and Java show them. The first is PostgreSQL's infinity in Debezium's events."""
+"""Microseconds, and their texts in Spark and Java. The first is PostgreSQL's infinity in Debezium's events."""
 DAYS = {
     2_147_483_647: "+5881580-07-11",
     2_932_897: "+10000-01-01",
@@ -51,7 +51,7 @@ TYPES: dict[str, tuple[pa.DataType, dict[int, str]]] = {
     "TIMESTAMP(3)": (pa.timestamp("ms"), {number // 1000: text for number, text in MOMENTS.items()}),
     "TIMESTAMP_LTZ(6)": (pa.timestamp("us", "UTC"), {number: f"{text}+00:00" for number, text in MOMENTS.items()}),
 }
-"""The numbers that the format has, in the unit of the type, and their texts."""
+"""Numbers in the unit of each type, and their texts."""
 
 
 def rows(of: str, *, nested: bool = False) -> pa.Table:
@@ -65,7 +65,7 @@ def rows(of: str, *, nested: bool = False) -> pa.Table:
 
 @pytest.fixture
 def catalog(tmp_path: Path) -> interbed.Catalog:
-    """A catalog with the database `d`."""
+    """Open a catalog with the database `d`."""
     made = interbed.load_catalog("lake", warehouse=str(tmp_path / "lake"))
     made.create_database("d")
     return made
@@ -90,7 +90,7 @@ def ends(table: Table, of: str) -> tuple[str, ...]:
 
 
 @pytest.mark.parametrize("of", TYPES)
-def test_every_command_shows_them(catalog: interbed.Catalog, of: str, tally: Tally) -> None:
+def test_every_command_shows_far_times(catalog: interbed.Catalog, of: str, tally: Tally) -> None:
     data = rows(of, nested=True)
     table = catalog.create_table_as("d.t", data)
     texts = list(TYPES[of][1].values())
@@ -119,7 +119,7 @@ def test_every_command_shows_them(catalog: interbed.Catalog, of: str, tally: Tal
 
 
 @pytest.mark.parametrize("of", TYPES)
-def test_they_are_counted_in_statistics_and_metadata(catalog: interbed.Catalog, of: str, tally: Tally) -> None:
+def test_statistics_and_metadata_have_far_times(catalog: interbed.Catalog, of: str, tally: Tally) -> None:
     table = catalog.create_table_as("d.t", rows(of))
     order = [text for _, text in sorted(TYPES[of][1].items())]
     assert ends(table, of) == (order[0], order[-1])
@@ -140,7 +140,7 @@ def test_they_are_counted_in_statistics_and_metadata(catalog: interbed.Catalog, 
 @pytest.mark.sample(8)
 @pytest.mark.parametrize("layout", ["rows", "keys", "partitions", "files", "avro"])
 @pytest.mark.parametrize("of", TYPES)
-def test_filters_compare_them(catalog: interbed.Catalog, of: str, layout: str, tally: Tally) -> None:
+def test_filters_compare_far_times(catalog: interbed.Catalog, of: str, layout: str, tally: Tally) -> None:
     data = rows(of)
     if layout == "keys":
         fields = (data.schema.field("id"), data.schema.field("x").with_nullable(False))
@@ -178,7 +178,7 @@ def test_filters_compare_them(catalog: interbed.Catalog, of: str, layout: str, t
 
 
 @pytest.mark.parametrize("of", TYPES)
-def test_they_are_keys_and_partitions(catalog: interbed.Catalog, of: str, tally: Tally) -> None:
+def test_far_times_can_be_keys_and_partition_values(catalog: interbed.Catalog, of: str, tally: Tally) -> None:
     data = rows(of)
     fields = (data.schema.field("id"), data.schema.field("x").with_nullable(False))
     keyed = catalog.create_table("d.k", pa.schema(fields), primary_keys=["x"], options={"bucket": "2"})
@@ -203,7 +203,7 @@ def test_they_are_keys_and_partitions(catalog: interbed.Catalog, of: str, tally:
 
 
 @pytest.mark.parametrize("of", ["DATE", "TIMESTAMP(6)"])
-def test_duckdb_and_polars_get_their_rows(catalog: interbed.Catalog, of: str, tally: Tally) -> None:
+def test_duckdb_and_polars_select_rows_by_far_times(catalog: interbed.Catalog, of: str, tally: Tally) -> None:
     data = rows(of)
     table = catalog.create_table("d.t", data.schema)
     for place in range(data.num_rows):
@@ -223,7 +223,7 @@ def test_duckdb_and_polars_get_their_rows(catalog: interbed.Catalog, of: str, ta
 
 
 @pytest.mark.parametrize("of", TYPES)
-def test_data_frames_have_them(catalog: interbed.Catalog, of: str, tally: Tally) -> None:
+def test_data_frames_have_far_times(catalog: interbed.Catalog, of: str, tally: Tally) -> None:
     data = rows(of)
     table = catalog.create_table_as("d.t", data)
     assert table.to_polars().to_arrow()["x"].cast(data.schema.field("x").type).equals(data["x"])
@@ -241,7 +241,7 @@ def test_data_frames_have_them(catalog: interbed.Catalog, of: str, tally: Tally)
 
 
 @pytest.mark.parametrize("of", TYPES)
-def test_a_column_becomes_text(catalog: interbed.Catalog, of: str, tally: Tally) -> None:
+def test_a_column_of_far_times_can_become_text(catalog: interbed.Catalog, of: str, tally: Tally) -> None:
     table = catalog.create_table_as("d.t", rows(of))
     with table.update_schema() as update:
         update.update_column_type("x", "STRING")
@@ -251,7 +251,7 @@ def test_a_column_becomes_text(catalog: interbed.Catalog, of: str, tally: Tally)
     tally("far dates and times shown", len(found))
 
 
-def test_they_are_integers_with_a_text() -> None:
+def test_far_times_in_python_are_integers_with_a_text() -> None:
     assert str(FarDate(2_932_897)) == "+10000-01-01"
     assert repr(FarDate(2_932_897)) == "FarDate('+10000-01-01')"
     assert FarDate(5) == 5
@@ -262,7 +262,7 @@ def test_they_are_integers_with_a_text() -> None:
 @pytest.mark.parametrize(
     "text", ["x = '+10000-02-30'", "x = '10000-13-01'", "x = '-1'", "x = '19849'", "x = DATE '+10000-1'"]
 )
-def test_what_is_no_day_is_refused(catalog: interbed.Catalog, text: str) -> None:
+def test_invalid_dates_are_refused(catalog: interbed.Catalog, text: str) -> None:
     table = catalog.create_table_as("d.t", rows("DATE"))
     if text.endswith("10000-1'"):
         assert ids(table, text) == [1]
@@ -271,7 +271,7 @@ def test_what_is_no_day_is_refused(catalog: interbed.Catalog, text: str) -> None
         ids(table, text)
 
 
-def test_a_day_beyond_the_type_is_beyond_all(catalog: interbed.Catalog) -> None:
+def test_a_date_beyond_the_type_is_greater_or_less_than_all(catalog: interbed.Catalog) -> None:
     table = catalog.create_table_as("d.t", rows("DATE"))
     assert ids(table, "x < '+9999999-01-01'") == list(range(len(DAYS)))
     assert ids(table, "x > '+9999999-01-01'") == ids(table, "x = '-9999999-01-01'") == []

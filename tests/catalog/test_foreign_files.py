@@ -1,4 +1,6 @@
-"""A drop deletes what the table has made or its metadata name; what is foreign stays, and is named."""
+"""A drop deletes the files that the table has created or that its metadata name; foreign files are
+kept and reported.
+"""
 
 import logging
 import os
@@ -66,7 +68,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 
 @pytest.fixture(params=each_run(KINDS, lambda kind: kind not in ("memory", "hdfs")))
 def catalog(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[interbed.Catalog]:
-    """Catalogs over every kind of store, and one of a metastore."""
+    """Open catalogs over every kind of storage, and one over a metastore."""
     name = request.node.name.partition("[")[0]
     options: dict[str, str] = {"warehouse": str(tmp_path / "lake")}
     if request.param == "hdfs":
@@ -84,7 +86,7 @@ def catalog(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[interbed
 
 
 def full_table(catalog: interbed.Catalog, **options: str) -> Any:
-    """A table with all that tables make."""
+    """Create a table with all kinds of files."""
     table = catalog.create_table(
         "d.t",
         COLUMNS,
@@ -106,15 +108,15 @@ def full_table(catalog: interbed.Catalog, **options: str) -> Any:
 
 
 def below(file_io: Any, directory: str) -> set[str]:
-    """The paths of the files below a directory."""
+    """Return the paths of the files below a directory."""
     found: set[str] = set()
     for entry in file_io.list(directory):
         found |= below(file_io, entry.path) if entry.is_directory else {entry.path}
     return found
 
 
-def test_all_that_a_table_makes_goes_with_it(catalog: interbed.Catalog, caplog: pytest.LogCaptureFixture) -> None:
-    # In memory a directory stays when its files have gone.
+def test_a_drop_deletes_all_files_of_the_table(catalog: interbed.Catalog, caplog: pytest.LogCaptureFixture) -> None:
+    # In memory a directory stays when its files are deleted.
     has_directories = not catalog.warehouse.startswith("memory:")
     inner = {"data-file.path-directory": "inner/data"} if has_directories else {}
     table = full_table(catalog, **{"data-file.prefix": "part-"}, **inner)
@@ -128,7 +130,7 @@ def test_all_that_a_table_makes_goes_with_it(catalog: interbed.Catalog, caplog: 
     catalog.drop_database("d")
 
 
-def test_what_is_foreign_in_a_table_stays_and_is_named(
+def test_foreign_files_in_a_table_are_kept_and_reported(
     catalog: interbed.Catalog, caplog: pytest.LogCaptureFixture, tally: Tally
 ) -> None:
     table = full_table(catalog)
@@ -143,14 +145,14 @@ def test_what_is_foreign_in_a_table_stays_and_is_named(
     assert place in said
     assert f"'.hidden', 'LATEST', 'archive' and {len(FOREIGN) - 3} more" in said
     tally("foreign files beside a dropped table", len(FOREIGN))
-    # The next table of that name has none of the old rows, and leaves the same.
+    # The next table of that name has none of the old rows, and its drop keeps the same files.
     catalog.create_table("d.t", COLUMNS).append(ROWS)
     assert catalog.get_table("d.t").count() == 2
     catalog.drop_table("d.t")
     assert below(file_io, place) == foreign
 
 
-def test_what_is_foreign_in_a_database_stays_when_it_is_dropped_with_its_tables(
+def test_foreign_files_in_a_database_are_kept_when_it_is_dropped_with_its_tables(
     catalog: interbed.Catalog, caplog: pytest.LogCaptureFixture
 ) -> None:
     table = full_table(catalog)
@@ -164,7 +166,7 @@ def test_what_is_foreign_in_a_database_stays_when_it_is_dropped_with_its_tables(
     assert any("notes.txt" in text and place in text for text in said)
 
 
-def test_a_database_without_foreign_files_goes_with_its_tables(catalog: interbed.Catalog) -> None:
+def test_a_database_without_foreign_files_is_deleted_with_its_tables(catalog: interbed.Catalog) -> None:
     table = full_table(catalog)
     catalog.create_table("d.other", COLUMNS)
     file_io, place = table.storage_io, table.location.rpartition("/")[0]
@@ -175,7 +177,7 @@ def test_a_database_without_foreign_files_goes_with_its_tables(catalog: interbed
 
 @pytest.fixture
 def lake(tmp_path: Path) -> Iterator[FileSystemCatalog]:
-    """A catalog on the local disk, whose database `d` has the table `d.ok`."""
+    """Open a catalog on the local disk, whose database `d` has the table `d.ok`."""
     with interbed.load_catalog("lake", warehouse=str(tmp_path / "lake")) as opened:
         assert isinstance(opened, FileSystemCatalog)
         opened.create_database("d")
@@ -184,7 +186,7 @@ def lake(tmp_path: Path) -> Iterator[FileSystemCatalog]:
 
 
 def precious(tmp_path: Path) -> tuple[Path, dict[str, bytes]]:
-    """A foreign directory that looks like a database with a table, and what is in it."""
+    """Create a foreign directory that looks like a database with a table; return it with its contents."""
     with interbed.load_catalog("other", warehouse=str(tmp_path / "other")) as other:
         other.create_database("d")
         other.create_table("d.t", COLUMNS).append(ROWS)
@@ -222,7 +224,7 @@ def _not_empty(lake: FileSystemCatalog) -> None:
 
 
 @pytest.mark.parametrize("link", LINKS)
-def test_no_deletion_follows_a_link(lake: FileSystemCatalog, tmp_path: Path, link: str) -> None:
+def test_deletions_do_not_follow_links(lake: FileSystemCatalog, tmp_path: Path, link: str) -> None:
     root, before = precious(tmp_path)
     target = root / "t" if link == "t" else root
     (Path(lake.warehouse) / "d.db" / link).symlink_to(target)
@@ -230,9 +232,7 @@ def test_no_deletion_follows_a_link(lake: FileSystemCatalog, tmp_path: Path, lin
     assert content(root) == before
 
 
-def test_a_database_that_is_a_link_goes_alone_and_its_tables_are_not_dropped(
-    lake: FileSystemCatalog, tmp_path: Path
-) -> None:
+def test_dropping_a_database_that_is_a_link_deletes_only_the_link(lake: FileSystemCatalog, tmp_path: Path) -> None:
     root, before = precious(tmp_path)
     link = Path(lake.warehouse) / "linked.db"
     link.symlink_to(root)
@@ -243,7 +243,7 @@ def test_a_database_that_is_a_link_goes_alone_and_its_tables_are_not_dropped(
     assert not os.path.lexists(link)
 
 
-def test_a_table_that_is_a_link_goes_alone_also_in_a_metastore(server: str, tmp_path: Path) -> None:
+def test_dropping_a_table_that_is_a_link_deletes_only_the_link_also_in_a_metastore(server: str, tmp_path: Path) -> None:
     root, before = precious(tmp_path)
     options = {"warehouse": str(tmp_path / "lake"), "metastore": "hive", "uri": server}
     with interbed.load_catalog("lake", **options) as catalog:
@@ -258,7 +258,7 @@ def test_a_table_that_is_a_link_goes_alone_also_in_a_metastore(server: str, tmp_
 
 @pytest.mark.parametrize("drop", ["table", "cascade", "no such table"])
 @pytest.mark.parametrize("elsewhere", [False, True], ids=["in the warehouse", "elsewhere"])
-def test_nothing_behind_a_database_that_is_a_link_is_dropped_in_a_metastore(
+def test_a_drop_in_a_metastore_deletes_nothing_behind_a_linked_database(
     server: str, tmp_path: Path, drop: str, elsewhere: bool
 ) -> None:
     options = {"warehouse": str(tmp_path / "lake"), "metastore": "hive", "uri": server}
@@ -268,7 +268,7 @@ def test_nothing_behind_a_database_that_is_a_link_is_dropped_in_a_metastore(
         catalog.create_database(name, properties={"location": str(place)} if elsewhere else None)
         catalog.create_table(f"{name}.t", COLUMNS).append(ROWS)
         catalog.create_table(f"{name}.dropped", COLUMNS).append(ROWS)
-        # What a drop that was killed has left: the note, and no first schema.
+        # The remains of a killed drop: the mark, and no first schema.
         remains = place / "dropped"
         (remains / ".dropped").write_text("")
         (remains / "schema" / "schema-0").rename(remains / "notes")
@@ -287,9 +287,7 @@ def test_nothing_behind_a_database_that_is_a_link_is_dropped_in_a_metastore(
     assert content(tmp_path / "moved") == before
 
 
-def test_a_file_that_arrives_while_a_table_is_moved_out_of_sight_stays(
-    lake: FileSystemCatalog, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_file_created_during_a_drop_is_kept(lake: FileSystemCatalog, monkeypatch: pytest.MonkeyPatch) -> None:
     drop = table_files.drop_directory
     database = Path(lake.warehouse) / "d.db"
 
@@ -307,14 +305,14 @@ def test_a_file_that_arrives_while_a_table_is_moved_out_of_sight_stays(
 
 
 @pytest.mark.parametrize("path", ["", "/", "//", "relative", "a/../b", "/a/../b", "/..", "s3://bucket", "s3://bucket/"])
-def test_no_file_system_deletes_a_root_or_what_leads_above(path: str) -> None:
+def test_deleting_a_root_or_a_relative_path_is_refused(path: str) -> None:
     with pytest.raises(StorageAccessError, match="is not deleted"):
         check_deletable(path)
     with pytest.raises(StorageAccessError, match="is not deleted"):
         LocalFileIO().delete(path, recursive=True)
 
 
-def test_a_link_with_a_slash_at_its_end_is_not_followed(tmp_path: Path) -> None:
+def test_a_link_with_a_trailing_slash_is_not_followed(tmp_path: Path) -> None:
     root, before = precious(tmp_path)
     (tmp_path / "link").symlink_to(root)
     LocalFileIO().delete(f"{tmp_path}/link/", recursive=True)

@@ -1,4 +1,4 @@
-"""The system tables of a catalog as a whole, on the file system and on our server."""
+"""System tables of a whole catalog, on the file system and on our server."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -24,7 +24,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 
 @pytest.fixture(params=["filesystem", "server"])
 def catalog(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Catalog]:
-    """A catalog with a partitioned table of three rows and an empty one with a key."""
+    """Open a catalog with a partitioned table of three rows, and an empty table with a primary key."""
     options: dict[str, object] = {"warehouse": f"file:{tmp_path}/lake", **SECRETS}
     if request.param == "server":
         options |= {"metastore": "hive", "uri": request.getfixturevalue("server")}
@@ -38,9 +38,9 @@ def catalog(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Catalog]
         opened.drop_database("shop", cascade=True)
 
 
-def test_the_tables_of_a_catalog_are_shown_with_what_they_hold(catalog: Catalog) -> None:
-    told = ["database_name", "table_name", "table_type", "partitioned", "primary_key", "owner", "record_count"]
-    shown = catalog.get_table("sys.tables").scan([*told, "file_count"]).to_arrow()
+def test_the_tables_system_table_has_all_tables_with_their_statistics(catalog: Catalog) -> None:
+    columns = ["database_name", "table_name", "table_type", "partitioned", "primary_key", "owner", "record_count"]
+    shown = catalog.get_table("sys.tables").scan([*columns, "file_count"]).to_arrow()
 
     assert [tuple(row.values()) for row in shown.to_pylist()] == [
         ("shop", "sales", "table", True, False, "ada", 3, 2),
@@ -48,19 +48,19 @@ def test_the_tables_of_a_catalog_are_shown_with_what_they_hold(catalog: Catalog)
     ]
 
 
-def test_the_partitions_of_all_tables_are_shown(catalog: Catalog) -> None:
+def test_the_partitions_system_table_has_all_partitions(catalog: Catalog) -> None:
     shown = catalog.get_table("sys.partitions").scan(["table_name", "partition_name", "record_count"], "done = false")
 
     assert [tuple(row.values()) for row in shown.to_arrow().to_pylist()] == [("sales", "dt=x", 2), ("sales", "dt=y", 1)]
 
 
-def test_the_options_of_all_tables_are_shown(catalog: Catalog) -> None:
+def test_the_all_table_options_system_table_has_the_options_of_all_tables(catalog: Catalog) -> None:
     shown = catalog.get_table("sys.all_table_options").scan(filter="key = 'bucket'").to_arrow()
 
     assert shown.to_pylist() == [{"database_name": "shop", "table_name": "users", "key": "bucket", "value": "1"}]
 
 
-def test_the_health_of_all_tables_is_shown(catalog: Catalog) -> None:
+def test_the_table_health_system_table_has_the_health_of_all_tables(catalog: Catalog) -> None:
     sales = catalog.get_table("shop.sales")
     sales.append(pa.table({"id": [4], "dt": ["x"]}))
     health = sales.maintenance.health()
@@ -78,7 +78,7 @@ def test_the_health_of_all_tables_is_shown(catalog: Catalog) -> None:
     assert named.to_pylist() == [{"table_name": "sales"}]
 
 
-def test_the_options_of_the_catalog_are_shown_without_its_secrets(catalog: Catalog) -> None:
+def test_the_catalog_options_system_table_masks_secrets(catalog: Catalog) -> None:
     shown = {row["key"]: row["value"] for row in catalog.get_table("sys.catalog_options").scan().to_arrow().to_pylist()}
 
     assert shown["warehouse"] == catalog.options.warehouse
@@ -95,7 +95,7 @@ def test_a_password_in_an_address_is_masked() -> None:
     assert masked("path", "s3://bucket/a@b:c") == "s3://bucket/a@b:c"
 
 
-def test_the_options_of_the_catalog_are_hidden_when_told_so(tmp_path: Path) -> None:
+def test_the_catalog_options_system_table_can_be_disabled(tmp_path: Path) -> None:
     with interbed.load_catalog("lake", warehouse=tmp_path, **{"catalog-options-table.enabled": "false"}) as hidden:
         names = ["all_table_options", "optimizing_processes", "partitions", "table_health", "tables"]
         assert hidden.list_tables("sys") == names
@@ -103,7 +103,7 @@ def test_the_options_of_the_catalog_are_hidden_when_told_so(tmp_path: Path) -> N
             hidden.get_table("sys.catalog_options")
 
 
-def test_the_database_of_system_tables_is_there_and_stays_as_it_is(catalog: Catalog) -> None:
+def test_the_system_database_can_be_read_but_not_changed(catalog: Catalog) -> None:
     assert "sys" not in catalog.list_databases()
     assert catalog.get_database("sys").name == "sys"
     assert catalog.list_tables("sys") == [

@@ -1,4 +1,4 @@
-"""Whole tables in HDFS: the catalog of the file system without a lock, and Hive's."""
+"""Whole tables in HDFS: by the file-system catalog without a lock, and by the Hive catalog."""
 
 import time
 import uuid
@@ -29,7 +29,7 @@ SCHEMA = pa.schema(FIELDS)
 
 @pytest.fixture(params=each_run(["filesystem", "hive", "nameservice"], lambda kind: kind == "filesystem"))
 def options(request: pytest.FixtureRequest, hdfs: HdfsServer) -> Iterator[dict[str, str]]:
-    """Options of each kind of catalog over a warehouse of the test's own."""
+    """Options of each kind of catalog, on a warehouse of the test."""
     path = f"{uuid.uuid4()}/paimon"
     if request.param == "hive":
         warehouse = f"{hdfs.uri}/{path}/hive"
@@ -50,7 +50,7 @@ def row(number: int, name: str = "a", day: str = "d1") -> dict[str, object]:
     return {"id": number, "name": name, "day": day}
 
 
-def test_a_table_lives_in_hdfs_from_its_creation_to_its_end(options: dict[str, str]) -> None:
+def test_a_table_in_hdfs_supports_all_operations_from_creation_to_drop(options: dict[str, str]) -> None:
     with interbed.CatalogFactory.create(options) as catalog:
         catalog.create_database("shop")
         table = catalog.create_table(
@@ -69,7 +69,7 @@ def test_a_table_lives_in_hdfs_from_its_creation_to_its_end(options: dict[str, s
         assert len(table.snapshots()) == 1
         assert ids(table.copy({"scan.tag-name": "first"})) == list(range(100))
         table.versions.delete_tag("first")
-        # What a killed writer leaves: a file that has not got its name.
+        # A killed writer leaves such a file, which was not renamed to its final name.
         stray = f"{table.location}/day=d0/bucket-0/.data-x.parquet.{uuid.uuid4()}.tmp"
         table.store.file_io.overwrite(stray, b"half a file")
         remove_orphan_files(table.store, clock=lambda: time.time() + 2 * 24 * 3600)
@@ -87,8 +87,8 @@ def test_a_table_lives_in_hdfs_from_its_creation_to_its_end(options: dict[str, s
         assert "shop" not in catalog.list_databases()
 
 
-class _SafeAtTheSnapshot(WrappedFileIO):
-    """A FileIO whose name node takes nothing more once a snapshot is to be created."""
+class _SafeModeFileIO(WrappedFileIO):
+    """FileIO whose name node enters safe mode when a snapshot is created."""
 
     def __init__(self, inner: FileIO, server: HdfsServer) -> None:
         super().__init__(inner)
@@ -104,7 +104,7 @@ class _SafeAtTheSnapshot(WrappedFileIO):
             self._server.tell("leave safe mode")
 
 
-def test_a_snapshot_that_the_name_node_refuses_is_no_open_question(hdfs: HdfsServer) -> None:
+def test_a_snapshot_refused_by_the_name_node_is_not_of_unknown_state(hdfs: HdfsServer) -> None:
     warehouse = f"{hdfs.uri}/{uuid.uuid4()}"
     catalog = interbed.load_catalog("lake", warehouse=warehouse)
     catalog.create_database("shop")
@@ -114,7 +114,7 @@ def test_a_snapshot_that_the_name_node_refuses_is_no_open_question(hdfs: HdfsSer
     before = {
         path: [entry.name for entry in io.list(f"{root}/{path}")] for path in ("bucket-0", "manifest", "snapshot")
     }
-    refused = Table(table.name, open_store(table.location, _SafeAtTheSnapshot(io, hdfs)))
+    refused = Table(table.name, open_store(table.location, _SafeModeFileIO(io, hdfs)))
     with pytest.raises(StorageAccessError, match=r"safe mode.*Nothing was committed; the same work may be done again"):
         refused.upsert([row(2)])
     assert {path: [entry.name for entry in io.list(f"{root}/{path}")] for path in before} == before
@@ -122,8 +122,8 @@ def test_a_snapshot_that_the_name_node_refuses_is_no_open_question(hdfs: HdfsSer
     assert ids(table) == [1, 2]
 
 
-class _Full(WrappedFileIO):
-    """A FileIO that has no room for another file."""
+class _FullFileIO(WrappedFileIO):
+    """FileIO without space for another file."""
 
     def overwrite(self, path: str, content: bytes, *, durable: bool = True) -> None:
         raise StorageAccessError(f"Can't write {path}: the quota is exceeded.")
@@ -132,14 +132,14 @@ class _Full(WrappedFileIO):
         raise StorageAccessError(f"Can't create {path}: the quota is exceeded.")
 
 
-def test_a_table_is_dropped_where_there_is_no_room_for_a_file_more(hdfs: HdfsServer) -> None:
+def test_a_table_can_be_dropped_when_no_further_file_can_be_written(hdfs: HdfsServer) -> None:
     catalog = interbed.load_catalog("lake", warehouse=f"{hdfs.uri}/{uuid.uuid4()}")
     assert isinstance(catalog, FileSystemCatalog)
     catalog.create_database("shop")
     table = catalog.create_table("shop.items", SCHEMA, primary_keys=["id"])
     table.upsert([row(1)])
     io = catalog.file_io
-    catalog._file_io = _Full(io)
+    catalog._file_io = _FullFileIO(io)
     catalog.drop_table("shop.items")
     assert not io.exists(file_io_for(table.location)[1])
     assert catalog.list_tables("shop") == []
@@ -157,8 +157,9 @@ def test_append_tables_in_each_format_are_read_back(options: dict[str, str]) -> 
 
 
 @pytest.mark.parametrize(("count", "commits"), each_run([(3, 3), (6, 15)], lambda sizes: sizes[0] == 3))
-def test_processes_that_commit_at_once_lose_nothing(options: dict[str, str], count: int, commits: int) -> None:
-    # Nobody queues up outside of local file systems, so that eight collide more often than the default forgives.
+def test_concurrent_commits_of_processes_lose_no_write(options: dict[str, str], count: int, commits: int) -> None:
+    # Outside of local file systems writers do not queue for a lock, so that commits collide more often than the default
+    # allows.
     options = {**options, "table-default.commit.max-retries": "1000"}
     with interbed.CatalogFactory.create(options) as catalog:
         table = create_orders(catalog)
@@ -166,13 +167,13 @@ def test_processes_that_commit_at_once_lose_nothing(options: dict[str, str], cou
             results = [finished(writer) for writer in running]
         assert "".join(errors for _, errors, _ in results) == ""
         assert [code for code, _, _ in results] == [0] * count
-        told = [made for _, _, made in results]
-        # Each commit is one snapshot, and there is no other.
-        assert sorted(snapshot for made in told for _, snapshot in made) == list(range(1, count * commits + 1))
+        acknowledged = [made for _, _, made in results]
+        # Each commit is one snapshot, and there are no others.
+        assert sorted(snapshot for made in acknowledged for _, snapshot in made) == list(range(1, count * commits + 1))
         assert [snapshot.id for snapshot in table.snapshots()] == list(range(1, count * commits + 1))
-        assert own_keys(table) == sorted(set().union(*(keys_of(made, i) for i, made in enumerate(told))))
+        assert own_keys(table) == sorted(set().union(*(keys_of(made, i) for i, made in enumerate(acknowledged))))
         io, hidden = table.store.file_io, (f"{table.location}/snapshot", f"{table.location}/schema")
-        # Whoever had its turn has ended it.
+        # Every commit lease was released.
         assert not [e.name for directory in hidden for e in io.list(directory) if e.name.startswith(".")]
         if isinstance(catalog, HiveCatalog):
             assert catalog.client.show_locks() == []
@@ -180,21 +181,21 @@ def test_processes_that_commit_at_once_lose_nothing(options: dict[str, str], cou
             assert "lock.enabled" not in options
 
 
-def test_the_python_of_the_page_runs(hdfs: HdfsServer) -> None:
+def test_the_python_example_of_the_page_runs(hdfs: HdfsServer) -> None:
     [program] = Page("hdfs.md").blocks("python")
     assert "hdfs://namenode:8020/" in program
     exec(program.replace("hdfs://namenode:8020/", f"{hdfs.uri}/{uuid.uuid4()}/"), {})
 
 
 @pytest.mark.long
-def test_writers_go_on_while_name_nodes_change_places(hdfs: HdfsServer) -> None:
+def test_writers_continue_through_a_failover_of_name_nodes(hdfs: HdfsServer) -> None:
     options = {"warehouse": f"hdfs://{NAMESERVICE}/{uuid.uuid4()}", **hdfs.settings}
     with interbed.CatalogFactory.create(options) as catalog:
         table = create_orders(catalog)
         with writers(options, range(3), 15) as running:
             assert running[0].stdout is not None
             for _ in range(4):
-                # A line is a commit that was made.
+                # Each line reports a commit.
                 running[0].stdout.readline()
                 hdfs.tell("fail over")
             results = [finished(writer) for writer in running]

@@ -1,4 +1,6 @@
-"""Hostile names given to commands and to a metastore: refused in their own words, and nothing is made elsewhere."""
+"""Hostile names passed to commands and to a metastore are refused with clear errors, and nothing is
+created elsewhere.
+"""
 
 import copy
 from collections.abc import Callable
@@ -24,7 +26,7 @@ from tests.support.tally import Tally
 
 pytestmark = pytest.mark.longer
 
-# A program's arguments hold no NUL and no lone surrogate, and what begins with a dash is an option.
+# Arguments of a program contain no NUL and no lone surrogate, and an argument that begins with a dash is an option.
 GIVEN = [name for name in TABLES if "\x00" not in name and name.isprintable() and not name.startswith("-")]
 LESS = 1 if LONG else 8
 ROWS = pa.table({"id": [1]})
@@ -70,7 +72,7 @@ def test_every_command_refuses_every_hostile_name(tmp_path: Path, tally: Tally) 
     for number, command in enumerate(COMMANDS):
         for name in islice(cycle(GIVEN), number, number + len(GIVEN), LESS):
             if name in (".hidden", "a.b") or "$" in name:
-                # Names of databases, tags and branches may have dots and dollars.
+                # Names of databases, tags and branches may contain dots and dollar signs.
                 continue
             result = run(sentinel.warehouse, command, name)
             assert result.exit_code != 0, (command, name, result.output)
@@ -93,7 +95,7 @@ def test_a_metastore_refuses_every_hostile_name(tmp_path: Path, tally: Tally) ->
             catalog.create_table("d.ok", ROWS.schema).append(ROWS)
             entry = catalog.client.get_table("d", "ok")
             outside, inside = sentinel.outside(), sentinel.inside()
-            # A metastore passes over blanks around a name, as Hive's does.
+            # A metastore ignores blanks around a name, as Hive's does.
             names = [name for name in NAMES if name.isprintable() and not name.strip().isalnum()][:: LESS // 2 or 1]
             for name in names:
                 for call in _calls(catalog, entry, name):

@@ -1,4 +1,4 @@
-"""Whatever a caller gives as a name can't leave its directory, through any call of Python's API."""
+"""No name that is passed to any call of the Python API refers to a path outside of its directory."""
 
 import copy
 import dataclasses
@@ -30,18 +30,18 @@ COLUMNS = pa.schema((pa.field("id", pa.int64()), pa.field("dt", pa.string())))
 SCHEMA = Schema.from_pyarrow_schema(COLUMNS)
 ROWS = pa.table({"id": [1], "dt": ["x"]})
 LESS = 1 if LONG else 5
-"""Each call takes every fifth name, another fifth than the call before it, unless the run is a long one."""
+"""Share of names: each call takes every fifth name, with another offset than the call before, except in long runs."""
 
 
 @pytest.fixture
 def sentinel(tmp_path: Path) -> Sentinel:
-    """Foreign files around a warehouse."""
+    """Create foreign files around a warehouse."""
     return Sentinel.made_in(tmp_path)
 
 
 @pytest.fixture
 def catalog(sentinel: Sentinel) -> Iterator[Catalog]:
-    """A catalog with the table d.ok."""
+    """Open a catalog with the table d.ok."""
     with interbed.load_catalog("lake", warehouse=str(sentinel.warehouse)) as opened:
         opened.create_database("d")
         opened.create_table("d.ok", SCHEMA).append(ROWS)
@@ -57,7 +57,7 @@ def refused(call: Callable[[], object]) -> None:
     assert "Traceback" not in str(caught.value)
 
 
-def test_a_table_is_not_made_in_a_directory_above_and_its_files_stay(catalog: Catalog, sentinel: Sentinel) -> None:
+def test_a_table_name_with_a_path_is_refused_and_foreign_files_are_kept(catalog: Catalog, sentinel: Sentinel) -> None:
     before = sentinel.outside()
     refused(lambda: catalog.create_table(Identifier("d", "../../precious"), SCHEMA))
     refused(lambda: catalog.drop_table(Identifier("d", "../../precious")))
@@ -66,7 +66,7 @@ def test_a_table_is_not_made_in_a_directory_above_and_its_files_stay(catalog: Ca
     assert catalog.list_tables("d") == ["ok"]
 
 
-def test_no_way_to_make_an_identifier_goes_round_its_check(tally: Tally) -> None:
+def test_every_constructor_of_an_identifier_checks_it(tally: Tally) -> None:
     good = Identifier("d", "ok")
     for name in NAMES[::LESS]:
         for make in (
@@ -92,13 +92,13 @@ def test_no_way_to_make_an_identifier_goes_round_its_check(tally: Tally) -> None
     assert copy.deepcopy(good) == pickle.loads(pickle.dumps(good)) == good
 
 
-def test_an_identifier_that_was_pickled_is_checked_when_it_comes_back() -> None:
+def test_an_unpickled_identifier_is_checked() -> None:
     pickled = pickle.dumps(Identifier("d", "xxxxx")).replace(b"xxxxx", b"../xx")
     refused(lambda: pickle.loads(pickled))
 
 
-class Lying(str):
-    """Text that says something else when it is formatted."""
+class LyingText(str):
+    """Text that is formatted as another text."""
 
     def __str__(self) -> str:
         return "../../precious"
@@ -107,8 +107,8 @@ class Lying(str):
         return "../../precious"
 
 
-def test_text_that_formats_to_other_text_is_taken_as_what_it_is() -> None:
-    assert str(Identifier("d", Lying("ok"))) == "d.ok"
+def test_text_that_is_formatted_as_another_text_is_used_by_its_value() -> None:
+    assert str(Identifier("d", LyingText("ok"))) == "d.ok"
     refused(lambda: Identifier("d", 7))  # type: ignore[arg-type]
     refused(lambda: Identifier.parse(("d", "ok", "more")))  # type: ignore[arg-type]
     refused(lambda: TableName.parse(None))  # type: ignore[arg-type]
@@ -155,7 +155,7 @@ def test_every_call_of_a_catalog_refuses_every_hostile_name(catalog: Catalog, se
     tally("hostile names given to calls of a catalog", (len(calls) + len(of_database)) * len(NAMES) // LESS)
 
 
-def test_every_version_of_a_table_refuses_every_name_that_leads_out(
+def test_every_version_call_of_a_table_refuses_names_with_paths(
     catalog: Catalog, sentinel: Sentinel, tally: Tally
 ) -> None:
     table = catalog.get_table("d.ok")
@@ -184,7 +184,7 @@ def test_every_version_of_a_table_refuses_every_name_that_leads_out(
         for name in with_slash[number % LESS :: LESS]:
             refused(partial(call, name))
     for name in LEADING_OUT[::LESS]:
-        # What is not there is not found or empty, what can't be is refused, and nothing is made.
+        # A missing object is reported or empty, an invalid name is refused, and nothing is created.
         for there in (table.branch, partial(_rows_of_branch, table)):
             with suppress(InvalidInputError, LookupError):
                 there(name)
@@ -218,18 +218,18 @@ def _read_with(table: Table, option: str, name: str) -> None:
         opened.scan().to_arrow()
 
 
-def test_a_table_that_a_source_names_is_a_table_of_its_database(tally: Tally) -> None:
+def test_names_of_source_tables_are_mapped_into_their_database(tally: Tally) -> None:
     names = TableNames(database="d")
     for name in TABLES:
         with suppress(InvalidInputError):
-            # A pattern does not match some of them.
+            # Some names do not match the pattern.
             assert names.of(SourceTable(database="shop", name=name)) is None
     refused(lambda: names.of(SourceTable(database="shop", name="orders$branch_x")))
     assert names.of(SourceTable(database="../x", name="orders")) == "d.orders"
     tally("hostile names given by sources", len(TABLES))
 
 
-def test_a_view_has_a_name_like_a_table(catalog: Catalog) -> None:
+def test_the_name_of_a_view_is_checked_like_that_of_a_table(catalog: Catalog) -> None:
     view = View(query="SELECT 1", columns=())
     with pytest.raises((InvalidInputError, NotImplementedError)):
         catalog.create_view(Identifier("d", "x"), view)

@@ -1,4 +1,4 @@
-"""Eight processes that commit to one table in a store at once, as the benchmark has them: no update is lost."""
+"""Eight processes that commit to one table in an object store concurrently, as in the benchmark: no update is lost."""
 
 import pytest
 

@@ -1,4 +1,6 @@
-"""Whole tables in a store with S3's interface: without any lock in a file-system catalog, and by a Hive catalog."""
+"""Whole tables in an object store with S3's interface: by a file-system catalog without locks, and
+by a Hive catalog.
+"""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -39,7 +41,7 @@ def store() -> Iterator[dict[str, str]]:
         yield options
 
 
-# The tests of renames have a Hive catalog there in each run.
+# The tests of renames use a Hive catalog there in each run.
 @pytest.fixture(params=each_run(["filesystem", "google", "hive"], lambda kind: kind == "filesystem"))
 def options(
     request: pytest.FixtureRequest, store: dict[str, str], monkeypatch: pytest.MonkeyPatch
@@ -54,7 +56,7 @@ def options(
     if request.param == "filesystem":
         yield {"warehouse": warehouse, **store}
         return
-    # The metastore renames and deletes directories itself, with what its environment says.
+    # The metastore itself renames and deletes directories, with the credentials of its environment.
     for variable, option in IN_THE_ENVIRONMENT.items():
         monkeypatch.setenv(variable, store[option])
     with metastore() as uri:
@@ -62,12 +64,12 @@ def options(
 
 
 def values(table: interbed.Table, snapshot_id: int | None = None) -> dict[Any, Any]:
-    """The column `v` by the ids."""
+    """Return the values of the column `v` by id."""
     found = table.scan(snapshot_id=snapshot_id).to_arrow()
     return dict(zip(found["id"].to_pylist(), found["v"].to_pylist(), strict=True))
 
 
-def test_a_table_lives_its_whole_life_there(options: dict[str, str]) -> None:
+def test_a_table_in_an_object_store_supports_all_operations_from_creation_to_drop(options: dict[str, str]) -> None:
     io, root = file_io_for(options["warehouse"], options)
     assert isinstance(io, ObstoreFileIO)
     with interbed.CatalogFactory.create(options) as catalog:
@@ -115,25 +117,25 @@ def test_a_table_lives_its_whole_life_there(options: dict[str, str]) -> None:
 
 
 @pytest.mark.parametrize("commits", each_run([5, 25], lambda commits: commits == 5))
-def test_four_processes_lose_nothing(options: dict[str, str], commits: int) -> None:
+def test_four_processes_lose_no_write(options: dict[str, str], commits: int) -> None:
     with interbed.CatalogFactory.create(options) as catalog:
         table = create_orders(catalog)
-        # Writers take turns where they share a disk; here one of them may lose more than the ten races that are usual.
+        # On a shared disk writers queue for a lock. Here a writer may lose more than the default of ten races.
         catalog.alter_table(TABLE, interbed.SchemaChange.set_option("commit.max-retries", "100"))
         with writers(options, range(WRITERS), commits) as running:
             results = [finished(w) for w in running]
         assert [(code, errors) for code, errors, _ in results] == [(0, "")] * WRITERS
-        told = [done for _, _, done in results]
-        ids = sorted(snapshot_id for done in told for _, snapshot_id in done)
+        acknowledged = [done for _, _, done in results]
+        ids = sorted(snapshot_id for done in acknowledged for _, snapshot_id in done)
         assert ids == list(range(1, WRITERS * commits + 1))
         snapshots = table.snapshots()
         assert [s.id for s in snapshots] == ids
         rows_each = 1 + len(SHARED_KEYS)
         assert [s.total_record_count for s in snapshots] == [rows_each * i for i in ids]
-        assert own_keys(table) == sorted(set().union(*(keys_of(done, i) for i, done in enumerate(told))))
+        assert own_keys(table) == sorted(set().union(*(keys_of(done, i) for i, done in enumerate(acknowledged))))
 
 
-def test_a_catalog_of_files_does_not_rename_what_it_would_copy(store: dict[str, str]) -> None:
+def test_a_file_system_catalog_refuses_renames_that_would_copy_files(store: dict[str, str]) -> None:
     options = {"warehouse": f"s3a://{BUCKET}/files", **store}
     with interbed.CatalogFactory.create(options) as catalog:
         catalog.create_database("shop")
@@ -157,12 +159,12 @@ def hive(store: dict[str, str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path)
 
 
 def values_of(catalog: interbed.Catalog, name: str) -> list[int]:
-    """The ids of a table."""
+    """Return the ids of a table."""
     column: Any = catalog.get_table(f"shop.{name}").scan(columns=["id"]).to_arrow()["id"]
     return sorted(column.to_pylist())
 
 
-def test_a_hive_catalog_renames_the_entry_and_no_new_table_comes_to_lie_there(hive: dict[str, str]) -> None:
+def test_a_hive_catalog_renames_the_entry_only_and_reserves_the_location(hive: dict[str, str]) -> None:
     rows = [{"id": 1, "v": "a", "day": None}]
     with interbed.CatalogFactory.create(hive) as catalog:
         assert isinstance(catalog, HiveCatalog)
@@ -173,7 +175,7 @@ def test_a_hive_catalog_renames_the_entry_and_no_new_table_comes_to_lie_there(hi
         catalog.rename_table("shop.t", "shop.u")
         renamed = catalog.get_table("shop.u")
         assert (renamed.location, values(renamed)) == (first.location, {1: "a"})
-        # Who has it open by its old name learns of it, and writes nothing.
+        # A writer that opened the table by its old name gets an error and writes nothing.
         with pytest.raises(CommitConflictError, match="renamed"):
             first.append(rows)
 
@@ -190,7 +192,7 @@ def test_a_hive_catalog_renames_the_entry_and_no_new_table_comes_to_lie_there(hi
 
         with pytest.raises(NotSupportedError, match="would go with the database 'shop'"):
             catalog.rename_table("shop.u", "other.u")
-        # To and fro, and by its old name when that is free again.
+        # Rename it back to its old name, which is free again.
         catalog.drop_table("shop.t")
         catalog.rename_table("shop.u", "shop.t")
         assert (catalog.get_table("shop.t").location, values_of(catalog, "t")) == (first.location, [1])
@@ -202,14 +204,14 @@ def test_a_hive_catalog_renames_the_entry_and_no_new_table_comes_to_lie_there(hi
 
 
 def _killed_rename(catalog: HiveCatalog, calls: int) -> None:
-    """Rename `shop.t` to `shop.u`, but for what comes after so many calls that alter an entry."""
-    alter, told = catalog.client.alter_table, 0
+    """Rename `shop.t` to `shop.u`, but stop before the call of this number that alters an entry."""
+    alter, acknowledged = catalog.client.alter_table, 0
 
     def alter_or_die(*arguments: Any, **named: Any) -> None:
-        nonlocal told
-        if told == calls:
-            raise Killed("before the metastore is told")
-        told += 1
+        nonlocal acknowledged
+        if acknowledged == calls:
+            raise Killed("before the next change of the entry")
+        acknowledged += 1
         alter(*arguments, **named)
 
     with pytest.MonkeyPatch.context() as patched:
@@ -220,10 +222,10 @@ def _killed_rename(catalog: HiveCatalog, calls: int) -> None:
 
 @pytest.mark.parametrize("goes_on", each_run([True, False], lambda goes_on: goes_on))
 @pytest.mark.parametrize("calls", range(3))
-def test_a_rename_that_is_killed_between_calls_leaves_a_managed_table_of_one_name(
+def test_a_rename_killed_between_calls_leaves_a_managed_table_with_one_name(
     hive: dict[str, str], calls: int, goes_on: bool
 ) -> None:
-    """The metastore is told three times: that the entry is external, of its name, and that it is managed."""
+    """The rename alters the entry three times: to an external table, to the new name, and to a managed table."""
     name, other = ("t", "u") if calls < 2 else ("u", "t")
     with interbed.CatalogFactory.create({**hive, "lock.enabled": "false"}) as catalog:
         assert isinstance(catalog, HiveCatalog)
@@ -245,13 +247,13 @@ def test_a_rename_that_is_killed_between_calls_leaves_a_managed_table_of_one_nam
         assert table.store.file_io.list(table.location) == []
 
 
-def test_a_server_gives_no_new_table_the_place_of_a_renamed_one(hive: dict[str, str]) -> None:
+def test_a_server_gives_the_location_of_a_renamed_table_to_no_new_one(hive: dict[str, str]) -> None:
     with interbed.CatalogFactory.create(hive) as catalog:
         assert isinstance(catalog, HiveCatalog)
         catalog.create_database("shop")
         made = catalog.create_table("shop.t", SCHEMA)
         client = catalog.client
-        # As Hive's own clients rename, which say nothing of a place.
+        # As Hive's own clients rename, without a location.
         entry = client.get_table("shop", "t")
         place = entry.sd.location
         entry.tableName = "u"

@@ -1,4 +1,4 @@
-"""Tables made and replaced together with their rows: both or neither."""
+"""Tables created or replaced together with their rows: both or neither."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -29,7 +29,7 @@ def uri() -> Iterator[str]:
 
 @pytest.fixture(params=["file system", "metastore"])
 def catalog(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Catalog]:
-    """A catalog with the database `db`."""
+    """Open a catalog with the database `db`."""
     if request.param == "file system":
         with load_catalog(warehouse=str(tmp_path / "lake")) as made:
             made.create_database("db")
@@ -47,7 +47,7 @@ def _files(catalog: Catalog) -> list[str]:
     return sorted(str(f.relative_to(root)) for f in root.rglob("*") if f.parent.name == "db.db")
 
 
-def test_a_table_is_made_with_its_rows(catalog: Catalog) -> None:
+def test_a_table_is_created_with_its_rows(catalog: Catalog) -> None:
     made = catalog.create_table_as("db.t", _OLD, primary_keys=["id"], options={"bucket": 2})
 
     assert made.primary_keys == ["id"]
@@ -57,7 +57,7 @@ def test_a_table_is_made_with_its_rows(catalog: Catalog) -> None:
         catalog.create_table_as("db.t", _OLD)
 
 
-def test_rows_that_fail_are_said_to_be_the_tables(catalog: Catalog) -> None:
+def test_errors_about_rows_have_the_name_of_the_table(catalog: Catalog) -> None:
     with pytest.raises(InterbedError, match=r"^The column 'id' of the table 'db\.t' admits no nulls, but row 1 "):
         catalog.create_table_as("db.t", pa.table({"id": [1, None]}), primary_keys=["id"], options={"bucket": 1})
     catalog.create_table_as("db.t", _OLD, primary_keys=["id"], options={"bucket": 1})
@@ -67,7 +67,7 @@ def test_rows_that_fail_are_said_to_be_the_tables(catalog: Catalog) -> None:
         )
 
 
-def test_a_table_whose_rows_fail_leaves_nothing(catalog: Catalog) -> None:
+def test_a_failed_creation_with_rows_leaves_nothing(catalog: Catalog) -> None:
     def rows() -> Iterator[pa.RecordBatch]:
         yield from _OLD.to_batches()
         raise OSError("the source is gone")
@@ -79,7 +79,7 @@ def test_a_table_whose_rows_fail_leaves_nothing(catalog: Catalog) -> None:
     assert _files(catalog) == []
 
 
-def test_a_replaced_table_has_other_columns_and_its_history(catalog: Catalog) -> None:
+def test_a_replaced_table_has_new_columns_and_keeps_its_history(catalog: Catalog) -> None:
     old = catalog.create_table_as(
         "db.t", _OLD, primary_keys=["id"], options={"bucket": 1, "merge-engine": "partial-update"}
     )
@@ -116,7 +116,7 @@ def test_a_replacement_that_fails_changes_nothing(catalog: Catalog) -> None:
     staged = catalog.stage_table("db.t", Schema.from_pyarrow_schema(_NEW.schema), replace=True)
 
     def fill(table: Table) -> None:
-        # Between the schema and the snapshot the old table is there as ever.
+        # Between the new schema and the snapshot the old table is readable.
         assert catalog.get_table("db.t").scan().to_arrow().to_pylist() == _OLD.to_pylist()
         raise InterbedError("no room left")
 
@@ -129,7 +129,7 @@ def test_a_replacement_that_fails_changes_nothing(catalog: Catalog) -> None:
     assert found.store.schemas.ids() == [0]
 
 
-def test_a_replacement_that_dies_on_its_way_changes_nothing(catalog: Catalog) -> None:
+def test_an_interrupted_replacement_changes_nothing(catalog: Catalog) -> None:
     catalog.create_table_as("db.t", _OLD)
     staged = catalog.stage_table("db.t", Schema.from_pyarrow_schema(_NEW.schema), replace=True)
 
@@ -149,14 +149,14 @@ def test_a_replacement_that_dies_on_its_way_changes_nothing(catalog: Catalog) ->
     assert catalog.replace_table("db.t", _NEW.schema, _NEW).scan().to_arrow().to_pylist() == _NEW.to_pylist()
 
 
-def test_a_rollback_to_before_the_replacement_brings_the_old_table_back(catalog: Catalog) -> None:
+def test_a_rollback_to_before_the_replacement_restores_the_old_table(catalog: Catalog) -> None:
     catalog.create_table_as("db.t", _OLD)
     catalog.replace_table("db.t", _NEW.schema, _NEW).versions.rollback_to(1)
 
     assert catalog.get_table("db.t").scan().to_arrow().to_pylist() == _OLD.to_pylist()
 
 
-def test_an_alteration_meanwhile_is_a_conflict(catalog: Catalog) -> None:
+def test_a_concurrent_alteration_is_a_conflict(catalog: Catalog) -> None:
     catalog.create_table_as("db.t", _OLD)
     staged = catalog.stage_table("db.t", Schema.from_pyarrow_schema(_NEW.schema), replace=True)
     catalog.alter_table("db.t", SetOption("snapshot.num-retained.max", "20"))
@@ -167,7 +167,7 @@ def test_an_alteration_meanwhile_is_a_conflict(catalog: Catalog) -> None:
     assert catalog.get_table("db.t").scan().to_arrow().num_rows == 2
 
 
-def test_rows_written_for_the_table_before_are_a_conflict(catalog: Catalog) -> None:
+def test_rows_written_before_a_replacement_are_a_conflict(catalog: Catalog) -> None:
     old = catalog.create_table_as("db.t", _OLD)
     with old.new_write("me") as write:
         write.write_arrow(_OLD)
@@ -180,7 +180,7 @@ def test_rows_written_for_the_table_before_are_a_conflict(catalog: Catalog) -> N
     assert catalog.get_table("db.t").scan().to_arrow().to_pylist() == _NEW.to_pylist()
 
 
-def test_what_a_replacement_can_not_do_is_refused(catalog: Catalog) -> None:
+def test_unsupported_replacements_are_refused(catalog: Catalog) -> None:
     catalog.create_table_as("db.t", _OLD, partition_keys=["v"])
 
     with pytest.raises(InvalidInputError, match="keeps the partition columns"):
@@ -190,7 +190,7 @@ def test_what_a_replacement_can_not_do_is_refused(catalog: Catalog) -> None:
     assert catalog.replace_table("db.u", _NEW.schema, _NEW, create=True).scan().to_arrow().num_rows == 1
 
 
-def test_of_two_tables_of_one_name_columns_and_millisecond_the_second_is_refused(
+def test_a_second_table_of_the_same_name_columns_and_millisecond_is_refused(
     catalog: Catalog, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     schema = Schema.from_pyarrow_schema(_OLD.schema)

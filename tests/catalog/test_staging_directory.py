@@ -1,4 +1,4 @@
-"""Where a file-system catalog makes tables out of sight, and how they get to their place."""
+"""Staging directory in which a file-system catalog creates tables before it moves them to their location."""
 
 import os
 import shutil
@@ -21,7 +21,7 @@ SCHEMA = Schema.from_pyarrow_schema(ROWS.schema)
 
 @pytest.fixture
 def catalog(tmp_path: Path) -> FileSystemCatalog:
-    """A catalog with the database `db`."""
+    """Open a catalog with the database `db`."""
     made = interbed.load_catalog(warehouse=str(tmp_path / "lake"))
     assert isinstance(made, FileSystemCatalog)
     made.create_database("db")
@@ -32,7 +32,7 @@ def database(catalog: FileSystemCatalog) -> Path:
     return Path(catalog.get_database("db").location)
 
 
-def test_of_two_tables_made_at_once_the_first_one_stays(catalog: FileSystemCatalog) -> None:
+def test_the_first_of_two_concurrently_created_tables_is_kept(catalog: FileSystemCatalog) -> None:
     first, second = catalog.stage_table("db.t", SCHEMA), catalog.stage_table("db.t", SCHEMA)
     second.write(ROWS)
 
@@ -43,7 +43,7 @@ def test_of_two_tables_made_at_once_the_first_one_stays(catalog: FileSystemCatal
     assert [p.name for p in database(catalog).iterdir()] == ["t"]
 
 
-def test_tables_made_in_the_same_millisecond_are_told_apart(catalog: FileSystemCatalog) -> None:
+def test_tables_created_in_the_same_millisecond_are_distinguished(catalog: FileSystemCatalog) -> None:
     first, second = catalog.stage_table("db.t", SCHEMA), catalog.stage_table("db.t", SCHEMA)
     first = catalog.staged(first.identifier, second.schema, first.path, replaces=False)
     second.write(ROWS)
@@ -54,7 +54,7 @@ def test_tables_made_in_the_same_millisecond_are_told_apart(catalog: FileSystemC
     assert catalog.get_table("db.t").scan().to_arrow().to_pylist() == ROWS.to_pylist()
 
 
-def test_a_table_that_is_being_made_is_not_listed(catalog: FileSystemCatalog) -> None:
+def test_a_staged_table_is_not_listed(catalog: FileSystemCatalog) -> None:
     staged = catalog.stage_table("db.t", SCHEMA)
     staged.table.store.schemas.commit(staged.schema)
     staged.table.append(ROWS)
@@ -66,7 +66,7 @@ def test_a_table_that_is_being_made_is_not_listed(catalog: FileSystemCatalog) ->
     catalog.drop_database("db", cascade=True)
 
 
-def test_a_commit_that_is_repeated_changes_nothing(catalog: FileSystemCatalog) -> None:
+def test_a_repeated_commit_changes_nothing(catalog: FileSystemCatalog) -> None:
     staged = catalog.stage_table("db.t", SCHEMA)
     with staged.table.new_write("writer", overwrite=True) as write:
         write.write_arrow(ROWS)
@@ -78,7 +78,7 @@ def test_a_commit_that_is_repeated_changes_nothing(catalog: FileSystemCatalog) -
     assert catalog.get_table("db.t").scan().to_arrow().to_pylist() == ROWS.to_pylist()
 
 
-def test_files_that_belong_to_no_table_are_left_alone(catalog: FileSystemCatalog) -> None:
+def test_files_that_belong_to_no_table_are_kept(catalog: FileSystemCatalog) -> None:
     other = database(catalog) / "t" / "notes.txt"
     other.parent.mkdir()
     other.write_text("mine")
@@ -90,7 +90,7 @@ def test_files_that_belong_to_no_table_are_left_alone(catalog: FileSystemCatalog
     assert [p.name for p in database(catalog).iterdir()] == ["t"]
 
 
-def test_a_table_that_was_taken_away_in_between_is_named(catalog: FileSystemCatalog) -> None:
+def test_a_staged_table_that_was_deleted_is_reported(catalog: FileSystemCatalog) -> None:
     staged = catalog.stage_table("db.t", SCHEMA)
 
     with pytest.raises(CatalogError, match="is missing; make it again"):
@@ -99,7 +99,7 @@ def test_a_table_that_was_taken_away_in_between_is_named(catalog: FileSystemCata
     assert catalog.list_tables("db") == []
 
 
-def test_directories_of_killed_processes_are_deleted_when_they_are_old(catalog: FileSystemCatalog) -> None:
+def test_old_staging_directories_of_killed_processes_are_deleted(catalog: FileSystemCatalog) -> None:
     names = {}
     for name in ("dead", "alive", "young"):
         made = catalog.stage_table(f"db.{name}", SCHEMA)
@@ -108,7 +108,7 @@ def test_directories_of_killed_processes_are_deleted_when_they_are_old(catalog: 
     old = now_millis() / 1000 - 2 * ABANDONED_MILLIS / 1000
     for name in ("dead", "alive"):
         files = sorted(names[name].rglob("*"), reverse=True)
-        # The process that is alive wrote its newest file just now.
+        # The live process has just written its newest file.
         for path in [*files[name == "alive" :], names[name]]:
             os.utime(path, (old, old))
 

@@ -1,4 +1,4 @@
-"""Writers that are held up now and then, while the others commit and few snapshots are kept: nothing is lost."""
+"""Writers that stall at times, while others commit and few snapshots are retained: no write is lost."""
 
 import random
 from pathlib import Path
@@ -8,7 +8,7 @@ import pytest
 import interbed
 from interbed.catalog.client.filesystem import FileSystemCatalog
 from interbed.storage.io.api import OBJECT_STORE_CAPABILITIES
-from tests.catalog.store_stories import KINDS, catalogs_through, check_afterwards, create, tell
+from tests.catalog.random_workloads import KINDS, catalogs_through, check_afterwards, create, run_writers
 from tests.support.shares import LONG, each_run
 from tests.support.stalling_files import StallingFiles
 from tests.support.tally import Tally
@@ -17,11 +17,11 @@ WRITERS = 5
 STEPS = 20 if LONG else 4
 PIECES = 48
 PLACES = (None, OBJECT_STORE_CAPABILITIES)
-"""Capabilities: those of the disk, where writers take turns by locks, or those of an object store."""
+"""Capabilities: None for those of the disk, where writers lock each other out, or those of an object store."""
 
 
 @pytest.mark.parametrize("piece", each_run(range(PIECES), lambda piece: piece < 2))
-def test_writers_that_are_held_up_lose_nothing(piece: int, tmp_path: Path, tally: Tally) -> None:
+def test_stalled_writers_lose_no_write(piece: int, tmp_path: Path, tally: Tally) -> None:
     catalog = interbed.load_catalog("lake", warehouse=str(tmp_path))
     assert isinstance(catalog, FileSystemCatalog)
     catalog.create_database("d")
@@ -31,9 +31,9 @@ def test_writers_that_are_held_up_lose_nothing(piece: int, tmp_path: Path, tally
     table.store.schemas.change([interbed.SchemaChange.set_option(name, value) for name, value in few.items()])
     files = StallingFiles(catalog._file_io, random.Random(piece), PLACES[piece % 2])
     catalogs = catalogs_through(files, catalog, WRITERS)
-    told = tell(lambda number: lambda: catalogs[number].get_table("d.t"), piece, range(WRITERS), STEPS)
-    print(files.stalls, [f"writer {number}: {error}" for number, one in enumerate(told) for error in one.errors])
+    reports = run_writers(lambda number: lambda: catalogs[number].get_table("d.t"), piece, range(WRITERS), STEPS)
+    print(files.stalls, [f"writer {number}: {error}" for number, one in enumerate(reports) for error in one.errors])
     files.is_calm = True
     tally("operations that took long", files.stalls)
-    wrong = check_afterwards(lambda: catalogs[0].get_table("d.t"), told)
+    wrong = check_afterwards(lambda: catalogs[0].get_table("d.t"), reports)
     assert not wrong, "\n".join(wrong)

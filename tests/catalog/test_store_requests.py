@@ -1,4 +1,4 @@
-"""How many requests a store gets, and how many of them one after the other; counted on the wire."""
+"""Number of requests to an object store, and of rounds of concurrent requests, counted on the wire."""
 
 import json
 import shutil
@@ -25,7 +25,7 @@ from tests.support.servers.store_proxy import Seen, StoreProxy
 SCHEMA = pa.schema((("id", pa.int64()), ("v", pa.string())))
 COMMITS = 500
 LATENCY_SECONDS = 0.03
-"""Long enough for requests that are made at once to overlap."""
+"""Latency that is long enough for concurrent requests to overlap."""
 TRIES = 4
 
 
@@ -53,8 +53,9 @@ def seen(proxy: StoreProxy, action: Callable[[], object]) -> Seen:
 
 
 def fewest_rounds(proxy: StoreProxy, action: Callable[[], object], *, goal: int) -> Seen:
-    """What was seen of the try with the fewest rounds, of some: on a busy machine requests that are made at once may
-    come one after the other, while those that wait for one another never come at once.
+    """Repeat an action, and return the requests of the try with the fewest rounds.
+
+    On a busy machine concurrent requests may be sent one after another; dependent requests are never concurrent.
     """
     found = seen(proxy, action)
     for _ in range(TRIES - 1):
@@ -67,7 +68,7 @@ def is_listing(name: str) -> bool:
     return "list-type" in name
 
 
-def test_the_newest_snapshot_of_a_known_table_takes_two_requests_at_once(
+def test_the_newest_snapshot_of_a_known_table_takes_two_concurrent_requests(
     lake: interbed.Catalog, proxy: StoreProxy
 ) -> None:
     table = orders(lake)
@@ -75,7 +76,7 @@ def test_the_newest_snapshot_of_a_known_table_takes_two_requests_at_once(
     found = fewest_rounds(proxy, table.latest_snapshot, goal=1)
     assert (len(found.requests), found.rounds, [n for n in found.names if is_listing(n)]) == (2, 1, [])
     lake.get_table("shop.orders").upsert([{"id": 2, "v": "b"}])
-    # Somebody else was there: the hint leads to the newest.
+    # Another writer has committed: the hint leads to the newest snapshot.
     found = seen(proxy, table.latest_snapshot)
     assert (len(found.requests), [n for n in found.names if is_listing(n)]) == (5, [])
     assert table.latest_snapshot() is not None
@@ -97,7 +98,7 @@ def test_a_commit_takes_eight_requests_in_five_rounds(lake: interbed.Catalog, pr
 
         waiting: list[Any] = []
         put()
-        # What the user has committed before is looked up by the first one.
+        # The first commit looks up the earlier commits of the user.
         commit.commit(waiting.pop(), identifier=next(identifiers))
         for _ in range(TRIES):
             put()
@@ -125,7 +126,7 @@ def test_the_first_commit_of_a_table_takes_nine_requests_more(lake: interbed.Cat
         assert (table.count(), table.store.snapshots.earliest_id()) == (2, 1)
 
 
-def test_a_table_is_made_by_few_requests_one_after_the_other(lake: interbed.Catalog, proxy: StoreProxy) -> None:
+def test_a_table_is_created_by_few_requests_one_after_another(lake: interbed.Catalog, proxy: StoreProxy) -> None:
     orders(lake)
     names = (f"shop.more{n}" for n in range(TRIES))
     found = fewest_rounds(proxy, lambda: lake.create_table(next(names), SCHEMA, options={"bucket": "-1"}), goal=6)
@@ -133,7 +134,7 @@ def test_a_table_is_made_by_few_requests_one_after_the_other(lake: interbed.Cata
 
 
 @pytest.mark.long
-def test_snapshots_expire_one_after_the_other_and_their_files_many_at_once(
+def test_snapshots_expire_one_after_another_and_their_files_in_batches(
     lake: interbed.Catalog, proxy: StoreProxy
 ) -> None:
     table = orders(lake)
@@ -141,14 +142,15 @@ def test_snapshots_expire_one_after_the_other_and_their_files_many_at_once(
         table.upsert([{"id": n, "v": "a"}])
     found = seen(proxy, lambda: table.maintenance.expire_snapshots(retain_min=1, retain_max=1))
     assert len(table.snapshots()) == 1
-    # Three rounds for each snapshot; some 60 other files go by two requests, and the marks of what is under way.
+    # Three rounds for each snapshot, two requests for some 60 other files, and the files that mark operations in
+    # progress.
     assert found.rounds < 3 * 14 + 50
     assert [request.method for request in found.requests].count("POST") <= 14 + 10
 
 
 @pytest.fixture(scope="module")
 def many_commits(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A local table of that many commits."""
+    """Create a local table of that many commits."""
     warehouse = tmp_path_factory.mktemp("lake")
     catalog = interbed.load_catalog("local", warehouse=f"file:{warehouse}")
     catalog.create_database("shop")
@@ -182,29 +184,30 @@ def test_a_plan_of_many_commits_takes_few_rounds(many_commits: Path, proxy: Stor
     table = Table("orders", open_store(root, io))
     found = seen(proxy, lambda: planned.extend(table.new_scan().plan().splits))
     assert sum(len(split.files) for split in planned) == COMMITS
-    # The newest snapshot, for the hint came with the schema; its lists; its manifests, of which a busy machine asks for
-    # some a little later.
+    # The newest snapshot, whose hint was read with the schema; its lists; its manifests, of which a busy machine
+    # requests some later.
     assert len(found.requests) == len(names) + 2
     assert found.rounds <= 6
-    # By now the process knows the manifests.
+    # The manifests are in the cache of the process now.
     again = seen(proxy, lambda: Table("orders", open_store(root, io)).new_scan().plan())
     assert [name.rpartition("/")[2] for name in again.names if "/manifest/" in name] == []
 
 
-def test_rows_of_many_partitions_are_written_and_read_at_once(lake: interbed.Catalog, proxy: StoreProxy) -> None:
+def test_rows_of_many_partitions_are_written_and_read_concurrently(lake: interbed.Catalog, proxy: StoreProxy) -> None:
     schema = pa.schema((("p", pa.int32()), ("id", pa.int64())))
     keys = ["p", "id"]
     table = lake.create_table("shop.days", schema, partition_keys=["p"], primary_keys=keys, options={"bucket": "1"})
     rows = pa.table({"p": pa.array(range(60), pa.int32()), "id": range(60)})
     written = seen(proxy, lambda: table.upsert(rows))
-    # Of 60 files 16 at a time, after and before the rounds of a commit; one after the other they were 60 rounds.
+    # 16 of the 60 files are transferred at a time, before and after the rounds of a commit; one after another they
+    # would take 60 rounds.
     assert written.rounds <= 25
     got = seen(proxy, lambda: table.to_arrow())
     assert got.rounds <= 25
     assert table.to_arrow().num_rows == 60
 
 
-def test_orphan_files_are_deleted_many_at_a_time(lake: interbed.Catalog, proxy: StoreProxy) -> None:
+def test_orphan_files_are_deleted_in_batches(lake: interbed.Catalog, proxy: StoreProxy) -> None:
     table = orders(lake)
     table.upsert([{"id": 1, "v": "a"}])
     lost = [f"{table.store.location}/bucket-0/data-{number}.parquet" for number in range(50)]
@@ -218,14 +221,14 @@ def test_orphan_files_are_deleted_many_at_a_time(lake: interbed.Catalog, proxy: 
     assert table.to_arrow().to_pylist() == [{"id": 1, "v": "a"}]
 
 
-def test_what_was_asked_for_is_shown(lake: interbed.Catalog, proxy: StoreProxy) -> None:
+def test_an_explanation_shows_the_requests(lake: interbed.Catalog, proxy: StoreProxy) -> None:
     table = orders(lake)
     table.upsert([{"id": 1, "v": "a"}])
     with proxy.watched() as found:
         explanation = table.explain(analyze=True)
     assert explanation.requests is not None
     total = explanation.requests.total
-    # What says that a file is not there has a body as well.
+    # A response for a missing file has a body as well.
     content = sum(request.received_bytes for request in found.requests if request.status < 400)
     assert (total.requests, total.failed, total.read_bytes) == (len(found.requests), 0, content)
     assert total.wait_seconds >= LATENCY_SECONDS
@@ -234,7 +237,7 @@ def test_what_was_asked_for_is_shown(lake: interbed.Catalog, proxy: StoreProxy) 
 
 
 @pytest.mark.parametrize("arguments", [["head", "--stats"], ["--stats", "head"], ["head", "--stats", "--json"]])
-def test_a_command_says_what_it_asked_for(
+def test_a_command_shows_its_requests_with_stats(
     lake: interbed.Catalog, proxy: StoreProxy, request: pytest.FixtureRequest, arguments: list[str]
 ) -> None:
     orders(lake).upsert([{"id": 1, "v": "a"}])
@@ -250,7 +253,7 @@ def test_a_command_says_what_it_asked_for(
         assert " get" in result.stderr
 
 
-def test_pages_of_metrics_have_it() -> None:
+def test_metrics_have_the_requests() -> None:
     so_far = requests_so_far().kinds
     families = {family.name: family for family in StoreMetrics().collect()}
     assert families.keys() == {

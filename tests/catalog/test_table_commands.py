@@ -1,4 +1,4 @@
-"""The commands for tables, run as a program would run them: levels, changes, compact, simulate."""
+"""Commands for tables, run as by a program: levels, changes, compact, simulate."""
 
 import json
 from pathlib import Path
@@ -17,7 +17,7 @@ SCHEMA = pa.schema((("id", pa.int64()), ("amount", pa.float64()), ("dt", pa.stri
 
 @pytest.fixture
 def catalog(tmp_path: Path) -> interbed.Catalog:
-    """Databases `shop` and `test` with tables of two snapshots, which nothing has compacted."""
+    """Create the databases `shop` and `test` with tables of two snapshots that were not compacted."""
     catalog = interbed.load_catalog(warehouse=tmp_path / "lake")
     for name in ("shop.orders", "shop.items", "shop.tmp_1", "test.orders"):
         database = name.split(".")[0]
@@ -35,7 +35,7 @@ def run(catalog: interbed.Catalog, command: str, *arguments: str) -> Result:
 
 
 def compacted(catalog: interbed.Catalog) -> set[str]:
-    """The tables of which the newest snapshot is a compaction."""
+    """Return the tables whose newest snapshot is a compaction."""
     names = [f"{d}.{t}" for d in catalog.list_databases() for t in catalog.list_tables(d)]
     kinds = {name: catalog.get_table(name).snapshots()[-1].commit_kind.value for name in names}
     return {name for name, kind in kinds.items() if kind == "COMPACT"}
@@ -53,13 +53,13 @@ def test_the_levels_of_a_bucket_are_drawn(catalog: interbed.Catalog, tmp_path: P
     assert "■" not in summary.output
 
 
-def test_a_wrong_picture_is_refused_before_anything_is_done(catalog: interbed.Catalog) -> None:
+def test_an_unsupported_image_format_is_refused_before_anything_is_done(catalog: interbed.Catalog) -> None:
     result = run(catalog, "table", "levels", "shop.orders", "--plot", "levels.jpg")
     assert (result.exit_code, result.stdout) == (1, "")
     assert "levels.jpg" in result.output
 
 
-def test_changes_are_shown_for_people_and_for_programs(catalog: interbed.Catalog) -> None:
+def test_changes_are_printed_as_text_and_as_json(catalog: interbed.Catalog) -> None:
     shown = run(catalog, "table", "changes", "shop.orders", "--from", "2")
     assert shown.exit_code == 0, shown.output
     assert "+I" in shown.output
@@ -76,7 +76,7 @@ def test_changes_are_shown_for_people_and_for_programs(catalog: interbed.Catalog
     assert run(catalog, "table", "changes", "shop.orders", "--filter", "id = 77").output == "no changes\n"
 
 
-def test_values_that_json_has_no_type_for_are_text(tmp_path: Path) -> None:
+def test_values_without_a_json_type_are_printed_as_text(tmp_path: Path) -> None:
     catalog = interbed.load_catalog(warehouse=tmp_path)
     catalog.create_database("shop")
     schema = pa.schema((("id", pa.int64()), ("b", pa.binary()), ("d", pa.decimal128(5, 2)), ("n", pa.string())))
@@ -86,7 +86,7 @@ def test_values_that_json_has_no_type_for_are_text(tmp_path: Path) -> None:
     assert json.loads(line) == {"_row_kind": "+I", "id": 1, "b": "YWI=", "d": "1.00", "n": None}
 
 
-def test_a_row_is_had_by_its_key(catalog: interbed.Catalog) -> None:
+def test_a_row_is_found_by_its_key(catalog: interbed.Catalog) -> None:
     found = run(catalog, "table", "get", "shop.orders", "id=1", "dt=a")
     assert found.exit_code == 0, found.output
     assert json.loads(found.stdout) == {"id": 1, "amount": 9.0, "dt": "a"}
@@ -147,7 +147,7 @@ def test_a_partition_of_a_table_is_compacted(catalog: interbed.Catalog) -> None:
         assert (refused.exit_code, "DATABASE.TABLE" in refused.output) == (2, True)
 
 
-def test_a_dry_run_tells_what_would_be_merged_and_changes_nothing(catalog: interbed.Catalog) -> None:
+def test_a_dry_run_shows_the_planned_compactions_and_changes_nothing(catalog: interbed.Catalog) -> None:
     shown = run(catalog, "compact", "shop", "--dry-run")
     assert shown.exit_code == 0, shown.output
     assert "shop.items:\n  dt=a bucket 0: full (asked for): rewrite 2 file(s)" in shown.output
@@ -156,7 +156,7 @@ def test_a_dry_run_tells_what_would_be_merged_and_changes_nothing(catalog: inter
     assert compacted(catalog) == set()
 
 
-def test_partitions_that_are_still_written_are_left_alone(catalog: interbed.Catalog) -> None:
+def test_partitions_with_recent_writes_are_not_compacted(catalog: interbed.Catalog) -> None:
     soon = run(catalog, "compact", "shop.orders", "--partition-idle-time", "1 d")
     assert (soon.exit_code, soon.output) == (0, "shop.orders: nothing to compact\n")
     later = run(catalog, "table", "compact", "shop.orders", "--partition-idle-time", "0 ms", "--dry-run", "--json")
@@ -216,25 +216,25 @@ def test_a_table_that_fails_does_not_stop_the_others(catalog: interbed.Catalog) 
         (["--including-tables", "("], "'('"),
     ],
 )
-def test_what_names_no_table_is_an_error(catalog: interbed.Catalog, arguments: list[str], message: str) -> None:
+def test_a_selection_without_tables_is_an_error(catalog: interbed.Catalog, arguments: list[str], message: str) -> None:
     result = run(catalog, "compact", *arguments)
     assert (result.exit_code, message in result.output) == (1, True), result.output
 
 
-def test_progress_is_told_bucket_by_bucket(catalog: interbed.Catalog) -> None:
-    told: list[tuple[str, int, int]] = []
+def test_progress_is_reported_for_each_bucket(catalog: interbed.Catalog) -> None:
+    reported: list[tuple[str, int, int]] = []
     tables = tables_meant(catalog, ["shop.orders", "shop.orders", "test"], TablePatterns())
     assert tables == ["shop.orders", "test.orders"]
-    compact_tables(catalog, tables, CompactionScope(), progress=lambda *step: told.append(step))
-    assert told == [(name, done, 2) for name in tables for done in (1, 2)]
+    compact_tables(catalog, tables, CompactionScope(), progress=lambda *step: reported.append(step))
+    assert reported == [(name, done, 2) for name in tables for done in (1, 2)]
 
 
-def test_a_pattern_must_be_an_expression() -> None:
+def test_a_pattern_must_be_a_regular_expression() -> None:
     with pytest.raises(InvalidInputError, match="no regular expression"):
         TablePatterns(excluding_tables="[")
 
 
-def test_a_simulation_is_shown_for_people_and_for_programs(tmp_path: Path) -> None:
+def test_a_simulation_is_printed_as_text_and_as_json(tmp_path: Path) -> None:
     simulate = ["simulate", "compaction", "--commits", "20", "--rows", "50"]
     shown = CliRunner().invoke(main, [*simulate, "--plot", str(tmp_path / "s.png")])
     assert shown.exit_code == 0, shown.output
@@ -260,12 +260,12 @@ def test_a_simulation_is_shown_for_people_and_for_programs(tmp_path: Path) -> No
         (["--plot", "x.gif"], 1, "x.gif"),
     ],
 )
-def test_wrong_figures_are_an_error(arguments: list[str], code: int, message: str) -> None:
+def test_wrong_arguments_of_a_simulation_are_an_error(arguments: list[str], code: int, message: str) -> None:
     result = CliRunner().invoke(main, ["simulate", "compaction", *arguments])
     assert (result.exit_code, message in result.output) == (code, True), result.output
 
 
-def test_a_table_is_kept_in_order_by_commands(catalog: interbed.Catalog) -> None:
+def test_a_table_is_maintained_by_commands(catalog: interbed.Catalog) -> None:
     def answer(command: str, *arguments: str) -> str:
         result = run(catalog, "table", command, "shop.orders", *arguments)
         assert result.exit_code == 0, result.output

@@ -1,4 +1,4 @@
-"""Tables that this version can't read: they are listed, described, renamed and dropped, and hide no other table."""
+"""Tables that this version can't read can be listed, described, renamed and dropped, and do not hide other tables."""
 
 import json
 from collections.abc import Callable, Iterator
@@ -27,7 +27,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 
 @pytest.fixture(params=["filesystem", "server"])
 def options(request: pytest.FixtureRequest, tmp_path: Path) -> dict[str, object]:
-    """The options of a catalog on a warehouse of its own."""
+    """Options of a catalog on a warehouse of its own."""
     given: dict[str, object] = {"warehouse": f"file:{tmp_path}/lake"}
     if request.param == "server":
         given |= {"metastore": "hive", "uri": request.getfixturevalue("server")}
@@ -104,7 +104,7 @@ def shown(catalog: Catalog, table: str, columns: list[str]) -> list[tuple[Any, .
 
 
 @pytest.mark.parametrize("how", MADE)
-def test_it_hides_no_other_table(catalog: Catalog, how: Callable[[dict[str, Any]], str]) -> None:
+def test_an_unreadable_table_hides_no_other_table(catalog: Catalog, how: Callable[[dict[str, Any]], str]) -> None:
     spoil(catalog, how)
 
     assert catalog.list_tables("shop") == ["good", "other"]
@@ -119,7 +119,7 @@ def test_it_hides_no_other_table(catalog: Catalog, how: Callable[[dict[str, Any]
 
 
 @pytest.mark.parametrize("how", MADE)
-def test_it_can_be_renamed_and_dropped(catalog: Catalog, how: Callable[[dict[str, Any]], str]) -> None:
+def test_an_unreadable_table_can_be_renamed_and_dropped(catalog: Catalog, how: Callable[[dict[str, Any]], str]) -> None:
     path = spoil(catalog, how)
 
     catalog.rename_table("shop.other", "shop.renamed")
@@ -132,7 +132,9 @@ def test_it_can_be_renamed_and_dropped(catalog: Catalog, how: Callable[[dict[str
 
 
 @pytest.mark.parametrize("how", [newer_version, unknown_type, unknown_nested_type])
-def test_what_is_known_of_it_is_told(catalog: Catalog, how: Callable[[dict[str, Any]], str]) -> None:
+def test_the_outline_of_an_unreadable_table_has_its_known_fields(
+    catalog: Catalog, how: Callable[[dict[str, Any]], str]
+) -> None:
     spoil(catalog, how)
 
     with pytest.raises(UNREADABLE):
@@ -146,14 +148,12 @@ def test_what_is_known_of_it_is_told(catalog: Catalog, how: Callable[[dict[str, 
     assert ("other", True, "ada") in shown(catalog, "tables", ["table_name", "partitioned", "owner"])
 
 
-def test_one_that_cannot_be_looked_into_is_listed_and_not_deleted(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_an_inaccessible_table_is_listed_and_not_deleted(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     with interbed.load_catalog(warehouse=tmp_path) as catalog:
         catalog.create_database("shop")
         for name in ("good", "other"):
             catalog.create_table(f"shop.{name}", ROWS.schema).append(ROWS)
-        # The system refuses it, as it does where there is no right to it, but to root as well.
+        # The system refuses access, as without permission, but to root as well.
         schemas = tmp_path / "shop.db" / "other" / "schema"
         schemas.rename(tmp_path / "kept")
         schemas.symlink_to(schemas)
@@ -176,13 +176,13 @@ def test_one_that_cannot_be_looked_into_is_listed_and_not_deleted(
         assert catalog.get_table("shop.other").count() == 2
 
 
-def test_what_is_not_there_has_no_outline(catalog: Catalog) -> None:
+def test_a_missing_table_has_no_outline(catalog: Catalog) -> None:
     with pytest.raises(TableNotFoundError):
         catalog.table_outline("shop.nothing")
 
 
 @pytest.mark.parametrize("how", [newer_version, cut_off])
-def test_the_command_line_describes_it(
+def test_the_command_line_describes_an_unreadable_table(
     catalog: Catalog, options: dict[str, object], how: Callable[[dict[str, Any]], str]
 ) -> None:
     spoil(catalog, how)
@@ -194,21 +194,19 @@ def test_the_command_line_describes_it(
         return done.output
 
     assert "shop.other" in run("list", "shop")
-    told = json.loads(run("describe", "shop.other", "--json"))
-    assert "schema-0" in told["problem"]
-    assert [c["name"] for c in told["columns"]] == ([] if how is cut_off else ["id", "dt"])
+    described = json.loads(run("describe", "shop.other", "--json"))
+    assert "schema-0" in described["problem"]
+    assert [c["name"] for c in described["columns"]] == ([] if how is cut_off else ["id", "dt"])
     assert "problem   " in run("describe", "shop.other")
     run("rename", "shop.other", "shop.renamed")
     run("drop", "shop.renamed", "--yes")
     assert "shop.renamed" not in run("list", "shop")
 
 
-def test_the_command_line_tells_options_from_properties_of_the_user(
-    catalog: Catalog, options: dict[str, object]
-) -> None:
+def test_describe_separates_options_from_properties_of_the_user(catalog: Catalog, options: dict[str, object]) -> None:
     catalog.create_table("shop.mine", ROWS.schema, options={"team": "lake", "write-only": "true"})
     given = [word for key, value in options.items() for word in ("-o", f"{key}={value}")]
 
-    told = CliRunner().invoke(main, ["table", "describe", "shop.mine", *given]).output
-    assert "options\n" in told
-    assert told.index("write-only  true") < told.index("your own properties") < told.index("team  lake")
+    described = CliRunner().invoke(main, ["table", "describe", "shop.mine", *given]).output
+    assert "options\n" in described
+    assert described.index("write-only  true") < described.index("your own properties") < described.index("team  lake")

@@ -1,4 +1,4 @@
-"""Views: a metastore keeps them as Paimon does, a file-system catalog has none."""
+"""Views: a metastore stores them as Paimon does; a file-system catalog has none."""
 
 from pathlib import Path
 
@@ -14,7 +14,7 @@ from interbed.testing import metastore
 _VIEW = View(query="SELECT 1 AS a", columns=(ViewColumn("a", "int", "one"),), comment="words", options={"k": "v"})
 
 
-def test_a_metastore_keeps_views(tmp_path: Path) -> None:
+def test_a_metastore_stores_views(tmp_path: Path) -> None:
     with metastore() as uri, load_catalog(metastore="hive", uri=uri, warehouse=str(tmp_path)) as catalog:
         catalog.create_database("db")
         catalog.create_table("db.t", pa.schema([("a", pa.int32())]))

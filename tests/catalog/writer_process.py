@@ -1,8 +1,8 @@
-"""A process that upserts into a table of a catalog again and again:
-`writer_process.py <catalog options as JSON> <writer> <commits> [fault…]`.
+"""Process that upserts into a table of a catalog repeatedly: `writer_process.py <catalog options as JSON> <writer>
+<commits> [fault…]`.
 
-Every commit writes one row of the writer's own and the rows that all writers share. Prints the number of each commit
-that was made, and its snapshot's id.
+Every commit writes one row of the writer and the rows that all writers share. Prints the number and the snapshot id of
+each commit.
 """
 
 import json
@@ -20,18 +20,18 @@ SHARED_KEYS = (-3, -2, -1)
 
 
 def own_key(writer: int, number: int) -> int:
-    """The key that only this commit of this writer writes."""
+    """Return the key that only this commit of this writer writes."""
     return writer * 1_000_000 + number
 
 
 def rows(writer: int, number: int) -> pa.Table:
-    """What one commit writes."""
+    """Return the rows of one commit."""
     keys = [own_key(writer, number), *SHARED_KEYS]
     return pa.table({"id": keys, "writer": [writer] * len(keys), "number": [number] * len(keys)}, schema=SCHEMA)
 
 
 def main(options: dict[str, str], writer: int, commits: int, faults: list[str]) -> None:
-    """Commit, under the faults given."""
+    """Commit repeatedly, with the given faults."""
     with interbed.CatalogFactory.create(options) as catalog:
         table = catalog.get_table(TABLE)
         if faults:

@@ -193,8 +193,9 @@ def _time(seconds: int) -> Any:
 
 @dataclass(slots=True)
 class ServerPair:
-    """Both servers. `accepted` has the differences accepted from this version of Java's only; `has_events` is whether it
-    keeps a notification log.
+    """Interbed and a server of Hive. `accepted` has rules for differences from this version only.
+
+    `has_events` is whether the server of Hive keeps a notification log.
     """
 
     java: ComparedServer

@@ -57,7 +57,7 @@ def test_a_client_reconnects_to_a_restarted_server_without_an_error(tmp_path: Pa
         assert client.get_all_tables("default") == ["t", "u"]
 
 
-# test_killed.py kills a server on PostgreSQL in each run.
+# test_killed_server.py kills a server on PostgreSQL in each run.
 @pytest.mark.long
 @pytest.mark.parametrize("database_url", BACKENDS, indirect=True)
 def test_killing_the_server_under_load_loses_no_acknowledged_change(database_url: str, tmp_path: Path) -> None:

@@ -247,7 +247,7 @@ def test_clients_need_a_certificate_if_the_server_requires_one(tmp_path: Path, c
 
 
 def test_unfinished_handshakes_do_not_delay_other_clients(tmp_path: Path, certificates: Path) -> None:
-    """There are more handshakes than threads; afterwards bytes that are no TLS are sent."""
+    """More handshakes than there are threads; afterwards bytes that are no TLS are sent."""
     arguments = ["--tls-certificate", f"{certificates}/server.pem", "--tls-key", f"{certificates}/server.key"]
     with _server(tmp_path, *arguments) as running, contextlib.ExitStack() as stack:
         for _ in range(100):

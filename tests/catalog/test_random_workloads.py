@@ -1,4 +1,4 @@
-"""Writers on a store whose answers go wrong by chance: nothing is lost or there twice, and all is clean afterwards."""
+"""Writers on an object store with random faults: no write is lost or duplicated, and the table is sound afterwards."""
 
 import itertools
 import multiprocessing
@@ -10,7 +10,14 @@ from concurrent.futures import ProcessPoolExecutor
 import pytest
 
 import interbed
-from tests.catalog.store_stories import KINDS, PATIENCE, Weather, check_afterwards, create, tell_by_options
+from tests.catalog.random_workloads import (
+    KINDS,
+    RETRY_OPTIONS,
+    RandomFaults,
+    check_afterwards,
+    create,
+    run_writers_by_options,
+)
 from tests.support.servers.http_servers import running_s3
 from tests.support.servers.store_proxy import StoreProxy
 from tests.support.shares import each_run
@@ -22,7 +29,7 @@ WRITERS_ELSEWHERE = range(3, 5)
 SECONDS_MAX = 300
 PIECES = 20
 FAULTS_EACH = 550
-"""The long pieces count 10,000 faults together, with some to spare."""
+"""Faults of each long piece; together they are 10,000, and some to spare."""
 
 
 @pytest.fixture(scope="module")
@@ -39,46 +46,46 @@ def proxy(store: dict[str, str]) -> Iterator[StoreProxy]:
 
 @pytest.fixture(scope="module")
 def elsewhere() -> Iterator[ProcessPoolExecutor]:
-    """Another process, which has nothing of this one's in its memory."""
+    """Start another process, which shares no caches with this one."""
     with ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn")) as pool:
         yield pool
 
 
-def told_story(
+def run_workload(
     store: dict[str, str], proxy: StoreProxy, elsewhere: ProcessPoolExecutor, seed: int, kind: str, steps: int
-) -> tuple[Weather, list[str]]:
-    """One story of writers in two processes, its faults, and what is wrong after it."""
+) -> tuple[RandomFaults, list[str]]:
+    """Run a workload of writers in two processes; return its faults, and what is wrong afterwards."""
     warehouse = {"warehouse": f"s3a://{BUCKET}/{seed}-{kind.replace(' ', '-')}"}
     calm = interbed.CatalogFactory.create({**warehouse, **store})
     calm.create_database("d")
     create(calm, "d.t", kind)
-    weather = Weather(chance=random.Random(seed))
+    faults = RandomFaults(chance=random.Random(seed))
 
-    options = {**warehouse, **proxy.options, **PATIENCE}
-    proxy.fault = weather
-    others = elsewhere.submit(tell_by_options, options, "d.t", seed, WRITERS_ELSEWHERE, steps)
-    told = tell_by_options(options, "d.t", seed, WRITERS, steps) + others.result(SECONDS_MAX)
+    options = {**warehouse, **proxy.options, **RETRY_OPTIONS}
+    proxy.fault = faults
+    others = elsewhere.submit(run_writers_by_options, options, "d.t", seed, WRITERS_ELSEWHERE, steps)
+    reports = run_writers_by_options(options, "d.t", seed, WRITERS, steps) + others.result(SECONDS_MAX)
     proxy.fault = None
     proxy.wait_until_idle()
-    wrong = check_afterwards(lambda: calm.get_table("d.t"), told)
-    steps_taken = sum((one.steps for one in told), Counter[str]())
-    errors = sum((one.errors for one in told), Counter[str]())
-    there = sum(len(one.there) for one in told)
+    wrong = check_afterwards(lambda: calm.get_table("d.t"), reports)
+    steps_taken = sum((one.steps for one in reports), Counter[str]())
+    errors = sum((one.errors for one in reports), Counter[str]())
+    there = sum(len(one.there) for one in reports)
     print(*wrong, sep="\n", end="")
     print(
-        f"{kind} {seed}: {weather.count} faults {dict(weather.counts)}; steps {dict(steps_taken)}; errors "
-        f"{dict(errors)}; {there} groups there, {sum(len(one.unknown) for one in told)} unknown"
+        f"{kind} {seed}: {faults.count} faults {dict(faults.counts)}; steps {dict(steps_taken)}; errors "
+        f"{dict(errors)}; {there} groups there, {sum(len(one.unknown) for one in reports)} unknown"
     )
-    return weather, wrong
+    return faults, wrong
 
 
-# test_late_listings.py has all kinds in each run.
+# test_late_listings.py covers all kinds in each run.
 @pytest.mark.parametrize("kind", each_run(KINDS, lambda kind: kind in ("keyed", "vectors")))
-def test_what_writers_were_told_is_true(
+def test_reported_outcomes_of_writes_are_true(
     kind: str, store: dict[str, str], proxy: StoreProxy, elsewhere: ProcessPoolExecutor, tally: Tally
 ) -> None:
-    weather, wrong = told_story(store, proxy, elsewhere, KINDS.index(kind), kind, steps=4)
-    tally("faults at requests of a store", weather.count)
+    faults, wrong = run_workload(store, proxy, elsewhere, KINDS.index(kind), kind, steps=4)
+    tally("faults at requests of a store", faults.count)
     assert not wrong, "\n".join(wrong)
 
 
@@ -92,7 +99,7 @@ def test_many_faults_lose_nothing(
         if count >= FAULTS_EACH:
             break
         kind, seed = KINDS[(piece + story) % len(KINDS)], 1000 * (piece + 1) + story
-        weather, wrong = told_story(store, proxy, elsewhere, seed, kind, steps=25)
-        count += weather.count
+        faults, wrong = run_workload(store, proxy, elsewhere, seed, kind, steps=25)
+        count += faults.count
         assert not wrong, "\n".join(wrong)
     tally("faults at requests of a store", count)

@@ -1,4 +1,4 @@
-"""What a table does that was opened before another process dropped it and made another one of its name."""
+"""A table that was opened before another process dropped it and created another one of the same name."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -30,31 +30,31 @@ def store() -> Iterator[dict[str, str]]:
 
 
 @dataclass(frozen=True)
-class Lake:
-    """Two processes' catalogs over one warehouse."""
+class SharedWarehouse:
+    """Catalogs of two processes over one warehouse."""
 
     mine: Any
     others: Any
 
     def opened(self, rows: int = 1) -> Table:
-        """A table as one process has it, with a tag and a branch."""
+        """Create a table as one process has it open."""
         table: Table = self.mine.create_table("d.t", OLD, primary_keys=["id"], options=BUCKETS)
         for number in range(rows):
             table.append([{"id": number, "a": number}])
         return table
 
-    def made_anew(self) -> Table:
-        """What another process makes of it."""
+    def recreated(self) -> Table:
+        """Drop and recreate the table as another process."""
         self.others.drop_table("d.t")
         table: Table = self.others.create_table("d.t", NEW, primary_keys=["id"], options=BUCKETS)
         return table
 
 
 @pytest.fixture(params=["disk", "s3"])
-def lake(request: pytest.FixtureRequest, tmp_path: Path, store: dict[str, str]) -> Lake:
+def lake(request: pytest.FixtureRequest, tmp_path: Path, store: dict[str, str]) -> SharedWarehouse:
     far = request.param == "s3"
     place = {"warehouse": f"s3://lake/{tmp_path.name}", **store} if far else {"warehouse": f"file:{tmp_path}"}
-    found = Lake(interbed.load_catalog("mine", **place), interbed.load_catalog("others", **place))
+    found = SharedWarehouse(interbed.load_catalog("mine", **place), interbed.load_catalog("others", **place))
     found.mine.create_database("d")
     return found
 
@@ -92,9 +92,11 @@ def _set_option(table: Table) -> None:
         lambda table: table.remove_orphan_files(),
     ],
 )
-def test_changes_of_the_old_one_leave_the_new_one_alone(lake: Lake, change: Callable[[Table], Any]) -> None:
+def test_changes_of_the_dropped_table_do_not_change_the_recreated_one(
+    lake: SharedWarehouse, change: Callable[[Table], Any]
+) -> None:
     old = lake.opened()
-    new = lake.made_anew()
+    new = lake.recreated()
     for row in ROWS:
         new.append([row])
     with pytest.raises(CommitFailedError, match="was dropped"):
@@ -106,11 +108,11 @@ def test_changes_of_the_old_one_leave_the_new_one_alone(lake: Lake, change: Call
     assert (found.tags(), found.branches(), found.consumers()) == ([], [], {})
 
 
-def _hold_up(monkeypatch: pytest.MonkeyPatch, owner: Any, step: str, before: Work, after: Work | None = None) -> None:
-    """Have something done just before a step of a process is taken for the first time, and just after it."""
+def _delay(monkeypatch: pytest.MonkeyPatch, owner: Any, step: str, before: Work, after: Work | None = None) -> None:
+    """Run functions just before a step of a process is executed for the first time, and just after it."""
     take = getattr(owner, step)
 
-    def held_up(*given: Any) -> Any:
+    def delayed(*given: Any) -> Any:
         monkeypatch.setattr(owner, step, take)
         before()
         taken = take(*given)
@@ -118,48 +120,50 @@ def _hold_up(monkeypatch: pytest.MonkeyPatch, owner: Any, step: str, before: Wor
             after()
         return taken
 
-    monkeypatch.setattr(owner, step, held_up)
+    monkeypatch.setattr(owner, step, delayed)
 
 
 @pytest.mark.sample(4)
 @pytest.mark.parametrize("rows", [0, 1])
-@pytest.mark.parametrize("anew", [True, False])
-def test_a_writer_that_is_held_up_does_not_commit_to_what_came_in_its_place(
-    lake: Lake, monkeypatch: pytest.MonkeyPatch, anew: bool, rows: int
+@pytest.mark.parametrize("is_recreated", [True, False])
+def test_a_delayed_writer_does_not_commit_to_the_recreated_table(
+    lake: SharedWarehouse, monkeypatch: pytest.MonkeyPatch, is_recreated: bool, rows: int
 ) -> None:
     old = lake.opened(rows)
-    swap = lake.made_anew if anew else partial(lake.others.drop_table, "d.t")
-    _hold_up(monkeypatch, publish, "create_snapshot", swap)
+    swap = lake.recreated if is_recreated else partial(lake.others.drop_table, "d.t")
+    _delay(monkeypatch, publish, "create_snapshot", swap)
     with pytest.raises(CommitFailedError, match="was dropped while it was written; nothing was committed"):
         old.append([{"id": 2, "a": 2}])
-    new = lake.others.get_table("d.t") if anew else lake.others.create_table("d.t", NEW, primary_keys=["id"])
+    new = lake.others.get_table("d.t") if is_recreated else lake.others.create_table("d.t", NEW, primary_keys=["id"])
     assert new.store.snapshots.ids() == []
     assert new.append([ROWS[0]]) == 1
     assert new.scan().to_arrow().to_pylist() == ROWS[:1]
     assert new.fsck().is_sound
 
 
-def test_a_schema_change_that_is_held_up_is_taken_back(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_delayed_schema_change_is_withdrawn(lake: SharedWarehouse, monkeypatch: pytest.MonkeyPatch) -> None:
     old = lake.opened()
-    _hold_up(monkeypatch, SchemaManager, "commit", lake.made_anew)
+    _delay(monkeypatch, SchemaManager, "commit", lake.recreated)
     with pytest.raises(CommitFailedError, match="was dropped"):
         _add_column(old)
     assert lake.others.get_table("d.t").schema.names == tuple(NEW.names)
 
 
-def test_a_schema_that_the_new_one_has_committed_under_stays(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_schema_that_the_recreated_table_has_used_is_not_withdrawn(
+    lake: SharedWarehouse, monkeypatch: pytest.MonkeyPatch
+) -> None:
     old = lake.opened()
 
-    def commit_to_the_new_one() -> None:
+    def commit_to_recreated() -> None:
         lake.others.get_table("d.t").append([{"id": 7, "a": 70}])
 
-    _hold_up(monkeypatch, SchemaManager, "commit", lake.made_anew, commit_to_the_new_one)
+    _delay(monkeypatch, SchemaManager, "commit", lake.recreated, commit_to_recreated)
     with pytest.raises(CommitStateUnknownError, match="the new one has committed under the schema 1 already"):
         _add_column(old)
     assert lake.others.get_table("d.t").scan(columns=["id", "a"]).to_arrow().to_pylist() == [{"id": 7, "a": 70}]
 
 
-def test_a_table_with_the_schemas_of_its_branch_is_the_same(lake: Lake) -> None:
+def test_a_table_with_the_schemas_of_its_branch_is_not_a_recreated_one(lake: SharedWarehouse) -> None:
     table = lake.opened()
     table.versions.create_tag("t")
     table.versions.create_branch("b", "t")
@@ -173,12 +177,12 @@ def test_a_table_with_the_schemas_of_its_branch_is_the_same(lake: Lake) -> None:
         _set_option(late)
 
 
-def test_a_stream_of_the_old_one_ends(lake: Lake) -> None:
+def test_a_stream_of_the_dropped_table_ends(lake: SharedWarehouse) -> None:
     old = lake.opened(2)
     stream = old.copy({"consumer-id": "me"}).stream()
     changes = iter(stream)
     next(changes)
-    new = lake.made_anew()
+    new = lake.recreated()
     for number in range(4):
         new.append([{"id": number, "salary": 1, "z": 1}])
     with pytest.raises(SnapshotNotFoundError, match="recreated"):

@@ -1,7 +1,9 @@
-"""Random stories: several writers work on tables of a store whose answers go wrong, and then all is compared.
+"""Random workloads: several writers work on tables of an object store with faults; afterwards their reports are
+checked.
 
-Every write is a group of rows with a number of its own. What reported success is in the table once; what reported a
-failure is not; what reported that its state is unknown is there as a whole or not at all. Readers see whole groups.
+Every write is a group of rows with a number of its own. A write that reported success is in the table once. A write
+that reported a failure is not. A write whose state is reported as unknown is there as a whole or not at all. Readers
+see whole groups.
 """
 
 import random
@@ -24,7 +26,7 @@ from tests.support.servers.store_proxy import Fault, Request
 
 GROUP_ROWS = 3
 STALL_SECONDS = 0.3
-PATIENCE = {
+RETRY_OPTIONS = {
     "s3.retry.interval": "1ms",
     "s3.retry.limit": "3",
     "s3.connection.timeout": "200ms",
@@ -51,10 +53,10 @@ _COMMON = {
 
 
 @dataclass(slots=True)
-class Weather:
-    """Faults of requests by chance: single ones, and storms in which all requests of a while fail.
+class RandomFaults:
+    """Random faults of requests: single ones, and storms in which all requests fail for a while.
 
-    `count` is how many there have been, `limit` after which there are no more.
+    `count` is the number of faults so far, `limit` their maximum.
     """
 
     chance: random.Random
@@ -67,7 +69,7 @@ class Weather:
 
     @property
     def count(self) -> int:
-        """Of all faults so far."""
+        """Number of all faults so far."""
         return self.counts.total()
 
     def __call__(self, request: Request) -> Fault | None:
@@ -100,8 +102,8 @@ class Weather:
 
 
 @dataclass(slots=True)
-class Told:
-    """What one writer was told of its groups of rows, and what went wrong in its eyes."""
+class WriterReport:
+    """Reported outcomes of a writer's groups of rows, and the wrong results that it has read."""
 
     there: set[int] = field(default_factory=set[int])
     gone: set[int] = field(default_factory=set[int])
@@ -110,15 +112,15 @@ class Told:
     steps: Counter[str] = field(default_factory=Counter[str])
     errors: Counter[str] = field(default_factory=Counter[str])
 
-    def note(self, group: int, outcome: Literal["there", "gone", "unknown"]) -> None:
-        """The group's state from now on."""
+    def set_state(self, group: int, outcome: Literal["there", "gone", "unknown"]) -> None:
+        """Set the state of the group."""
         for name in ("there", "gone", "unknown"):
             getattr(self, name).discard(group)
         getattr(self, outcome).add(group)
 
 
-class Writer:
-    """One writer with a catalog of its own; `number` is its own, and so are the rows that it writes."""
+class RandomWriter:
+    """RandomWriter with a catalog of its own; it alone writes rows with its `number`."""
 
     def __init__(self, open_table: Callable[[], interbed.Table], number: int, chance: random.Random) -> None:
         self._opener = open_table
@@ -126,68 +128,68 @@ class Writer:
         self._chance = chance
         self._next = 0
         self._table: interbed.Table | None = None
-        self.told = Told()
+        self.report = WriterReport()
 
-    def run(self, steps: int) -> Told:
-        """Take the steps."""
+    def run(self, steps: int) -> WriterReport:
+        """Run random steps, and return the report."""
         for _ in range(steps):
             name = self._chance.choices(
                 ("write", "delete", "read", "compact", "expire", "tag", "orphans", "alter", "open"),
                 weights=(45, 8, 20, 6, 5, 5, 2, 3, 6),
             )[0]
-            self.told.steps[name] += 1
+            self.report.steps[name] += 1
             try:
                 if self._table is None or name == "open":
                     self._table = self._opener()
                 getattr(self, f"_{name}")(self._table)
             except (InterbedError, OSError) as error:
-                self.told.errors[f"{name}: {type(error).__name__}"] += 1
-                self._check_words(name, error)
-        return self.told
+                self.report.errors[f"{name}: {type(error).__name__}"] += 1
+                self._check_type(name, error)
+        return self.report
 
     def _open(self, table: interbed.Table) -> None:
-        """Nothing more than what comes before each step."""
+        """Open the table only, which precedes each step."""
 
     def _write(self, table: interbed.Table) -> None:
         group = self._number * 1_000_000 + self._next
         self._next += 1
-        # Until it is known better: whatever is raised, half of it is never there.
-        self.told.note(group, "gone")
+        # Until success is reported: whatever error is raised, the group is never there in part.
+        self.report.set_state(group, "gone")
         try:
             rows = group_rows(group)
             _ = table.upsert(rows) if table.primary_keys else table.append(rows)
         except CommitStateUnknownError:
-            self.told.note(group, "unknown")
+            self.report.set_state(group, "unknown")
             raise
-        self.told.note(group, "there")
+        self.report.set_state(group, "there")
 
     def _delete(self, table: interbed.Table) -> None:
-        if not self.told.there:
+        if not self.report.there:
             return
-        group = self._chance.choice(sorted(self.told.there))
+        group = self._chance.choice(sorted(self.report.there))
         try:
             deleted = table.delete(f"number = {group}")
         except CommitStateUnknownError:
-            self.told.note(group, "unknown")
+            self.report.set_state(group, "unknown")
             raise
-        # Rows that wait for a compaction, because the one after their commit was given up, are not seen by a deletion.
+        # A commit may succeed without its compaction. A deletion then does not see its rows before a later compaction.
         waits = deleted is None and table.options.scans_skip_level_0
-        self.told.note(group, "unknown" if waits else "gone")
+        self.report.set_state(group, "unknown" if waits else "gone")
 
     def _read(self, table: interbed.Table) -> None:
-        wanted, unclear = set(self.told.there), set(self.told.unknown)
+        wanted, unclear = set(self.report.there), set(self.report.unknown)
         seen = groups_of(table.to_arrow())
         self._check_whole(seen)
         own = {group for group in seen if group // 1_000_000 == self._number}
-        # Rows of level 0 wait for a compaction where vectors mark what is deleted, and so do deletions.
+        # With deletion vectors, rows of level 0 and deletions are not visible before a compaction.
         waits = table.options.scans_skip_level_0
         if not waits and not wanted <= own <= wanted | unclear:
-            self.told.wrong.append(f"writer {self._number} reads {own ^ wanted} otherwise than it was told")
+            self.report.wrong.append(f"writer {self._number} reads {own ^ wanted} otherwise than reported")
 
     def _check_whole(self, seen: Mapping[int, int]) -> None:
         halves = {group: count for group, count in seen.items() if count != GROUP_ROWS}
         if halves:
-            self.told.wrong.append(f"writer {self._number} has read parts of groups, or groups twice: {halves}")
+            self.report.wrong.append(f"writer {self._number} has read parts of groups, or groups twice: {halves}")
 
     def _compact(self, table: interbed.Table) -> None:
         table.compact()
@@ -209,38 +211,38 @@ class Writer:
         change = interbed.SchemaChange.set_option("snapshot.num-retained.max", str(self._chance.randrange(4, 9)))
         table.store.schemas.change([change])
 
-    def _check_words(self, step: str, error: InterbedError | OSError) -> None:
-        """Errors name a path or the table, and none is a bare one of a library."""
+    def _check_type(self, step: str, error: InterbedError | OSError) -> None:
+        """Check that the error is one of interbed's, and not a bare one of a library."""
         if not isinstance(error, InterbedError):
-            self.told.wrong.append(f"{step} has ended with {type(error).__name__}: {error}")
+            self.report.wrong.append(f"{step} has ended with {type(error).__name__}: {error}")
 
 
 def group_rows(group: int) -> pa.Table:
-    """The rows that are written together."""
+    """Return the rows of a group."""
     ids = [group * GROUP_ROWS + n for n in range(GROUP_ROWS)]
     return pa.table({"id": ids, "number": [group] * GROUP_ROWS}, schema=SCHEMA)
 
 
 def groups_of(rows: pa.Table) -> Counter[int]:
-    """Group -> how many rows of it there are."""
+    """Return the number of rows of each group."""
     numbers: Any = rows["number"].to_pylist()
     return Counter(numbers)
 
 
 def create(catalog: interbed.Catalog, name: str, kind: str) -> interbed.Table:
-    """The table of a story."""
+    """Create the table of a workload."""
     keys = [] if kind == "appended" else ["id"]
     return catalog.create_table(name, SCHEMA, primary_keys=keys, options={**_COMMON, **_OPTIONS[kind]})
 
 
-def check_afterwards(open_table: Callable[[], interbed.Table], told: list[Told]) -> list[str]:
-    """What is wrong with the table when the faults are over: its rows, and that it can be kept up."""
-    wrong = [each for one in told for each in one.wrong]
-    there = set().union(*(one.there for one in told))
-    unknown = set().union(*(one.unknown for one in told))
+def check_afterwards(open_table: Callable[[], interbed.Table], reports: list[WriterReport]) -> list[str]:
+    """Return what is wrong with the table after the faults: its rows, and whether it can be maintained."""
+    wrong = [each for one in reports for each in one.wrong]
+    there = set().union(*(one.there for one in reports))
+    unknown = set().union(*(one.unknown for one in reports))
 
     if open_table().options.scans_skip_level_0:
-        # Rows of level 0 are seen after the next compaction.
+        # Rows of level 0 are visible after the next compaction.
         open_table().compact()
 
     def compare(when: str) -> dict[int, int]:
@@ -276,30 +278,32 @@ def check_afterwards(open_table: Callable[[], interbed.Table], told: list[Told])
     return wrong
 
 
-def tell(
+def run_writers(
     open_table: Callable[[int], Callable[[], interbed.Table]], seed: int, writers: Sequence[int], steps: int
-) -> list[Told]:
-    """Let the writers of these numbers write at the same time; `open_table` gives each the way to its table."""
-    all_writers = [Writer(open_table(number), number, random.Random(f"{seed}/{number}")) for number in writers]
+) -> list[WriterReport]:
+    """Run writers of these numbers concurrently; `open_table` returns the function by which a
+    writer opens its table.
+    """
+    all_writers = [RandomWriter(open_table(number), number, random.Random(f"{seed}/{number}")) for number in writers]
     with ThreadPoolExecutor(len(writers)) as pool:
         return list(pool.map(lambda writer: writer.run(steps), all_writers))
 
 
 def catalogs_through(file_io: FileIO, catalog: FileSystemCatalog, count: int) -> list[FileSystemCatalog]:
-    """Catalogs that are as the one given, but for their FileIO."""
+    """Return copies of the catalog with another FileIO."""
     found = [FileSystemCatalog(catalog.name, catalog.options) for _ in range(count)]
     for each in found:
         each._file_io = file_io
     return found
 
 
-def tell_by_options(
+def run_writers_by_options(
     options: Mapping[str, str], table: str, seed: int, writers: Sequence[int], steps: int
-) -> list[Told]:
-    """The same with a catalog for each writer, made from options: for a process of its own."""
+) -> list[WriterReport]:
+    """Run writers with a catalog of their own, created from options: for another process."""
     catalogs = {
-        # An option that is passed over makes a client of its own.
+        # An unused option gives each catalog a client of its own.
         number: interbed.CatalogFactory.create({**options, "fs.s3a.threads.max": str(number + 1)})
         for number in writers
     }
-    return tell(lambda number: lambda: catalogs[number].get_table(table), seed, writers, steps)
+    return run_writers(lambda number: lambda: catalogs[number].get_table(table), seed, writers, steps)
