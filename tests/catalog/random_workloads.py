@@ -120,7 +120,7 @@ class WriterReport:
 
 
 class RandomWriter:
-    """RandomWriter with a catalog of its own; it alone writes rows with its `number`."""
+    """Writer with a catalog of its own; it alone writes rows with its `number`."""
 
     def __init__(self, open_table: Callable[[], interbed.Table], number: int, chance: random.Random) -> None:
         self._opener = open_table

@@ -33,7 +33,7 @@ class OutcomeDifference:
     """Outcomes of the call before, for a comparison of the warehouses."""
 
     @property
-    def leaves_them_apart(self) -> bool:
+    def makes_servers_diverge(self) -> bool:
         """Whether the two servers store different objects after this difference."""
         if self.method.startswith(("paths", "lock", "check_lock")):
             return True
@@ -52,7 +52,7 @@ class AcceptedDifference:
     covers: Callable[[OutcomeDifference], bool]
 
 
-def _java_broke(difference: OutcomeDifference) -> bool:
+def _java_raised_an_unhandled_error(difference: OutcomeDifference) -> bool:
     """Return whether Java failed by an unhandled exception, and interbed refused the call as well."""
     java, ours = difference.java, difference.ours
     if not isinstance(java, CallRefusal) or not isinstance(ours, CallRefusal) or ours.kind == "TApplicationException":
@@ -81,7 +81,7 @@ MATCHED = [
 """Texts of exceptions that clients match on, or that are shown to users unchanged."""
 
 
-def _other_words(difference: OutcomeDifference) -> bool:
+def _texts_differ(difference: OutcomeDifference) -> bool:
     """Return whether the exceptions are the same, but for a text that no client matches on."""
     java, ours = difference.java, difference.ours
     if not isinstance(java, CallRefusal) or not isinstance(ours, CallRefusal) or java.kind != ours.kind:
@@ -91,13 +91,13 @@ def _other_words(difference: OutcomeDifference) -> bool:
     return all(match.group().lower() in ours.text.lower() for match in matches if match)
 
 
-def _passes_a_waiting_lock(difference: OutcomeDifference) -> bool:
+def _java_passes_a_waiting_lock(difference: OutcomeDifference) -> bool:
     """Return whether Java granted a lock although an earlier request waits."""
     method = difference.method.removesuffix(BESIDE_A_DATABASE)
     return method in (BEHIND_A_WAITING_LOCK, CHECKED_BEHIND_A_WAITING_LOCK) and _only_java_granted(difference)
 
 
-def _ends_its_search_at_a_shared_database(difference: OutcomeDifference) -> bool:
+def _java_stops_at_a_shared_database(difference: OutcomeDifference) -> bool:
     """Return whether Java granted a lock without a check of all others: it stops at a shared lock on a database that
     meets one on a table.
     """
@@ -138,7 +138,7 @@ ACCIDENTS = [
 """Texts of Java's failures in calls that interbed executes."""
 
 
-def _java_fails_by_accident(difference: OutcomeDifference) -> bool:
+def _java_fails_on_valid_calls(difference: OutcomeDifference) -> bool:
     java = difference.java
     return (
         isinstance(java, CallRefusal)
@@ -223,7 +223,7 @@ def _uncounted(value: Any) -> Any:
     return [_uncounted(item) for item in value] if isinstance(value, list) else value
 
 
-def _hive_4_asks_for_it(difference: OutcomeDifference) -> bool:
+def _hive_4_requires_it(difference: OutcomeDifference) -> bool:
     """Return whether a part is missing that Hive 4 requires, and that Hive 2.3 checks later or not at all."""
     ours = difference.ours
     return isinstance(ours, CallRefusal) and bool(
@@ -235,16 +235,17 @@ def _hive_4_asks_for_it(difference: OutcomeDifference) -> bool:
 
 ACCEPTED = [
     AcceptedDifference(
-        "Java fails by accident; interbed refuses with an exception that the method declares.", _java_broke
+        "Java fails by accident; interbed refuses with an exception that the method declares.",
+        _java_raised_an_unhandled_error,
     ),
-    AcceptedDifference("Java fails by accident; interbed does what was asked for.", _java_fails_by_accident),
+    AcceptedDifference("Java fails by accident; interbed does what was asked for.", _java_fails_on_valid_calls),
     AcceptedDifference("A call that fails leaves no directory behind.", _java_leaves_directories),
-    AcceptedDifference("Errors are worded for people; what clients match on is the same.", _other_words),
+    AcceptedDifference("Errors are worded for people; what clients match on is the same.", _texts_differ),
     AcceptedDifference(
-        "Locks are granted in order of arrival; Java lets readers pass a waiting writer.", _passes_a_waiting_lock
+        "Locks are granted in order of arrival; Java lets readers pass a waiting writer.", _java_passes_a_waiting_lock
     ),
     AcceptedDifference(
-        "A lock looks at all others; Java stops at a shared one on the database.", _ends_its_search_at_a_shared_database
+        "A lock looks at all others; Java stops at a shared one on the database.", _java_stops_at_a_shared_database
     ),
     AcceptedDifference(
         "Types of columns are the clients' affair; newer ones have newer types.", _column_types_are_not_checked
@@ -253,7 +254,7 @@ ACCEPTED = [
     AcceptedDifference("A table's name holds no slashes.", _slashes_in_names),
     AcceptedDifference("Objects come in the order of their names; Java has none.", _in_another_order),
     AcceptedDifference("Statistics come from the engines; directories are not measured.", _files_are_not_counted),
-    AcceptedDifference("What Hive 4 asks for is asked for, and first of all.", _hive_4_asks_for_it),
+    AcceptedDifference("What Hive 4 asks for is asked for, and first of all.", _hive_4_requires_it),
     AcceptedDifference("Every column and key has a type and a name of its own.", _columns_need_names),
 ]
 

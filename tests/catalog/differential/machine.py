@@ -27,7 +27,7 @@ class ComparingMachine(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
         self._calls: list[str] = []
-        self._over = False
+        self._has_diverged = False
         self._unlogged_events: frozenset[str] = frozenset()
         self._events_before = self.servers.each(lambda server: server.last_event())
 
@@ -36,14 +36,14 @@ class ComparingMachine(RuleBasedStateMachine):
         return self.compare(
             method,
             arguments,
-            *self.servers.each(lambda server: None if self._over else server.ask(method, arguments)),
+            *self.servers.each(lambda server: None if self._has_diverged else server.ask(method, arguments)),
         )
 
     def call_each(
         self, method: str, arguments: Callable[[Any], tuple[Any, ...] | None], shown: str
     ) -> CallAnswer | None:
         """Send a call whose arguments depend on earlier answers of each server; without arguments there is no call."""
-        if self._over:
+        if self._has_diverged:
             return None
         java, ours = self.servers.each(arguments)
         if java is None or ours is None:
@@ -56,37 +56,37 @@ class ComparingMachine(RuleBasedStateMachine):
         self, method: str, arguments: tuple[Any, ...], java: Outcome | None, ours: Outcome | None
     ) -> CallAnswer | None:
         """Compare two outcomes, and the directories after the call."""
-        if self._over or java is None or ours is None:
+        if self._has_diverged or java is None or ours is None:
             return None
-        shown = ", ".join(_shown(argument) for argument in arguments)
+        shown = ", ".join(_text_of(argument) for argument in arguments)
         self._calls.append(f"{method}({shown}) # {java}"[:1500])
-        self._judge(OutcomeDifference(method, arguments, java, ours))
-        if not self._over and not method.startswith(READS):
+        self._check_difference(OutcomeDifference(method, arguments, java, ours))
+        if not self._has_diverged and not method.startswith(READS):
             paths = self.servers.each(lambda server: CallAnswer(server.paths()))
-            self._judge(OutcomeDifference(f"paths after {method}", arguments, *paths, after=(java, ours)))
+            self._check_difference(OutcomeDifference(f"paths after {method}", arguments, *paths, after=(java, ours)))
         if method == "alter_function" and isinstance(java, CallAnswer):
             # Java's log has no event of this change (README.md).
             self._unlogged_events = events.OF_FUNCTIONS
-        return java if isinstance(java, CallAnswer) and not self._over else None
+        return java if isinstance(java, CallAnswer) and not self._has_diverged else None
 
     @property
-    def over(self) -> bool:
+    def has_diverged(self) -> bool:
         """Whether the two servers store different objects, so that no further comparison makes sense."""
-        return self._over
+        return self._has_diverged
 
     def change_files(self, description: str, action: Callable[[ComparedServer], object]) -> None:
         """Change the files of both servers without a call."""
-        if not self._over:
+        if not self._has_diverged:
             self._calls.append(f"# {description}")
             self.servers.each(action)
 
-    def _judge(self, difference: OutcomeDifference) -> None:
+    def _check_difference(self, difference: OutcomeDifference) -> None:
         if difference.java == difference.ours:
             return
         if reason_to_accept(difference, self.servers.accepted) is None:
             self.report(difference, self._calls)
         # After a change that only one of them made, no further comparison makes sense.
-        self._over = self._over or difference.leaves_them_apart
+        self._has_diverged = self._has_diverged or difference.makes_servers_diverge
 
     def teardown(self) -> None:
         """Compare all objects, then drop them."""
@@ -110,7 +110,7 @@ class ComparingMachine(RuleBasedStateMachine):
 
     def compare_events(self) -> None:
         """Compare the notification logs since the example began."""
-        if not self._over and self.servers.has_events:
+        if not self._has_diverged and self.servers.has_events:
             java, ours = (
                 events.since(server, before, self._unlogged_events)
                 for server, before in zip((self.servers.java, self.servers.ours), self._events_before, strict=True)
@@ -119,10 +119,10 @@ class ComparingMachine(RuleBasedStateMachine):
             self.compare("get_next_notification", (), java, events.limited_to_common_fields(java, ours))
 
 
-def _shown(value: Any) -> str:
+def _text_of(value: Any) -> str:
     if hasattr(value, "thrift_spec"):
         given = {f: getattr(value, f) for f in fields_of(value) if getattr(value, f) is not None}
-        return f"{type(value).__name__}({', '.join(f'{f}={_shown(item)}' for f, item in given.items())})"
+        return f"{type(value).__name__}({', '.join(f'{f}={_text_of(item)}' for f, item in given.items())})"
     if isinstance(value, list):
-        return f"[{', '.join(_shown(item) for item in value)}]"
+        return f"[{', '.join(_text_of(item) for item in value)}]"
     return repr(value)

@@ -71,7 +71,7 @@ class LocksMachine(ComparingMachine):
 
     def request_lock(self, request: Any, method: str = "lock") -> None:
         """Send the request, and record the id of the lock on each server."""
-        if self.over:
+        if self.has_diverged:
             return
         outcomes = self.servers.each(lambda server: server.raw("lock", (request,)))
         java, ours = outcomes
@@ -82,9 +82,9 @@ class LocksMachine(ComparingMachine):
             self._shared_databases.add(number)
         if self._shared_databases:
             method += BESIDE_A_DATABASE
-        self.compare(method, (request,), *(self._named(outcome, number) for outcome in outcomes))
+        self.compare(method, (request,), *(self._numbered(outcome, number) for outcome in outcomes))
 
-    def _named(self, outcome: Outcome, number: int) -> Outcome:
+    def _numbered(self, outcome: Outcome, number: int) -> Outcome:
         if isinstance(outcome, CallAnswer) and outcome.value is not None:
             state = outcome.value.state
             (self._waiting.add if state == WAITING else self._waiting.discard)(number)
@@ -105,7 +105,7 @@ class LocksMachine(ComparingMachine):
 
     def _call_for_lock(self, method: str, data: st.DataObject, request: Any) -> None:
         number = data.draw(st.integers(-1, len(self._locks) - 1))
-        if self.over:
+        if self.has_diverged:
             return
         ids = (UNKNOWN, UNKNOWN) if number == -1 else self._locks[number]
         outcomes = [
@@ -119,7 +119,7 @@ class LocksMachine(ComparingMachine):
             method = CHECKED_BEHIND_A_WAITING_LOCK
         if method.startswith("check_lock") and self._shared_databases:
             method += BESIDE_A_DATABASE
-        named = [self._without_id(self._named(o, number), lock_id) for o, lock_id in zip(outcomes, ids, strict=True)]
+        named = [self._without_id(self._numbered(o, number), lock_id) for o, lock_id in zip(outcomes, ids, strict=True)]
         self.compare(method, (f"lock {number}",), *named)
 
     @staticmethod
@@ -139,7 +139,7 @@ class LocksMachine(ComparingMachine):
         )
     )
     def show_locks(self, request: Any) -> None:
-        if self.over:
+        if self.has_diverged:
             return
         outcomes = self.servers.each(lambda server: server.raw("show_locks", (request,)))
         self.compare(

@@ -89,7 +89,7 @@ def test_a_bad_value_is_reported_with_its_source_and_the_allowed_values(name: st
 
 
 @pytest.mark.parametrize(
-    ("content", "told"),
+    ("content", "message"),
     [
         ("lock_lease = 5", "did you mean lock_lease_seconds"),
         ("colour = 'red'", "known are host, port"),
@@ -101,13 +101,13 @@ def test_a_bad_value_is_reported_with_its_source_and_the_allowed_values(name: st
         ("port =", "is not TOML"),
     ],
 )
-def test_a_bad_file_is_reported_with_the_key(tmp_path: Path, content: str, told: str) -> None:
+def test_a_bad_file_is_reported_with_the_key(tmp_path: Path, content: str, message: str) -> None:
     file = tmp_path / "server.toml"
     file.write_text(content)
     with pytest.raises(ServerSettingsError) as caught:
         load(file, {}, {})
     assert str(file) in str(caught.value)
-    assert told in str(caught.value)
+    assert message in str(caught.value)
 
 
 def test_a_missing_file_and_an_unknown_variable_are_reported(tmp_path: Path) -> None:
@@ -158,7 +158,7 @@ def test_a_hive_site_in_http_mode_gives_the_http_port(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("properties", "told"),
+    ("properties", "message"),
     [
         ({"javax__jdo__option__ConnectionURL": "jdbc:derby:;databaseName=x"}, "derby; interbed uses PostgreSQL"),
         ({"javax__jdo__option__ConnectionURL": "jdbc:mysql://h/d"}, "mysql; interbed uses PostgreSQL"),
@@ -172,11 +172,11 @@ def test_a_hive_site_in_http_mode_gives_the_http_port(tmp_path: Path) -> None:
     ],
 )
 def test_unsupported_properties_of_a_hive_site_are_refused_with_an_alternative(
-    tmp_path: Path, properties: dict[str, str], told: str
+    tmp_path: Path, properties: dict[str, str], message: str
 ) -> None:
     with pytest.raises(ServerSettingsError) as caught:
         load(None, {}, {}, site=site(tmp_path, **properties))
-    assert told in str(caught.value)
+    assert message in str(caught.value)
     assert "hive-site.xml" in str(caught.value)
 
 
@@ -189,7 +189,7 @@ def test_settings_that_contradict_each_other_are_refused(tmp_path: Path) -> None
     pem = tmp_path / "server.pem"
     pem.write_text("")
     keystore = tmp_path / "server.jks"
-    for arguments, told in [
+    for arguments, message in [
         ({"tls_certificate": str(pem)}, "tls_certificate needs tls_key"),
         ({"tls_client_ca": str(pem)}, "needs tls_certificate"),
         ({"tls_certificate": str(keystore), "tls_key": str(pem)}, "a Java keystore; a PEM file is wanted"),
@@ -197,7 +197,7 @@ def test_settings_that_contradict_each_other_are_refused(tmp_path: Path) -> None
         ({"port": "9", "health_port": "9"}, "both 9"),
         ({"http_path": "x"}, "slash"),
     ]:
-        with pytest.raises(ServerSettingsError, match=told):
+        with pytest.raises(ServerSettingsError, match=message):
             load(None, {}, arguments)
     load(None, {}, {"port": "0", "health_port": "0", "http_port": "0"})
 

@@ -34,21 +34,21 @@ def test_every_documented_option_is_known() -> None:
 
 
 def test_documented_defaults_are_those_of_the_code() -> None:
-    told = {row[0].strip("`"): row[1] for row in table_rows(section("Options"))}
+    documented = {row[0].strip("`"): row[1] for row in table_rows(section("Options"))}
     options = CatalogOptions({"uri": "thrift://h:1"})
-    assert told["lock-acquire-timeout"] == f"`{options.lock_acquire_timeout_millis // 60_000} min`"
-    assert told["lock-check-max-sleep"] == f"`{options.lock_check_max_sleep_millis // 1000} s`"
-    assert told["table.type"] == f"`{options.table_type}`"
+    assert documented["lock-acquire-timeout"] == f"`{options.lock_acquire_timeout_millis // 60_000} min`"
+    assert documented["lock-check-max-sleep"] == f"`{options.lock_check_max_sleep_millis // 1000} s`"
+    assert documented["table.type"] == f"`{options.table_type}`"
     for name, value in (
         ("sync-all-properties", options.sync_all_properties),
         ("location-in-properties", options.location_in_properties),
         ("alter-table-cascade", options.alter_table_cascade),
         ("hive.skip-update-stats", options.skip_update_stats),
     ):
-        assert told[name] == f"`{str(value).lower()}`"
+        assert documented[name] == f"`{str(value).lower()}`"
     settings = hive_settings(options, {})
-    assert f"`{settings.timeout_seconds:.0f} s`" in told["client-timeout"]
-    assert told["client-pool-size"] == f"`{settings.transport.pool_size}`"
+    assert f"`{settings.timeout_seconds:.0f} s`" in documented["client-timeout"]
+    assert documented["client-pool-size"] == f"`{settings.transport.pool_size}`"
     assert (settings.transport.connect_tries, settings.transport.connect_pause_seconds) == (3, 1.0)
 
 
@@ -66,15 +66,15 @@ def test_a_table_is_registered_as_documented(catalog: HiveCatalog) -> None:
     catalog.create_table("shop.t", schema, primary_keys=["dt", "id"], partition_keys=["dt"], options={"bucket": "1"})
     catalog.get_table("shop.t").upsert(pa.table({"id": [1], "dt": ["x"]}))
     entry = catalog.client.get_table("shop", "t")
-    told = {row[0].strip("`"): row[1] for row in table_rows(section("What is registered"))}
-    assert f"`{entry.tableType}`" in told["tableType"]
-    assert f"`{entry.sd.inputFormat}`, `{entry.sd.outputFormat}`" == told["sd.inputFormat`, `sd.outputFormat"]
-    assert told["sd.serdeInfo"] == f"`{entry.sd.serdeInfo.serializationLib}`"
+    documented = {row[0].strip("`"): row[1] for row in table_rows(section("What is registered"))}
+    assert f"`{entry.tableType}`" in documented["tableType"]
+    assert f"`{entry.sd.inputFormat}`, `{entry.sd.outputFormat}`" == documented["sd.inputFormat`, `sd.outputFormat"]
+    assert documented["sd.serdeInfo"] == f"`{entry.sd.serdeInfo.serializationLib}`"
     assert entry.partitionKeys == []
     for name in ("table_type", "storage_handler"):
-        assert f"`{name}={entry.parameters[name]}`" in told["parameters"]
+        assert f"`{name}={entry.parameters[name]}`" in documented["parameters"]
     for name in ("primary-key", "partition", "bucket-key"):
-        assert f"`{name}`" in told["parameters"]
+        assert f"`{name}`" in documented["parameters"]
         assert name in entry.parameters
     assert f"`{next(k for k in entry.parameters if k.startswith('interbed.'))}`" in section("What is registered")
 
@@ -82,9 +82,9 @@ def test_a_table_is_registered_as_documented(catalog: HiveCatalog) -> None:
 def test_the_examples_run(catalog: HiveCatalog, options: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> None:
     opening, partitions = re.findall(r"```python\n(.*?)```", DOCS, re.DOTALL)
     warehouse = options["warehouse"]
-    told = opening.replace("thrift://127.0.0.1:9083", options["uri"]).replace("file:/tmp/lake", warehouse)
+    documented = opening.replace("thrift://127.0.0.1:9083", options["uri"]).replace("file:/tmp/lake", warehouse)
     names: dict[str, object] = {}
-    exec(told, names)
+    exec(documented, names)
     opened = names["catalog"]
     assert isinstance(opened, interbed.Catalog)
     schema = pa.schema((("id", pa.int64()), ("dt", pa.string())))

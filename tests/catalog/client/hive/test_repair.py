@@ -195,9 +195,9 @@ def test_a_file_system_catalog_has_nothing_to_repair(lake: interbed.Catalog) -> 
 def test_the_repair_command_repairs(catalog: HiveCatalog, lake: interbed.Catalog, options: dict[str, str]) -> None:
     create(lake)
     base = ["catalog", *(part for k, v in options.items() for part in ("-o", f"{k}={v}")), "repair"]
-    told = CliRunner().invoke(main, [*base, "--dry-run"])
-    assert (told.exit_code, told.output.splitlines()[1:]) == (0, ["looked at 1 table; nothing was changed"])
-    assert "create table     shop.t" in told.output
+    result = CliRunner().invoke(main, [*base, "--dry-run"])
+    assert (result.exit_code, result.output.splitlines()[1:]) == (0, ["looked at 1 table; nothing was changed"])
+    assert "create table     shop.t" in result.output
     repaired = CliRunner().invoke(main, [*base, "shop.t", "--json"])
     assert repaired.exit_code == 0
     assert [a["kind"] for a in json.loads(repaired.output)["actions"]] == ["create table"]

@@ -55,13 +55,13 @@ def exported(filled: MetastoreUnderTest, tmp_path_factory: pytest.TempPathFactor
 
 @pytest.mark.parametrize("target", each_run(BACKENDS, lambda kind: kind == "postgresql"), indirect=True)
 def test_a_server_is_imported_into_another_database(filled: MetastoreUnderTest, target: str) -> None:
-    told = run_json("import", "--from", filled.uri, "--db", target)
-    assert told["failures"] == []
-    assert told["counts"]["partition"] == {"copied": len(PARTITIONS)}
-    assert told["counts"]["constraint"] == {"copied": 2}
-    assert told["counts"]["table statistics"] == {"copied": 2}
-    assert told["counts"]["partition statistics"] == {"copied": 4}
-    assert told["notes"] == []
+    output = run_json("import", "--from", filled.uri, "--db", target)
+    assert output["failures"] == []
+    assert output["counts"]["partition"] == {"copied": len(PARTITIONS)}
+    assert output["counts"]["constraint"] == {"copied": 2}
+    assert output["counts"]["table statistics"] == {"copied": 2}
+    assert output["counts"]["partition statistics"] == {"copied": 4}
+    assert output["notes"] == []
     assert "no differences" in run("verify", "--from", filled.uri, "--to", target)
     again = run_json("import", "--from", filled.db, "--to", target, "--resume")
     assert {outcome for counts in again["counts"].values() for outcome in counts} == {"unchanged"}
@@ -89,19 +89,19 @@ def test_a_database_with_tables_is_not_changed_without_resume(exported: Path, tm
     db = f"sqlite:///{tmp_path / 'm.db'}"
     run("import", "--from", exported, "--db", db, "--include", "shop.few")
     assert "has tables already" in run("import", "--from", exported, "--db", db, code=1)
-    told = run_json("import", "--from", exported, "--db", db, "--resume")
-    assert told["counts"]["table"]["unchanged"] == 1
+    output = run_json("import", "--from", exported, "--db", db, "--resume")
+    assert output["counts"]["table"]["unchanged"] == 1
 
 
 def test_objects_that_are_missing_on_either_side_are_reported(exported: Path, tmp_path: Path) -> None:
     db = f"sqlite:///{tmp_path / 'm.db'}"
     run("import", "--from", exported, "--db", db, "--exclude", "shop.few", "--exclude", "empty_2024")
-    told = run("verify", "--from", exported, "--to", db, code=1)
-    assert f"table shop.few is missing from {db}" in told
-    assert f"database empty_2024 is missing from {db}" in told
-    assert "2 differences in " in told
-    told = run("verify", "--from", db, "--to", exported, code=1)
-    assert f"table shop.few is missing from {db}" in told
+    output = run("verify", "--from", exported, "--to", db, code=1)
+    assert f"table shop.few is missing from {db}" in output
+    assert f"database empty_2024 is missing from {db}" in output
+    assert "2 differences in " in output
+    output = run("verify", "--from", db, "--to", exported, code=1)
+    assert f"table shop.few is missing from {db}" in output
 
 
 def test_an_object_that_cannot_be_stored_does_not_stop_the_import(
@@ -117,10 +117,10 @@ def test_an_object_that_cannot_be_stored_does_not_stop_the_import(
     file = tmp_path / "long.jsonl"
     file.write_text("\n".join([*lines, json.dumps({"type": "end", "objects": len(lines) - 1})]))
     db = new_database(postgres_url)
-    told = run_json("import", "--from", file, "--db", db, code=1)
-    assert told["counts"]["table"]["failed"] == 1
-    assert told["counts"]["table"]["copied"] == 7
-    assert [long_name in failure["object"] for failure in told["failures"]] == [True]
+    output = run_json("import", "--from", file, "--db", db, code=1)
+    assert output["counts"]["table"]["failed"] == 1
+    assert output["counts"]["table"]["copied"] == 7
+    assert [long_name in failure["object"] for failure in output["failures"]] == [True]
 
 
 @pytest.mark.parametrize(
@@ -147,19 +147,19 @@ def test_a_damaged_export_file_is_refused_with_its_line(
     assert callable(change)
     file = tmp_path / "broken.jsonl"
     file.write_text("\n".join(change(exported.read_text().splitlines())) + "\n")
-    told = run("import", "--from", file, "--db", f"sqlite:///{tmp_path / 'm.db'}", code=1)
-    assert message in told
-    assert str(file) in told
+    output = run("import", "--from", file, "--db", f"sqlite:///{tmp_path / 'm.db'}", code=1)
+    assert message in output
+    assert str(file) in output
 
 
 def test_an_unreachable_source_is_reported_with_a_hint(tmp_path: Path) -> None:
     db = f"sqlite:///{tmp_path / 'm.db'}"
     with socket.create_server(("127.0.0.1", 0)) as listener:
         port = listener.getsockname()[1]
-    told = run("import", "--from", f"thrift://127.0.0.1:{port}", "--db", db, code=1)
-    assert f"no metastore answers at thrift://127.0.0.1:{port}" in told
-    assert "Connection refused" in told
-    assert "hive.metastore.sasl.enabled" in told
+    output = run("import", "--from", f"thrift://127.0.0.1:{port}", "--db", db, code=1)
+    assert f"no metastore answers at thrift://127.0.0.1:{port}" in output
+    assert "Connection refused" in output
+    assert "hive.metastore.sasl.enabled" in output
     assert not list(tmp_path.iterdir())
 
 
@@ -168,10 +168,10 @@ def test_a_source_that_is_not_a_metastore_is_reported(tmp_path: Path) -> None:
         answering = threading.Thread(target=_answer_http, args=(listener,))
         answering.start()
         uri = f"thrift://127.0.0.1:{listener.getsockname()[1]}"
-        told = run("verify", "--from", uri, "--to", f"sqlite:///{tmp_path / 'm.db'}", code=1)
+        output = run("verify", "--from", uri, "--to", f"sqlite:///{tmp_path / 'm.db'}", code=1)
         answering.join(timeout=60)
-    assert f"no metastore answers at {uri}" in told
-    assert "does not speak as a metastore does" in told or "hung up on the first call" in told
+    assert f"no metastore answers at {uri}" in output
+    assert "does not speak as a metastore does" in output or "hung up on the first call" in output
 
 
 @pytest.mark.parametrize(
@@ -215,8 +215,8 @@ def test_several_catalogs_are_imported(target: str, tmp_path: Path) -> None:
                     parameters={},
                 )
             )
-        told = run_json("import", "--from", running.uri, "--db", target)
-        assert told["counts"]["catalog"] == {"copied": 2}
+        output = run_json("import", "--from", running.uri, "--db", target)
+        assert output["counts"]["catalog"] == {"copied": 2}
         compared = run_json("verify", "--from", running.uri, "--to", target)
         assert compared["differences"] == []
         assert compared["compared"]["catalog"] == 2

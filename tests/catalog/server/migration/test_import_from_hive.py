@@ -57,10 +57,10 @@ def test_an_import_from_java_copies_all_objects_and_touches_no_directory(java: J
     db = f"sqlite:///{tmp_path / 'm.db'}"
     dry = run_json("import", "--from", java.uri, "--db", db, "--dry-run")
     assert not list(tmp_path.iterdir())
-    told = run_json("import", "--from", java.uri, "--db", db)
-    assert told["counts"] == dry["counts"]
-    assert told["failures"] == []
-    assert told["counts"] == {
+    report = run_json("import", "--from", java.uri, "--db", db)
+    assert report["counts"] == dry["counts"]
+    assert report["failures"] == []
+    assert report["counts"] == {
         "database": {"copied": 3},
         "function": {"copied": 2},
         "table": {"copied": PLAIN + 5},

@@ -1,4 +1,4 @@
-"""Optimizer process beside a server: it is restarted, and ends with the server. A stub replaces the program."""
+"""Optimizer process next to a server: it is restarted, and ends with the server. A stub replaces the program."""
 
 import json
 import os
@@ -58,7 +58,7 @@ def pipe(tmp_path: Path) -> Iterator[ReportPipe]:
     made.close()
 
 
-def beside(
+def new_optimizer(
     pipe: ReportPipe, settings: ServerSettings, address: tuple[str, int] = ("127.0.0.1", 9083), program: str = PROGRAM
 ) -> OptimizerBeside:
     command = (sys.executable, "-c", program, str(pipe.path))
@@ -67,7 +67,7 @@ def beside(
 
 def test_the_program_gets_the_addresses_of_the_server_and_its_database(pipe: ReportPipe) -> None:
     settings = ServerSettings(db="sqlite:///m.db", optimizer="on", optimizer_groups=Path("groups.toml"))
-    optimizer = beside(pipe, settings, ("0.0.0.0", 9999))
+    optimizer = new_optimizer(pipe, settings, ("0.0.0.0", 9999))
     optimizer.start()
     _, said = pipe.line()
     optimizer.stop()
@@ -78,7 +78,7 @@ def test_the_program_gets_the_addresses_of_the_server_and_its_database(pipe: Rep
 
 
 def test_a_killed_process_is_replaced(pipe: ReportPipe) -> None:
-    optimizer = beside(pipe, ServerSettings(optimizer="on"))
+    optimizer = new_optimizer(pipe, ServerSettings(optimizer="on"))
     optimizer.start()
     first, _ = pipe.line()
     os.kill(first, signal.SIGKILL)
@@ -106,7 +106,7 @@ def test_the_process_ends_when_its_server_is_killed(pipe: ReportPipe) -> None:
 
 
 def test_stop_waits_for_the_end_of_the_process(pipe: ReportPipe) -> None:
-    optimizer = beside(pipe, ServerSettings(optimizer="on"))
+    optimizer = new_optimizer(pipe, ServerSettings(optimizer="on"))
     optimizer.start()
     pid, _ = pipe.line()
     optimizer.stop()

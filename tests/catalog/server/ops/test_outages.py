@@ -136,9 +136,9 @@ def test_a_database_crash_under_load_loses_no_acknowledged_change(postgres: Post
             done.set()
             threads.join(timeout=DEADLINE_SECONDS)
         assert not threads.is_alive()
-        told = ("the metastore's database failed", "the database went away within the commit")
+        causes = ("the metastore's database failed", "the database went away within the commit")
         assert all(
-            message.startswith("the metastore ") and any(each in message for each in told) for message in refused
+            message.startswith("the metastore ") and any(each in message for each in causes) for message in refused
         )
         with HiveMetastoreClient(running.uri) as client:
             found = set(client.get_all_tables("default"))

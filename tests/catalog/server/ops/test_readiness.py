@@ -1,5 +1,5 @@
 """Conditions other than database and warehouse that make a server unready: each in a real process,
-and its rule alone.
+and its rule without a process.
 """
 
 import errno
@@ -65,7 +65,7 @@ def wait_for(log: Path, status: int, reason: str = "") -> str:
 
 
 @pytest.fixture
-def alone(tmp_path: Path) -> Iterator[MetastoreUnderTest]:
+def single_process_server(tmp_path: Path) -> Iterator[MetastoreUnderTest]:
     """Run a server of one process."""
     with metastore_under_test(f"sqlite:///{tmp_path / 'metastore.db'}", tmp_path, "--health-port", "0") as running:
         yield running
@@ -142,9 +142,11 @@ def test_the_reserve_provides_a_handle_when_none_is_left() -> None:
         reserve.use(opened)
 
 
-def test_a_deleted_database_file_makes_the_server_unready(alone: MetastoreUnderTest, tmp_path: Path) -> None:
+def test_a_deleted_database_file_makes_the_server_unready(
+    single_process_server: MetastoreUnderTest, tmp_path: Path
+) -> None:
     log = tmp_path / "server.log"
-    with HiveMetastoreClient(alone.uri) as client:
+    with HiveMetastoreClient(single_process_server.uri) as client:
         client.create_database(ttypes.Database(name="kept"))
         assert probe(log)[0] == 200
         (tmp_path / "metastore.db").unlink()
@@ -156,15 +158,15 @@ def test_a_deleted_database_file_makes_the_server_unready(alone: MetastoreUnderT
     assert not (tmp_path / "metastore.db").exists()
 
 
-def test_a_server_without_free_handles_reports_it(alone: MetastoreUnderTest, tmp_path: Path) -> None:
+def test_a_server_without_free_handles_reports_it(single_process_server: MetastoreUnderTest, tmp_path: Path) -> None:
     log = tmp_path / "server.log"
-    process = psutil.Process(alone.running.process.pid)
+    process = psutil.Process(single_process_server.running.process.pid)
     assert probe(log)[0] == 200
     few = process.num_fds() + 20
     resource.prlimit(process.pid, resource.RLIMIT_NOFILE, (few, few))
     with ExitStack() as stack:
         for _ in range(40):
-            stack.enter_context(socket.create_connection(("127.0.0.1", alone.port), timeout=30))
+            stack.enter_context(socket.create_connection(("127.0.0.1", single_process_server.port), timeout=30))
         wait_for(log, 503, "RLIMIT_NOFILE")
         assert probe(log, "/health/live")[0] == 200
     wait_for(log, 200)
@@ -188,7 +190,9 @@ def test_a_stopped_worker_makes_the_server_unready(tmp_path: Path) -> None:
 
 
 @pytest.mark.long
-def test_a_pool_without_free_threads_makes_the_server_unready(alone: MetastoreUnderTest, tmp_path: Path) -> None:
+def test_a_pool_without_free_threads_makes_the_server_unready(
+    single_process_server: MetastoreUnderTest, tmp_path: Path
+) -> None:
     log = tmp_path / "server.log"
     assert probe(log)[0] == 200
     writer = sqlite3.connect(tmp_path / "metastore.db", isolation_level=None)
@@ -198,7 +202,9 @@ def test_a_pool_without_free_threads_makes_the_server_unready(alone: MetastoreUn
         name = b"create_database"
         for number in range(BUSY_CLIENTS):
             # Each call has a connection of its own, as clients have.
-            connection = stack.enter_context(socket.create_connection(("127.0.0.1", alone.port), timeout=30))
+            connection = stack.enter_context(
+                socket.create_connection(("127.0.0.1", single_process_server.port), timeout=30)
+            )
             text = b"d%d" % number
             database = b"\x0c\0\1\x0b\0\1" + struct.pack("!i", len(text)) + text + b"\0\0"
             connection.sendall(struct.pack("!Ii", 0x80010001, len(name)) + name + struct.pack("!i", 1) + database)

@@ -15,7 +15,7 @@ KEPT = 3600.0
 
 
 class FixedClock:
-    """FixedClock whose time is set by the test."""
+    """Clock whose time is set by the test."""
 
     def __init__(self) -> None:
         self.now = START

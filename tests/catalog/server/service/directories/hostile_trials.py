@@ -27,17 +27,17 @@ ONE_OF_MANY = 37
 ONE_OF_A_CASE = 3
 
 
-def at(location: str | None) -> StorageDescriptor:
+def storage_at(location: str | None) -> StorageDescriptor:
     """Return a storage descriptor with a location."""
     return dataclasses.replace(STORAGE, location=location)
 
 
 def table(name: str, location: str | None = None, *, database: str = "h", **fields: object) -> MetastoreTable:
     """Return a table of the hostile database."""
-    return MetastoreTable(database=database, name=name, storage=at(location), **fields)  # type: ignore[arg-type]
+    return MetastoreTable(database=database, name=name, storage=storage_at(location), **fields)  # type: ignore[arg-type]
 
 
-def nothing_foreign_is_deleted(
+def check_nothing_foreign_is_deleted(
     metastore: Metastore, precious: Precious, entry: Callable[[Metastore, str], None], number: int, tally: Tally
 ) -> None:
     """Pass hostile locations to a call and drop the objects that it created. `number` is the index of the call in its

@@ -11,7 +11,12 @@ from interbed.catalog.server.service.model import (
     MetastorePartition,
 )
 from interbed.catalog.server.service.service import Metastore
-from tests.catalog.server.service.directories.hostile_trials import KEYS, at, nothing_foreign_is_deleted, table
+from tests.catalog.server.service.directories.hostile_trials import (
+    KEYS,
+    check_nothing_foreign_is_deleted,
+    storage_at,
+    table,
+)
 from tests.support.hostile_locations import Precious
 from tests.support.tally import Tally
 
@@ -20,7 +25,7 @@ def _partitioned_table(metastore: Metastore, location: str) -> None:
     metastore.databases.create(MetastoreDatabase(name="h"))
     metastore.tables.create(table("t", location, partition_keys=KEYS))
     metastore.partitions.append(("hive", "h", "t"), ["1"])
-    metastore.partitions.rename(("hive", "h", "t"), ["1"], MetastorePartition(values=("2",), storage=at(None)))
+    metastore.partitions.rename(("hive", "h", "t"), ["1"], MetastorePartition(values=("2",), storage=storage_at(None)))
     with suppress(MetastoreError):
         metastore.partitions.truncate(("hive", "h", "t"))
     metastore.partitions.drop(("hive", "h", "t"), ["2"], delete_data=True)
@@ -30,7 +35,7 @@ def _partition(metastore: Metastore, location: str) -> None:
     key = ("hive", "h", "t")
     metastore.databases.create(MetastoreDatabase(name="h"))
     metastore.tables.create(table("t", partition_keys=KEYS))
-    metastore.partitions.add(key, [MetastorePartition(values=("1",), storage=at(location))])
+    metastore.partitions.add(key, [MetastorePartition(values=("1",), storage=storage_at(location))])
     with suppress(MetastoreError):
         metastore.partitions.truncate(key, ["dt=1"])
     metastore.partitions.drop(key, ["1"], delete_data=True, purge=True)
@@ -41,9 +46,9 @@ def _altered_partition(metastore: Metastore, location: str) -> None:
     metastore.databases.create(MetastoreDatabase(name="h"))
     metastore.tables.create(table("t", partition_keys=KEYS))
     metastore.partitions.append(key, ["1"])
-    metastore.partitions.alter(key, [MetastorePartition(values=("1",), storage=at(location))])
+    metastore.partitions.alter(key, [MetastorePartition(values=("1",), storage=storage_at(location))])
     with suppress(MetastoreError):
-        metastore.partitions.rename(key, ["1"], MetastorePartition(values=("2",), storage=at(location)))
+        metastore.partitions.rename(key, ["1"], MetastorePartition(values=("2",), storage=storage_at(location)))
     metastore.partitions.drop_names(key, ["dt=1", "dt=2"], delete_data=True, if_exists=True)
 
 
@@ -52,7 +57,7 @@ def _archived_partition(metastore: Metastore, location: str) -> None:
     metastore.databases.create(MetastoreDatabase(name="h"))
     metastore.tables.create(table("t", partition_keys=KEYS))
     archived = {"is_archived": "true", "original_location": location}
-    metastore.partitions.add(key, [MetastorePartition(values=("1",), storage=at(None), parameters=archived)])
+    metastore.partitions.add(key, [MetastorePartition(values=("1",), storage=storage_at(None), parameters=archived)])
     metastore.partitions.drop(key, ["1"], delete_data=True)
 
 
@@ -81,4 +86,4 @@ ENTRIES: list[Callable[[Metastore, str], None]] = [
 def test_nothing_foreign_is_deleted(
     metastore: Metastore, precious: Precious, entry: Callable[[Metastore, str], None], tally: Tally
 ) -> None:
-    nothing_foreign_is_deleted(metastore, precious, entry, ENTRIES.index(entry), tally)
+    check_nothing_foreign_is_deleted(metastore, precious, entry, ENTRIES.index(entry), tally)

@@ -10,7 +10,7 @@ from interbed.catalog.server.service.model import (
     MetastoreDatabase,
 )
 from interbed.catalog.server.service.service import Metastore
-from tests.catalog.server.service.directories.hostile_trials import nothing_foreign_is_deleted, table
+from tests.catalog.server.service.directories.hostile_trials import check_nothing_foreign_is_deleted, table
 from tests.support.hostile_locations import Precious
 from tests.support.tally import Tally
 
@@ -63,4 +63,4 @@ ENTRIES: list[Callable[[Metastore, str], None]] = [
 def test_nothing_foreign_is_deleted(
     metastore: Metastore, precious: Precious, entry: Callable[[Metastore, str], None], tally: Tally
 ) -> None:
-    nothing_foreign_is_deleted(metastore, precious, entry, ENTRIES.index(entry), tally)
+    check_nothing_foreign_is_deleted(metastore, precious, entry, ENTRIES.index(entry), tally)

@@ -55,7 +55,7 @@ def no_missed_deadlines() -> Iterator[MissedDeadlines]:
 
 
 class FixedClock:
-    """FixedClock whose time is set by the test."""
+    """Clock whose time is set by the test."""
 
     def __init__(self) -> None:
         self.now = 100.0

@@ -24,7 +24,7 @@ LEASE_SECONDS, GRACE_SECONDS, WAIT_SECONDS = 300, 5, 2
 
 
 class FixedClock:
-    """FixedClock that is set by the test, both for seconds since the epoch and for monotonic time."""
+    """Clock that is set by the test, both for seconds since the epoch and for monotonic time."""
 
     def __init__(self) -> None:
         self.now = 1_000_000.0

@@ -12,7 +12,7 @@ from interbed.catalog.server.thrift.edge.pool import (
 
 
 class FixedClock:
-    """FixedClock that is set by the test."""
+    """Clock that is set by the test."""
 
     def __init__(self) -> None:
         self.now = 1000.0

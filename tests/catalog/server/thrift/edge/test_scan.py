@@ -26,7 +26,7 @@ CODECS = pytest.mark.parametrize(
 
 
 class RequestHandler:
-    """RequestHandler of methods whose requests have all kinds of values."""
+    """Handler of methods whose requests have all kinds of values."""
 
     def add_partitions_req(self, request: object) -> None:
         return None
