@@ -164,7 +164,7 @@ def test_a_server_that_is_down_is_reported_with_its_address(server: MetastoreUnd
         ("thrift://[::1]:5", [("::1", 5)]),
     ],
 )
-def test_addresses(uri: str, addresses: list[tuple[str, int]]) -> None:
+def test_addresses_are_parsed(uri: str, addresses: list[tuple[str, int]]) -> None:
     assert parse_uri(uri) == addresses
 
 

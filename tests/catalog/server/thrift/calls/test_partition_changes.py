@@ -10,7 +10,7 @@ from tests.catalog.server.thrift.calls.partition_tables import ALL, KEYS, VALUES
 from tests.support.servers.metastore import MetastoreUnderTest, table
 
 
-def test_add_refuses(raw: Client, days: str) -> None:
+def test_adding_an_existing_or_invalid_partition_is_refused(raw: Client, days: str) -> None:
     with pytest.raises(ttypes.AlreadyExistsException, match="Partition already exists"):
         raw.add_partition(partition(days, ["x", "3"]))
     with pytest.raises(ttypes.MetaException, match="Duplicate partitions in the list"):
@@ -40,7 +40,7 @@ def test_add_skips_existing_partitions_if_requested(raw: Client, days: str) -> N
     assert raw.add_partitions_req(request).partitions is None
 
 
-def test_append_in_all_forms(raw: Client, days: str) -> None:
+def test_partitions_are_appended_by_every_call(raw: Client, days: str) -> None:
     context = ttypes.EnvironmentContext(properties={})
     assert raw.append_partition(days, "t", ["a", "1"]).values == ["a", "1"]
     assert raw.append_partition_by_name(days, "t", "dt=b/n=1").values == ["b", "1"]
@@ -50,7 +50,7 @@ def test_append_in_all_forms(raw: Client, days: str) -> None:
     assert raw.append_partition_req(request).sd.cols == raw.get_table(days, "t").sd.cols
 
 
-def test_drop_in_all_forms(raw: Client, days: str, metastore: MetastoreUnderTest) -> None:
+def test_partitions_are_dropped_by_every_call(raw: Client, days: str, metastore: MetastoreUnderTest) -> None:
     context = ttypes.EnvironmentContext(properties={"ifPurge": "TRUE"})
     directory = Path(raw.get_partition(days, "t", ["v", "7"]).sd.location.removeprefix("file:"))
     assert raw.drop_partition(days, "t", ["v", "7"], True) is True
@@ -67,7 +67,7 @@ def test_drop_in_all_forms(raw: Client, days: str, metastore: MetastoreUnderTest
         raw.drop_partition(days, "t", ["z", "3"], True)
 
 
-def test_drop_of_several(raw: Client, days: str) -> None:
+def test_several_partitions_are_dropped_by_one_call(raw: Client, days: str) -> None:
     def drop(*names: str, if_exists: bool = True, expressions: tuple[bytes, ...] = ()) -> list[str]:
         parts = ttypes.RequestPartsSpec(names=list(names)) if names else None
         if expressions:
@@ -90,7 +90,7 @@ def test_drop_of_several(raw: Client, days: str) -> None:
     assert drop(expressions=(b"dt='a%2Fb%27c' AND n='1'",)) == ["a/b'c/1"]
 
 
-def test_alter(raw: Client, days: str) -> None:
+def test_partitions_are_altered(raw: Client, days: str) -> None:
     created = raw.get_partition(days, "t", ["x", "3"])
     changed = partition(days, ["x", "3"], k="v")
     changed.lastAccessTime = 5
@@ -107,7 +107,7 @@ def test_alter(raw: Client, days: str) -> None:
     assert "z" not in raw.get_partition(days, "t", ["x", "3"]).parameters
 
 
-def test_rename(raw: Client, days: str) -> None:
+def test_a_partition_is_renamed_with_its_directory(raw: Client, days: str) -> None:
     old = raw.get_partition(days, "t", ["x", "3"])
     (Path(old.sd.location.removeprefix("file:")) / "data").write_text("rows")
     raw.rename_partition(
@@ -171,7 +171,7 @@ def test_skewed_info_is_kept(raw: Client, days: str) -> None:
     assert found.skewedColValueLocationMaps == {("1",): "file:/one"}
 
 
-def test_exchange(raw: Client, days: str) -> None:
+def test_partitions_are_exchanged_with_their_directories(raw: Client, days: str) -> None:
     raw.create_table(table(days, "other", partition_keys=KEYS))
     raw.append_partition(days, "t", ["x", "4"])
     (Path(raw.get_partition(days, "t", ["x", "3"]).sd.location.removeprefix("file:")) / "data").write_text("rows")
@@ -186,7 +186,7 @@ def test_exchange(raw: Client, days: str) -> None:
     assert raw.get_partition_names(days, "other", -1) == ["dt=x/n=3", "dt=x/n=4", "dt=y/n=10"]
 
 
-def test_exchange_refuses(raw: Client, days: str) -> None:
+def test_invalid_exchanges_are_refused(raw: Client, days: str) -> None:
     raw.create_table(table(days, "other", partition_keys=KEYS))
     raw.create_table(table(days, "columns", ("x", "int"), partition_keys=KEYS))
     raw.create_table(table(days, "keys", partition_keys=(("dt", "string"),)))
@@ -209,7 +209,7 @@ def test_exchange_refuses(raw: Client, days: str) -> None:
     assert Path(raw.get_partition(days, "t", ["v", "7"]).sd.location.removeprefix("file:")).is_dir()
 
 
-def test_marks(raw: Client, days: str) -> None:
+def test_a_partition_is_marked_for_an_event(raw: Client, days: str) -> None:
     spec, done = {"dt": "x", "n": "3"}, ttypes.PartitionEventType.LOAD_DONE
     assert raw.isPartitionMarkedForEvent(days, "t", spec, done) is False
     raw.markPartitionForEvent(days, "t", spec, done)
@@ -220,7 +220,7 @@ def test_marks(raw: Client, days: str) -> None:
 
 
 @pytest.mark.long
-def test_many_partitions_at_once(raw: Client, days: str) -> None:
+def test_thousands_of_partitions_are_added_selected_and_dropped_by_one_call(raw: Client, days: str) -> None:
     raw.create_table(table(days, "many", partition_keys=KEYS))
     parts = [partition(days, [f"d{number % 100}", str(number)], name="many") for number in range(3000)]
     assert raw.add_partitions(parts) == 3000

@@ -15,7 +15,7 @@ from tests.support.servers.metastore import table
 
 
 @pytest.mark.parametrize(("limit", "count"), [(-1, 7), (-5, 7), (0, 0), (2, 2), (100, 7)])
-def test_max_parts(raw: Client, days: str, limit: int, count: int) -> None:
+def test_the_number_of_partitions_can_be_limited(raw: Client, days: str, limit: int, count: int) -> None:
     assert texts(raw.get_partitions(days, "t", limit)) == ALL[:count]
     assert texts(raw.get_partitions_by_filter(days, "t", "n > -100", limit)) == ALL[:count]
     assert texts(raw.get_partitions_with_auth(days, "t", limit, "u", [])) == ALL[:count]
@@ -25,7 +25,7 @@ def test_max_parts(raw: Client, days: str, limit: int, count: int) -> None:
     assert raw.fetch_partition_names_req(request) == raw.get_partition_names(days, "t", limit)
 
 
-def test_partial_values(raw: Client, days: str) -> None:
+def test_partitions_are_selected_by_partial_values(raw: Client, days: str) -> None:
     for values, found in (
         (["x"], ["x/3"]),
         (["x", "3"], ["x/3"]),
@@ -49,7 +49,7 @@ def test_partial_values(raw: Client, days: str) -> None:
         raw.get_partition_names_ps(days, "t", [], -1)
 
 
-def test_one_partition(raw: Client, days: str) -> None:
+def test_one_partition_is_found_by_values_and_by_name(raw: Client, days: str) -> None:
     found = raw.get_partition(days, "t", ["x", "3"])
     assert (found.dbName, found.tableName, found.sd.location.rsplit("/", 3)[1:]) == (days, "t", ["t", "dt=x", "n=3"])
     assert raw.get_partition_with_auth(days, "t", ["x", "3"], "u", []) == found
@@ -67,7 +67,7 @@ def test_one_partition(raw: Client, days: str) -> None:
         raw.get_partitions(days, "nope", -1)
 
 
-def test_partitions_by_names(raw: Client, days: str) -> None:
+def test_partitions_are_selected_by_names(raw: Client, days: str) -> None:
     names = ["dt=x/n=3", "dt=nope/n=3", "dt=x/n=3", "dt=broken", "", "dt=y/n=10"]
     assert texts(raw.get_partitions_by_names(days, "t", names)) == ["x/3", "y/10"]
     request = ttypes.GetPartitionsByNamesRequest(db_name=days, tbl_name="t", names=names)
@@ -99,7 +99,7 @@ def test_partitions_by_names(raw: Client, days: str) -> None:
         ("", ALL),
     ],
 )
-def test_filters(raw: Client, days: str, text: str, found: list[str]) -> None:
+def test_filters_select_partitions(raw: Client, days: str, text: str, found: list[str]) -> None:
     assert texts(raw.get_partitions_by_filter(days, "t", text, -1)) == found
     assert raw.get_num_partitions_by_filter(days, "t", text) == len(found)
     request = ttypes.GetPartitionsByFilterRequest(dbName=days, tblName="t", filter=text)
@@ -111,14 +111,14 @@ def test_filters(raw: Client, days: str, text: str, found: list[str]) -> None:
     assert texts(listed) == found
 
 
-def test_bad_filters(raw: Client, days: str) -> None:
+def test_invalid_filters_are_refused(raw: Client, days: str) -> None:
     with pytest.raises(ttypes.MetaException, match="Specified key <bogus> is not a partitioning key"):
         raw.get_partitions_by_filter(days, "t", "bogus = 1", -1)
     with pytest.raises(ttypes.MetaException, match="Error parsing partition filter"):
         raw.get_num_partitions_by_filter(days, "t", 'dt = "x" or')
 
 
-def test_the_default_partition(raw: Client, days: str) -> None:
+def test_the_default_partition_is_stored_and_found(raw: Client, days: str) -> None:
     raw.add_partition(partition(days, ["", "4"]))
     raw.append_partition(days, "t", ["q", DEFAULT])
     assert raw.get_partition(days, "t", ["", "4"]).sd.location.endswith(f"/t/dt={DEFAULT}/n=4")
@@ -128,7 +128,7 @@ def test_the_default_partition(raw: Client, days: str) -> None:
     assert f"q/{DEFAULT}" not in texts(raw.get_partitions_by_filter(days, "t", "n < 0 or n >= 0", -1))
 
 
-def test_expressions(raw: Client, days: str) -> None:
+def test_expressions_select_partitions_and_unreadable_ones_select_all(raw: Client, days: str) -> None:
     def by_expression(expression: bytes) -> ttypes.PartitionsByExprResult:
         return raw.get_partitions_by_expr(ttypes.PartitionsByExprRequest(dbName=days, tblName="t", expr=expression))
 
@@ -142,7 +142,7 @@ def test_expressions(raw: Client, days: str) -> None:
     assert texts(specs.partitionsSpec[0].sharedSDPartitionSpec.partitions) == ["x/3"]
 
 
-def test_values_of_keys(raw: Client, days: str) -> None:
+def test_values_of_keys_are_listed(raw: Client, days: str) -> None:
     def rows(*keys: str, **options: object) -> list[list[str]]:
         request = ttypes.PartitionValuesRequest(
             dbName=days, tblName="t", partitionKeys=[ttypes.FieldSchema(key, "string", None) for key in keys], **options
@@ -156,7 +156,7 @@ def test_values_of_keys(raw: Client, days: str) -> None:
     assert rows("n", partitionOrder=order, applyDistinct=False)[:2] == [["-5"], ["7"]]
 
 
-def test_projections(raw: Client, days: str) -> None:
+def test_projections_limit_the_returned_fields(raw: Client, days: str) -> None:
     raw.alter_partition(days, "t", partition(days, ["x", "3"], keep="1", drop="2"))
     request = ttypes.PartitionsRequest(
         dbName=days, tblName="t", skipColumnSchemaForPartition=True, includeParamKeyPattern="k%"
@@ -227,7 +227,7 @@ def test_a_nul_character_is_refused_in_partition_values(raw: Client, days: str) 
             call()
 
 
-def test_names(raw: Client, days: str) -> None:
+def test_partition_names_are_parsed(raw: Client, days: str) -> None:
     assert raw.partition_name_to_vals("n=3/dt=a%2Fb") == ["3", "a/b"]
     assert raw.partition_name_to_spec("n=3/dt=a%2Fb") == {"n": "3", "dt": "a/b"}
     assert raw.partition_name_to_vals("") == []

@@ -147,7 +147,7 @@ def vars_of(structure: object) -> dict[str, object]:
     return {name: getattr(structure, name) for name in structure.__slots__}  # type: ignore[attr-defined]
 
 
-def test_partitions_are_aggregated(raw: Client, measured: str) -> None:
+def test_statistics_of_partitions_are_aggregated(raw: Client, measured: str) -> None:
     for k in (1, 2, 3):
         raw.update_partition_column_statistics(statistics(measured, k, f"p={k}"))
     found, count = aggregated(raw, measured, "p=1", "p=2", "p=3")
@@ -179,7 +179,7 @@ def test_counts_are_extrapolated_to_partitions_without_statistics(raw: Client, m
     assert aggregated(raw, measured) == ({}, 0)
 
 
-def test_set_and_merge(raw: Client, measured: str) -> None:
+def test_aggregated_statistics_are_set_and_merged(raw: Client, measured: str) -> None:
     assert raw.set_aggr_stats_for(ttypes.SetPartitionsStatsRequest([statistics(measured, 5)])) is True
     both = [statistics(measured, 5, "p=1"), statistics(measured, 6, "p=2")]
     assert raw.set_aggr_stats_for(ttypes.SetPartitionsStatsRequest(both)) is True
@@ -207,7 +207,7 @@ def test_statistics_of_different_engines_are_separate(raw: Client, measured: str
     assert raw.get_table_statistics_req(request).tableStats == []
 
 
-def test_delete(raw: Client, measured: str) -> None:
+def test_statistics_are_deleted_by_column(raw: Client, measured: str) -> None:
     raw.update_table_column_statistics(statistics(measured, 1))
     for name in ("p=1", "p=2"):
         raw.update_partition_column_statistics(statistics(measured, 1, name))

@@ -47,26 +47,26 @@ def unharmed(victim: MetastoreUnderTest) -> Iterator[None]:
     assert process.memory_info().rss - before < MEMORY_BYTES_MAX
 
 
-def test_random_bytes(victim: MetastoreUnderTest) -> None:
+def test_random_bytes_are_harmless(victim: MetastoreUnderTest) -> None:
     source = random.Random(7)
     for _ in range(200):
         _send(victim, source.randbytes(source.randrange(1, 400)))
 
 
-def test_other_protocols(victim: MetastoreUnderTest) -> None:
+def test_other_protocols_are_harmless(victim: MetastoreUnderTest) -> None:
     _send(victim, b"GET / HTTP/1.1\r\nHost: x\r\n\r\n")
     _send(victim, b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03" + b"\x00" * 64)
     _send(victim, struct.pack("!i", 40) + call("get_all_databases"))
 
 
-def test_truncated_calls(victim: MetastoreUnderTest) -> None:
+def test_truncated_calls_are_harmless(victim: MetastoreUnderTest) -> None:
     whole = call("get_table", b"\x0b\x00\x01" + struct.pack("!i", 7) + b"default\x00")
     for length in range(len(whole)):
         _send(victim, whole[:length])
 
 
 @pytest.mark.parametrize("length", [2**31 - 1, 200 * 1024 * 1024, -1, -(2**31)])
-def test_a_string_of_an_enormous_declared_length(victim: MetastoreUnderTest, length: int) -> None:
+def test_a_string_of_an_enormous_declared_length_closes_its_connection(victim: MetastoreUnderTest, length: int) -> None:
     assert _send(victim, call("get_database", b"\x0b\x00\x01" + struct.pack("!i", length))) == b""
     assert _send(victim, struct.pack("!Ii", 0x80010001, length)) == b""
 
@@ -75,11 +75,13 @@ def test_a_string_of_an_enormous_declared_length(victim: MetastoreUnderTest, len
 @pytest.mark.parametrize(
     "kind", [b"\x0f\x00\x02\x0b", b"\x0f\x00\x02\x0c", b"\x0f\x00\x09\x0c", b"\x0d\x00\x09\x0b\x0b"]
 )
-def test_a_list_of_an_enormous_declared_length(victim: MetastoreUnderTest, kind: bytes, length: int) -> None:
+def test_a_list_of_an_enormous_declared_length_closes_its_connection(
+    victim: MetastoreUnderTest, kind: bytes, length: int
+) -> None:
     assert _send(victim, call("get_table_objects_by_name", kind + struct.pack("!i", length))) == b""
 
 
-def test_very_deeply_nested_structures(victim: MetastoreUnderTest) -> None:
+def test_deeply_nested_structures_are_harmless(victim: MetastoreUnderTest) -> None:
     """They are in a field unknown to the method, which the decoder skips, and in the arguments of an unknown method."""
     nested = b"\x0c\x00\x63" * 200_000
     _send(victim, call("get_database", nested))
@@ -116,7 +118,7 @@ def test_a_request_without_its_structure_is_answered_with_the_missing_argument(
     assert "Traceback" not in log
 
 
-def test_a_text_that_is_not_utf_8(victim: MetastoreUnderTest) -> None:
+def test_a_text_that_is_not_utf_8_is_harmless(victim: MetastoreUnderTest) -> None:
     _send(victim, call("get_database", b"\x0b\x00\x01" + struct.pack("!i", 2) + b"\xff\xfe\x00"))
 
 
