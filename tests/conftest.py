@@ -41,8 +41,8 @@ def pytest_configure(config: pytest.Config) -> None:
     if tiers.chosen_tier() == "unit":
         tiers.guard()
     if not hasattr(config, "workerinput"):
-        config.pluginmanager.register(durations.Stopwatch())
-        config.pluginmanager.register(tally.Tallies())
+        config.pluginmanager.register(durations.DurationsReport())
+        config.pluginmanager.register(tally.TallyReport())
     if shares.LONG:
         # Child processes take the same share, independent of commits in between.
         os.environ[shares.SHARE_VARIABLE] = str(shares.chosen_share(os.environ, ROOT))

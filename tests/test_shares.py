@@ -5,13 +5,13 @@ from itertools import product
 
 import pytest
 
-from tests.support.shares import Share, ShareError, covering, share_of
+from tests.support.shares import RunShare, ShareError, covering, share_of
 
 TODAY = datetime.date(2026, 11, 22)
 IDS = [f"tests/test_{i}.py::test" for i in range(200)]
 
 
-def _share(text: str, commits: int = 0, today: datetime.date = TODAY) -> Share:
+def _share(text: str, commits: int = 0, today: datetime.date = TODAY) -> RunShare:
     return share_of(text, lambda: commits, today)
 
 

@@ -22,7 +22,7 @@ from rich.console import Console
 import interbed
 from tests.benchmarks import data
 from tests.benchmarks.command import run_alone
-from tests.benchmarks.java_runs import Figures, Pair, copies_of, java, pairs_as_json, seconds_of, show_pairs
+from tests.benchmarks.java_runs import Pair, RunFigures, copies_of, java, pairs_as_json, seconds_of, show_pairs
 
 GOALS = {"full compaction": 3.0, "lookup changelog": 1.0}
 """Java's CPU seconds by ours, both warm."""
@@ -51,7 +51,7 @@ def _make(warehouse: Path, files: Path, *, changelog: bool) -> None:
     table.write_changes(gone.append_column("_row_kind", pa.repeat(pa.scalar(3, pa.int8()), gone.num_rows)))
 
 
-def _ours(copies: list[Path], kind: str) -> Figures:
+def _ours(copies: list[Path], kind: str) -> RunFigures:
     program = (
         "import json, sys, time, interbed\n"
         "seconds = []\n"

@@ -25,7 +25,7 @@ from pathlib import Path
 from typing import Protocol
 
 from interbed.catalog.server.process.embedded import start_server, stop_server
-from tests.support.fuzzed_frames import Frames
+from tests.support.fuzzed_frames import FrameGenerator
 from tests.support.servers.metastore import plain_client
 
 PATIENCE_SECONDS = 0.05
@@ -116,7 +116,7 @@ def send(
     kind: str, port: int, seed: int, count: int, root: Path, results: "multiprocessing.Queue[Counter[str]]"
 ) -> None:
     """Send frames of a kind; the work of a client process."""
-    frames = Frames(seed, root, compact=kind == "compact")
+    frames = FrameGenerator(seed, root, compact=kind == "compact")
     sender: FrameSender = HttpSender(port) if kind == "http" else SocketSender(port, framed=kind == "compact")
     results.put(Counter(sender(frames.next()) for _ in range(count)))
 

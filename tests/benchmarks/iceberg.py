@@ -17,7 +17,7 @@ from rich.table import Table
 from tests.benchmarks.command import Figures, in_process, run_alone
 from tests.benchmarks.engines import ratio_text
 from tests.benchmarks.iceberg_scans import QUERIES
-from tests.benchmarks.iceberg_tables import made
+from tests.benchmarks.iceberg_tables import written_tables
 from tests.benchmarks.spark_figures import least
 
 MODULE = "tests.benchmarks.iceberg_scans"
@@ -38,7 +38,7 @@ Found = dict[str, dict[str, Figures]]
 def measure(console: Console, rows: int = 4_000_000) -> Found:
     """Figures by stage, a query of a table, and engine."""
     with console.status(f"Iceberg: making {rows:,} rows"):
-        tables = made(rows)
+        tables = written_tables(rows)
     runs: dict[str, dict[str, list[Figures]]] = {}
     for _ in range(TURNS):
         for kind, engine in ENGINES:

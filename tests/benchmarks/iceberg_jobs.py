@@ -33,7 +33,7 @@ MODES = {"keys": "minor", "rewrite": "full", "positions": "minor"}
 """What interbed has."""
 
 
-class Restored:
+class RestoredTable:
     """A table of a directory that is put back to where it was."""
 
     def __init__(self, directory: Path) -> None:
@@ -62,7 +62,7 @@ def spark_job(table: str, warehouse: Path, scratch: Path, job: str) -> Job:
     return lambda: spark.sql(SQL[job].format(table=table)).collect()
 
 
-def measured(engine: str, job: Job, table: Restored) -> Figures:
+def measured(engine: str, job: Job, table: RestoredTable) -> Figures:
     """The least that the job costs."""
     runs = []
     for number in range(WARM_UPS[engine] + REPEATS):
@@ -82,7 +82,7 @@ def main() -> None:
     parser.add_argument("warehouse", type=Path)
     parser.add_argument("job", choices=sorted(SQL))
     given = parser.parse_args()
-    table = Restored(given.directory)
+    table = RestoredTable(given.directory)
     with tempfile.TemporaryDirectory(prefix="interbed-bench-", ignore_cleanup_errors=True) as scratch:
         if given.stage == "Spark":
             job = spark_job(given.table, given.warehouse, Path(scratch), given.job)

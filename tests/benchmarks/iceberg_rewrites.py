@@ -16,7 +16,7 @@ from rich.table import Table
 
 from tests.benchmarks.command import Figures, in_process, run_alone
 from tests.benchmarks.engines import ratio_text
-from tests.benchmarks.iceberg_tables import made
+from tests.benchmarks.iceberg_tables import written_tables
 
 MODULE = "tests.benchmarks.iceberg_jobs"
 TIMEOUT_SECONDS = 1800
@@ -34,7 +34,7 @@ Found = dict[str, dict[str, Figures]]
 def measure(console: Console, rows: int = 4_000_000) -> Found:
     """Figures by stage and engine."""
     with console.status(f"Iceberg: making {rows:,} rows"):
-        tables = made(rows)
+        tables = written_tables(rows)
     found: Found = {}
     for stage, (kind, job) in STAGES.items():
         directory = tables.metadata[kind].removeprefix("file:").partition("/metadata/")[0]

@@ -33,7 +33,7 @@ _STRIDE = 7919
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Made:
+class IcebergTables:
     """The metadata file of each table, and the warehouse that Spark finds them in as `ice.db.` and their numbers."""
 
     warehouse: Path
@@ -41,7 +41,7 @@ class Made:
     names: dict[str, str]
 
 
-def made(rows: int) -> Made:
+def written_tables(rows: int) -> IcebergTables:
     """The tables, written when this machine has them not yet."""
     name = f"iceberg-bench-{rows}-{fingerprint(Path(__file__))}"
     # Metadata name their files by whole paths, so the warehouse can't be built elsewhere and renamed.
@@ -52,7 +52,7 @@ def made(rows: int) -> Made:
         (directory / "tables.json").write_text(json.dumps(_write(warehouse, rows)))
 
     found = json.loads((built_once(name, build) / "tables.json").read_text())
-    return Made(warehouse=warehouse, metadata=found["metadata"], names=found["names"])
+    return IcebergTables(warehouse=warehouse, metadata=found["metadata"], names=found["names"])
 
 
 def _write(warehouse: Path, rows: int) -> dict[str, dict[str, str]]:

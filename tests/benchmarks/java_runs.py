@@ -23,19 +23,19 @@ _JAVA = Path(__file__).parent / "java"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Figures:
+class RunFigures:
     """CPU seconds of the first run of a process and of the best later one."""
 
     cold: float
     warm: float
 
     @staticmethod
-    def of(seconds: list[float]) -> "Figures":
+    def of(seconds: list[float]) -> "RunFigures":
         """The figures of runs in turn."""
-        return Figures(cold=seconds[0], warm=min(seconds[1:]))
+        return RunFigures(cold=seconds[0], warm=min(seconds[1:]))
 
 
-Pair = tuple[Figures, Figures]
+Pair = tuple[RunFigures, RunFigures]
 """Ours and Java's."""
 
 
@@ -52,7 +52,7 @@ def _copy(source: str, target: str) -> None:
     (os.link if source.endswith(".parquet") else shutil.copyfile)(source, target)
 
 
-def java(program: str, *arguments: object) -> Figures:
+def java(program: str, *arguments: object) -> RunFigures:
     """What a program of the folder `java` prints: the CPU seconds of its runs, as JSON."""
     source = _JAVA / f"{program}.java"
 
@@ -65,12 +65,12 @@ def java(program: str, *arguments: object) -> Figures:
     return seconds_of([*options, "-cp", f"{classes}:{java_jars()}/*", program, *map(str, arguments)])
 
 
-def seconds_of(command: list[str]) -> Figures:
+def seconds_of(command: list[str]) -> RunFigures:
     """What a command prints: the CPU seconds of its runs, as JSON in its last line; ends the program when it fails."""
     done = subprocess.run(command, capture_output=True, text=True, timeout=TIMEOUT_SECONDS, check=False)
     if done.returncode != 0:
         raise SystemExit(f"{command[0]} ended with {done.returncode}:\n{done.stderr[-4000:]}")
-    return Figures.of(json.loads(done.stdout.splitlines()[-1]))
+    return RunFigures.of(json.loads(done.stdout.splitlines()[-1]))
 
 
 def show_pairs(title: str, found: Mapping[str, Pair], goals: Mapping[str, float], console: Console) -> None:

@@ -55,7 +55,7 @@ LATE_SECONDS_MAX = 120.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Contention:
+class ContentionFigures:
     """The figures of a run; those with `_after` are of the writers that survive."""
 
     server: str
@@ -87,7 +87,7 @@ def server(kind: str) -> Iterator[str]:
             yield running.uri
 
 
-def contention(kind: str, *, writers: int, killed: int, seconds: float, lock: str = "true") -> Contention:
+def contention(kind: str, *, writers: int, killed: int, seconds: float, lock: str = "true") -> ContentionFigures:
     """Measure all writers, kill some of them, and measure the others."""
     with tempfile.TemporaryDirectory(prefix="interbed-contention-") as directory, server(kind) as uri:
         options = {"metastore": "hive", "uri": uri, "warehouse": f"file:{directory}/lake", "lock.enabled": lock}
@@ -117,7 +117,7 @@ def contention(kind: str, *, writers: int, killed: int, seconds: float, lock: st
         before = [each for each in _commits(logs) if began <= each[1] <= ended]
         after = [each for each in _commits(left) if each[1] > killed_at]
         first = min((end for _, end in after), default=killed_at)
-    return Contention(
+    return ContentionFigures(
         server=kind,
         writers=writers,
         commits_a_second=len(before) / (ended - began),

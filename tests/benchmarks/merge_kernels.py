@@ -78,7 +78,7 @@ CASES: dict[str, tuple[dict[str, str], dict[str, str]]] = {
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Figures:
+class MergeFigures:
     """What one side took: CPU seconds, input rows, and sums over the result by column."""
 
     cpu_s: float
@@ -152,7 +152,7 @@ def _inputs(runs: list[pa.RecordBatch]) -> list[RunInput]:
     return [opened(i) for i in range(len(runs))]
 
 
-def measure_ours(case: str, runs: int, rows: int, *, profile: bool = False) -> Figures:
+def measure_ours(case: str, runs: int, rows: int, *, profile: bool = False) -> MergeFigures:
     """Merge by this project's kernel."""
     columns, options = CASES[case]
     made = make_runs(columns, runs, rows)
@@ -177,7 +177,7 @@ def measure_ours(case: str, runs: int, rows: int, *, profile: bool = False) -> F
         profiler.runcall(merge)
         pstats.Stats(profiler).sort_stats("tottime").print_stats(22)
     sums = _sums(merge_runs(_inputs(made), plan, function))
-    return Figures(cpu_s=least, rows=sum(r.num_rows for r in made), sums=sums)
+    return MergeFigures(cpu_s=least, rows=sum(r.num_rows for r in made), sums=sums)
 
 
 def _sums(merged: Iterable[pa.RecordBatch]) -> dict[str, int]:
@@ -198,7 +198,7 @@ def _sums(merged: Iterable[pa.RecordBatch]) -> dict[str, int]:
     return sums
 
 
-def measure_java(case: str, runs: int, rows: int) -> Figures:
+def measure_java(case: str, runs: int, rows: int) -> MergeFigures:
     """Merge by Java Paimon's."""
     columns, options = CASES[case]
 
@@ -225,12 +225,12 @@ def measure_java(case: str, runs: int, rows: int) -> Figures:
         timeout=TIMEOUT_SECONDS,
     )
     answer = json.loads(done.stdout)
-    return Figures(cpu_s=min(answer["cpu_s"]), rows=answer["rows_in"], sums=answer["sums"])
+    return MergeFigures(cpu_s=min(answer["cpu_s"]), rows=answer["rows_in"], sums=answer["sums"])
 
 
 def measure(
     console: Console, *, rows: int = 2_000_000, runs: int = 6, only: str | None = None
-) -> dict[str, tuple[Figures, Figures]]:
+) -> dict[str, tuple[MergeFigures, MergeFigures]]:
     """Ours and Java's figures by case; ends the program when they merge to different rows."""
     threads = pa.cpu_count()
     pa.set_cpu_count(1)
@@ -247,7 +247,7 @@ def measure(
     return found
 
 
-def show(found: Mapping[str, tuple[Figures, Figures]], console: Console) -> None:
+def show(found: Mapping[str, tuple[MergeFigures, MergeFigures]], console: Console) -> None:
     """The figures as a table."""
     view = Table(title="Merge alone: CPU seconds (million rows by CPU second), one thread", title_justify="left")
     for name in ("merge", "interbed", "Java Paimon", "ratio", "goal"):
@@ -258,7 +258,7 @@ def show(found: Mapping[str, tuple[Figures, Figures]], console: Console) -> None
     console.print(view)
 
 
-def as_json(found: Mapping[str, tuple[Figures, Figures]]) -> dict[str, Any]:
+def as_json(found: Mapping[str, tuple[MergeFigures, MergeFigures]]) -> dict[str, Any]:
     """The figures for a file."""
     return {
         case: {"cpu_s": ours.cpu_s, "java_cpu_s": java.cpu_s, "ratio": java.cpu_s / ours.cpu_s}

@@ -58,7 +58,7 @@ GOAL_MEMORY_MB = 200.0
 
 
 @dataclass(slots=True, kw_only=True)
-class Peer:
+class MeasuredServer:
     """A server under load: its processes, its clients, and what was measured of it."""
 
     name: str
@@ -156,7 +156,7 @@ def fill(uri: str) -> None:
             client.create_table(load.table(load.MADE, load.own_name(number)))
 
 
-def run_clients(peer: Peer, operation: str, clients: int, seconds: float) -> dict[str, float]:
+def run_clients(peer: MeasuredServer, operation: str, clients: int, seconds: float) -> dict[str, float]:
     """Calls a second and CPU milliseconds a call of the server and of the clients."""
     chosen = peer.clients[:clients]
     at = time.monotonic() + 0.1
@@ -179,7 +179,7 @@ def run_clients(peer: Peer, operation: str, clients: int, seconds: float) -> dic
     }
 
 
-def _sample(peer: Peer, done: threading.Event) -> None:
+def _sample(peer: MeasuredServer, done: threading.Event) -> None:
     while not done.wait(SAMPLES_SECONDS):
         peer.look_at_memory()
     peer.look_at_memory()
@@ -192,7 +192,7 @@ def measure(
     turns: int = 2,
     operations: Sequence[str] = OPERATIONS,
     arguments: Sequence[str] = (),
-) -> list[Peer]:
+) -> list[MeasuredServer]:
     """Put the load on all servers and return them with their figures, the Java metastore first."""
     with ExitStack() as stack:
         directory = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="interbed-bench-")))
@@ -219,7 +219,7 @@ def measure(
 
 
 @contextmanager
-def _java(directory: Path) -> Iterator[Peer]:
+def _java(directory: Path) -> Iterator[MeasuredServer]:
     # No options for Java: it runs as it would in production, with all of its compilers.
     directory.mkdir()
     began = time.perf_counter()
@@ -232,14 +232,14 @@ def _java(directory: Path) -> Iterator[Peer]:
 
 
 @contextmanager
-def _sqlite(directory: Path, arguments: Sequence[str]) -> Iterator[Peer]:
+def _sqlite(directory: Path, arguments: Sequence[str]) -> Iterator[MeasuredServer]:
     directory.mkdir()
     with _interbed(SQLITE, f"sqlite:///{directory / 'metastore.db'}", directory, arguments, []) as peer:
         yield peer
 
 
 @contextmanager
-def _postgresql(directory: Path, arguments: Sequence[str]) -> Iterator[Peer]:
+def _postgresql(directory: Path, arguments: Sequence[str]) -> Iterator[MeasuredServer]:
     directory.mkdir()
     before = set(psutil.Process().children())
     with postgres_server() as url:
@@ -251,7 +251,7 @@ def _postgresql(directory: Path, arguments: Sequence[str]) -> Iterator[Peer]:
 @contextmanager
 def _interbed(
     name: str, db: str, directory: Path, arguments: Sequence[str], databases: list[psutil.Process]
-) -> Iterator[Peer]:
+) -> Iterator[MeasuredServer]:
     seconds = []
     # The first start also makes the tables.
     for _ in range(STARTS):
@@ -277,20 +277,20 @@ def _started(db: str, directory: Path, arguments: Sequence[str]) -> tuple[Runnin
 
 
 @contextmanager
-def _peer(name: str, processes: list[psutil.Process], uri: str) -> Iterator[Peer]:
+def _peer(name: str, processes: list[psutil.Process], uri: str) -> Iterator[MeasuredServer]:
     fill(uri)
     clients: list[ClientProcess] = []
     try:
         clients.extend(ClientProcess(uri, number) for number in range(max(CLIENTS)))
         for client in clients:
             client.wait_until_ready()
-        yield Peer(name=name, processes=processes, clients=clients)
+        yield MeasuredServer(name=name, processes=processes, clients=clients)
     finally:
         for client in clients:
             client.close()
 
 
-def show(peers: Sequence[Peer], console: Console) -> None:
+def show(peers: Sequence[MeasuredServer], console: Console) -> None:
     """The figures as two tables."""
     java, *ours = peers
     view = Table(
@@ -333,7 +333,7 @@ def _against(ratio: float, goal: float | None) -> str:
     return f"[{style}]{ratio:.1f}[/] (goal {goal:g})"
 
 
-def as_json(peers: Sequence[Peer]) -> dict[str, Any]:
+def as_json(peers: Sequence[MeasuredServer]) -> dict[str, Any]:
     """The figures as plain values."""
     return {
         peer.name: {

@@ -136,7 +136,7 @@ def _is_whole(reply: bytes, receive: Callable[[Client], Any]) -> bool:
     return True
 
 
-class Load:
+class ClientLoad:
     """The operations of one client, which has tables and a range of new names of its own."""
 
     def __init__(self, connection: Connection, number: int) -> None:
@@ -250,7 +250,7 @@ def _around(request: bytes, placeholder: bytes) -> tuple[bytes, bytes]:
 def main() -> None:
     """Answer commands until stdin is closed."""
     host, port, number = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
-    load = Load(Connection(host, port), number)
+    load = ClientLoad(Connection(host, port), number)
     print("ready", flush=True)
     for line in sys.stdin:
         operation, start, seconds = line.rsplit(maxsplit=2)

@@ -38,7 +38,7 @@ SCHEMA = pa.schema([f.with_nullable(f.name != "id") for f in rows_for(np.arange(
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Point:
+class SoakPoint:
     """The state after so many commits. Sizes in MB, times in seconds; `runs` is the most of any bucket."""
 
     seconds: float
@@ -60,13 +60,13 @@ def soak(
     commits: int | None = None,
     seconds: float = 0.0,
     points: int = POINTS,
-    note: Callable[[Point], None] = lambda point: None,
-) -> list[Point]:
+    note: Callable[[SoakPoint], None] = lambda point: None,
+) -> list[SoakPoint]:
     """Run for so many commits, or so long, and note a point every so often; raises AssertionError for wrong rows."""
     random = np.random.default_rng(11)
     table.upsert(rows_for(random.permutation(keys), 0).cast(SCHEMA))
     amounts = table.scan(columns=["id", "amount"]).to_arrow().sort_by("id")["amount"].to_numpy().copy()
-    found: list[Point] = []
+    found: list[SoakPoint] = []
     builder = table.new_stream_write_builder()
     started = last = time.monotonic()
     number = since = 0
@@ -88,7 +88,7 @@ def soak(
     return found
 
 
-def _point(table: Table, amounts: "np.ndarray[Any, Any]", seconds: float, commits: int, commit_s: float) -> Point:
+def _point(table: Table, amounts: "np.ndarray[Any, Any]", seconds: float, commits: int, commit_s: float) -> SoakPoint:
     begun = time.monotonic()
     rows = table.scan(columns=["id", "amount"]).to_arrow()
     scan_s = time.monotonic() - begun
@@ -100,7 +100,7 @@ def _point(table: Table, amounts: "np.ndarray[Any, Any]", seconds: float, commit
     restored = restore_buckets(table.store)
     files = [restored.files(place) for place in restored.buckets()]
     on_disk = [p.stat().st_size for p in Path(table.location).rglob("*") if p.is_file()]
-    return Point(
+    return SoakPoint(
         seconds=seconds,
         commits=commits,
         runs=max(len(Levels.of(f, table.options.num_levels).runs) for f in files),
@@ -113,7 +113,7 @@ def _point(table: Table, amounts: "np.ndarray[Any, Any]", seconds: float, commit
     )
 
 
-def growth(points: Sequence[Point], figure: str) -> float:
+def growth(points: Sequence[SoakPoint], figure: str) -> float:
     """The median of the last quarter over that of the second."""
     quarter = max(1, len(points) // 4)
     values = [getattr(p, figure) for p in points]
@@ -129,7 +129,7 @@ def new_table(warehouse: Path, **options: str) -> Table:
 
 def measure(
     console: Console, *, minutes: float = 2.0, keys: int = 200_000, rows: int = 1_000, options: Sequence[str] = ()
-) -> list[Point]:
+) -> list[SoakPoint]:
     """The curve."""
     with tempfile.TemporaryDirectory(prefix="interbed-bench-") as directory, console.status("soaking") as status:
         table = new_table(Path(directory), **dict(o.split("=", 1) for o in options))
@@ -142,7 +142,7 @@ def measure(
         )
 
 
-def show(found: Sequence[Point], console: Console) -> None:
+def show(found: Sequence[SoakPoint], console: Console) -> None:
     """The curve as a table, with bars for what should stay flat."""
     view = View(title="Soak: small commits with compaction in the background", title_justify="left")
     for column in ("seconds", "commits", "runs", "live files", "disk MB", "ms a commit", "RSS MB", "scan ms", ""):
@@ -159,7 +159,7 @@ def show(found: Sequence[Point], console: Console) -> None:
         console.print(f"last quarter over the second (goal at most ×{STEADY_GROWTH}): {told}")
 
 
-def as_json(found: Sequence[Point]) -> list[dict[str, Any]]:
+def as_json(found: Sequence[SoakPoint]) -> list[dict[str, Any]]:
     """The curve as JSON objects."""
     return [asdict(p) for p in found]
 

@@ -89,7 +89,7 @@ class _SqlEngine:
         return self._spark.table(self.table)
 
 
-class Interbed(_SqlEngine):
+class InterbedEngine(_SqlEngine):
     """This project."""
 
     name = "interbed"
@@ -117,7 +117,7 @@ class Interbed(_SqlEngine):
         self._spark.sql("CALL lake.sys.compact('b.t')").collect()
 
 
-class Iceberg(_SqlEngine):
+class IcebergEngine(_SqlEngine):
     """Iceberg 1.12."""
 
     name = "iceberg"
@@ -145,7 +145,7 @@ class Iceberg(_SqlEngine):
         ).collect()
 
 
-class Delta(_SqlEngine):
+class DeltaEngine(_SqlEngine):
     """Delta 4.4."""
 
     name = "delta"
@@ -175,7 +175,7 @@ class Delta(_SqlEngine):
         self._spark.sql(f"OPTIMIZE {self.table}").collect()
 
 
-ENGINES = (Interbed, Iceberg, Delta)
+ENGINES = (InterbedEngine, IcebergEngine, DeltaEngine)
 
 
 def session(warehouse: Path, memory: str = "4g") -> "SparkSession":

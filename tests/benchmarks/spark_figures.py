@@ -10,14 +10,14 @@ Figures = dict[str, float]
 
 
 @dataclass(frozen=True, slots=True)
-class Spent:
+class ProcessCpu:
     """CPU seconds of a process: its own, and those of the processes below it that have ended and were waited for."""
 
     own: float
     ended: float
 
 
-def spent() -> dict[tuple[int, float], Spent]:
+def cpu_by_process() -> dict[tuple[int, float], ProcessCpu]:
     """What this process and all below it have spent, by process id and start."""
     me = psutil.Process()
     found = {}
@@ -27,13 +27,15 @@ def spent() -> dict[tuple[int, float], Spent]:
             key = process.pid, process.create_time()
         except psutil.NoSuchProcess:
             continue
-        found[key] = Spent(times.user + times.system, times.children_user + times.children_system)
+        found[key] = ProcessCpu(times.user + times.system, times.children_user + times.children_system)
     return found
 
 
-def cpu_seconds_between(before: dict[tuple[int, float], Spent], after: dict[tuple[int, float], Spent]) -> float:
+def cpu_seconds_between(
+    before: dict[tuple[int, float], ProcessCpu], after: dict[tuple[int, float], ProcessCpu]
+) -> float:
     """CPU seconds spent in between. What a process spent that ended unwaited for is unknown and counts as nothing."""
-    nothing = Spent(0.0, 0.0)
+    nothing = ProcessCpu(0.0, 0.0)
     own = sum(now.own - before.get(key, nothing).own for key, now in after.items())
     ended = sum(now.ended - before.get(key, nothing).ended for key, now in after.items())
     gone = sum(then.own + then.ended for key, then in before.items() if key not in after)
@@ -42,10 +44,10 @@ def cpu_seconds_between(before: dict[tuple[int, float], Spent], after: dict[tupl
 
 def timed(work: Callable[[], object]) -> Figures:
     """What one run costs."""
-    before, wall = spent(), time.perf_counter()
+    before, wall = cpu_by_process(), time.perf_counter()
     work()
     wall_s = time.perf_counter() - wall
-    return {"wall_s": wall_s, "cpu_s": cpu_seconds_between(before, spent())}
+    return {"wall_s": wall_s, "cpu_s": cpu_seconds_between(before, cpu_by_process())}
 
 
 def least(runs: list[Figures]) -> Figures:

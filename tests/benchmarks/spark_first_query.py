@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.benchmarks.spark_engines import ENGINES, session
-from tests.benchmarks.spark_figures import spent, timed
+from tests.benchmarks.spark_figures import cpu_by_process, timed
 
 PLAIN = "plain"
 
@@ -24,7 +24,7 @@ def main() -> None:
     spark = session(warehouse, "1g")
     # The session's own first steps (its state, its code generator) are no table format's.
     spark.range(10).selectExpr("sum(id)").collect()
-    spent()
+    cpu_by_process()
 
     def query() -> None:
         if name == "delta":

@@ -33,7 +33,7 @@ COMMIT_ROWS = 1_000
 SMALL_UPSERTS = 5
 
 
-class Interbed:
+class InterbedEngine:
     """This project."""
 
     options: Mapping[str, str] = MappingProxyType({})
@@ -103,7 +103,7 @@ class Interbed:
         return lambda: sum(int(pq.ParquetFile(p).read(columns=columns).num_rows) for p in paths)
 
 
-class Compacting(Interbed):
+class CompactingInterbed(InterbedEngine):
     """This project, with tables that their writer compacts."""
 
     options = MappingProxyType({"write-only": "false"})
@@ -221,8 +221,8 @@ class PyPaimonRust(PyPaimon):
 
 
 ENGINES = {
-    "interbed": Interbed,
-    "interbed, compacting": Compacting,
+    "interbed": InterbedEngine,
+    "interbed, compacting": CompactingInterbed,
     "pypaimon": PyPaimon,
     "pypaimon-rust": PyPaimonRust,
 }

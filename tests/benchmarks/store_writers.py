@@ -42,7 +42,7 @@ OPTIONS = {"bucket": "2", "write-only": "true"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Found:
+class WriterFigures:
     """What came of one kind; `lost_races` is how often a writer tried to create a snapshot in vain, `given_up` how many
     commits failed, because they had lost as many races as `commit.max-retries` allows by default.
     """
@@ -102,7 +102,7 @@ def _environment(store: dict[str, str]) -> Iterator[None]:
                 os.environ[name] = value
 
 
-def run(kind: str, options: dict[str, str], *, seconds: float, writers: int) -> Found:
+def run(kind: str, options: dict[str, str], *, seconds: float, writers: int) -> WriterFigures:
     """Let the writers write for so long, and check every update."""
     with interbed.CatalogFactory.create(options) as catalog:
         catalog.create_database("shop")
@@ -151,7 +151,7 @@ def _told(writer: "subprocess.Popen[str]", seconds: float) -> dict[str, Any]:
     return told
 
 
-def _checked(kind: str, table: interbed.Table, told: Sequence[dict[str, Any]]) -> Found:
+def _checked(kind: str, table: interbed.Table, told: Sequence[dict[str, Any]]) -> WriterFigures:
     wrong: list[str] = []
     ids = [snapshot_id for each in told for snapshot_id in each["ids"]]
     if len(set(ids)) != len(ids):
@@ -167,7 +167,7 @@ def _checked(kind: str, table: interbed.Table, told: Sequence[dict[str, Any]]) -
     if found != expected:
         lost, extra = set(expected) - set(found), set(found) - set(expected)
         wrong.append(f"{len(lost)} rows are lost, {len(extra)} nobody was told of, {len(found)} are there")
-    return Found(
+    return WriterFigures(
         kind=kind,
         writers=len(told),
         seconds=max(each["seconds"] for each in told),
@@ -200,7 +200,7 @@ def work(options: dict[str, str], number: int, seconds: float) -> dict[str, Any]
         return {"ids": ids, "attempts": attempts, "given_up": given_up, "seconds": time.monotonic() - began}
 
 
-def show(found: Sequence[Found], console: Console) -> None:
+def show(found: Sequence[WriterFigures], console: Console) -> None:
     """The figures as a table."""
     view = View(title="Writers of one table in a store", title_justify="left")
     for column in (
@@ -240,7 +240,7 @@ def main() -> None:
     parser.add_argument("--latency-ms", type=float, default=0.0)
     parser.add_argument("--json", action="store_true")
     arguments = parser.parse_args()
-    found: list[Found] = []
+    found: list[WriterFigures] = []
     for kind in arguments.kind or KINDS:
         with warehouse(kind, arguments.latency_ms / 1000) as options:
             found.append(run(kind, options, seconds=arguments.minutes * 60, writers=arguments.writers))

@@ -36,7 +36,7 @@ REPEATS = 3
 Found = dict[str, list[dict[str, float]]]
 
 
-class Contender(Protocol):
+class UpdatedTable(Protocol):
     """A table that gets updates."""
 
     def update(self, rows: pa.Table) -> None:
@@ -117,7 +117,7 @@ class OfInterbed:
         return sum(batch.num_rows for batch in self._table.scan().to_arrow_batch_reader())
 
 
-CONTENDERS: dict[str, Callable[[Path], Contender]] = {"Iceberg": OfIceberg, "interbed": OfInterbed}
+CONTENDERS: dict[str, Callable[[Path], UpdatedTable]] = {"Iceberg": OfIceberg, "interbed": OfInterbed}
 
 
 def measure(console: Console, commits: int) -> Found:
@@ -131,7 +131,7 @@ def measure(console: Console, commits: int) -> Found:
     return found
 
 
-def _line(table: Contender, commits: int, *, kept: bool) -> list[dict[str, float]]:
+def _line(table: UpdatedTable, commits: int, *, kept: bool) -> list[dict[str, float]]:
     dice = np.random.default_rng(5)
     points = [{"commits": 0.0, "upkeep_cpu_s": 0.0, **_read(table)}]
     for number in range(1, commits + 1):
@@ -143,7 +143,7 @@ def _line(table: Contender, commits: int, *, kept: bool) -> list[dict[str, float
     return points
 
 
-def _read(table: Contender) -> dict[str, float]:
+def _read(table: UpdatedTable) -> dict[str, float]:
     if table.read() != ROWS:
         raise SystemExit("Rows were lost, or are there twice.")
     return least([timed(table.read) for _ in range(REPEATS)])

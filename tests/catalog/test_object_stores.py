@@ -18,7 +18,7 @@ from interbed.storage.io.stores.file_io import ObstoreFileIO
 from interbed.testing import metastore
 from interbed.thrift_idl.hive_metastore import ttypes
 from tests.catalog.writer_process import SHARED_KEYS, TABLE
-from tests.support.dying_disk import Killed
+from tests.support.dying_disk import SimulatedKill
 from tests.support.servers.google_store import running_google
 from tests.support.servers.http_servers import running_s3
 from tests.support.shares import each_run
@@ -216,7 +216,7 @@ def _killed_rename(catalog: HiveCatalog, calls: int) -> None:
 
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(catalog.client, "alter_table", alter_or_die)
-        with pytest.raises(Killed):
+        with pytest.raises(SimulatedKill):
             catalog.rename_table("shop.t", "shop.u")
 
 

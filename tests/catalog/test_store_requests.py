@@ -20,7 +20,7 @@ from interbed.storage.scan.manifest_reader import ManifestReader
 from interbed.storage.table.opening import open_store
 from interbed.storage.table.table import Table
 from tests.support.servers.http_servers import running_s3
-from tests.support.servers.store_proxy import Seen, StoreProxy
+from tests.support.servers.store_proxy import SeenRequests, StoreProxy
 
 SCHEMA = pa.schema((("id", pa.int64()), ("v", pa.string())))
 COMMITS = 500
@@ -46,7 +46,7 @@ def orders(lake: interbed.Catalog, **options: str) -> interbed.Table:
     return lake.create_table("shop.orders", SCHEMA, primary_keys=["id"], options={"bucket": "1", **options})
 
 
-def seen(proxy: StoreProxy, action: Callable[[], object]) -> Seen:
+def seen(proxy: StoreProxy, action: Callable[[], object]) -> SeenRequests:
     with proxy.watched() as found:
         action()
     return found

@@ -21,7 +21,7 @@ from interbed.storage.base.errors import InvalidOptionError
 from tests.ingest.formats.avro.events import avro_event, encoded, envelope
 from tests.ingest.memory_source import MemorySource
 from tests.ingest.shop import lake, rows_of
-from tests.support.servers.gate import Gate, running_gate
+from tests.support.servers.gate import HttpGate, running_gate
 from tests.support.servers.schema_registry import SchemaRegistryServer
 
 PATH = "/apis/ccompat/v7"
@@ -84,7 +84,7 @@ def test_rows_of_several_schemas_are_in_the_table(
 def test_a_temporary_failure_of_the_registry_loses_nothing(
     catalog: Catalog, source: MemorySource, registry: SchemaRegistryServer
 ) -> None:
-    with running_gate(Gate(registry.port, answers=[(503, {})] * (BACKOFF.retries or 0))) as gate:
+    with running_gate(HttpGate(registry.port, answers=[(503, {})] * (BACKOFF.retries or 0))) as gate:
         job = avro_job(catalog, source, f"http://127.0.0.1:{gate.port}{PATH}", BadMessages.SKIP)
         job.run()
     assert job.result.bad == 0
@@ -94,7 +94,7 @@ def test_a_temporary_failure_of_the_registry_loses_nothing(
 def test_an_unavailable_registry_ends_a_run_that_skips_bad_messages(
     catalog: Catalog, source: MemorySource, registry: SchemaRegistryServer
 ) -> None:
-    with running_gate(Gate(registry.port, answers=[(503, {})] * 100)) as gate:
+    with running_gate(HttpGate(registry.port, answers=[(503, {})] * 100)) as gate:
         url = f"http://127.0.0.1:{gate.port}{PATH}"
         with pytest.raises(SourceUnavailableError, match=r"The schema registry does not return a schema .*answers 503"):
             avro_job(catalog, source, url, BadMessages.SKIP).run()

@@ -11,7 +11,7 @@ from interbed.catalog.client.filesystem import FileSystemCatalog
 from interbed.ingest.tables.names import TableNames
 from tests.ingest.memory_source import MemorySource
 from tests.ingest.shop import event, job, rows_of
-from tests.support.dying_disk import DyingDisk, Killed, opened
+from tests.support.dying_disk import DyingDisk, SimulatedKill, opened
 from tests.support.shares import each_run
 from tests.support.tally import Tally
 
@@ -79,7 +79,7 @@ def test_a_crash_at_any_step_loses_and_duplicates_nothing(
     for point in points:
         shutil.rmtree(warehouse)
         shutil.copytree(template, warehouse)
-        with contextlib.suppress(Killed):
+        with contextlib.suppress(SimulatedKill):
             read_on(opened(warehouse, DyingDisk(point)))
         # Another process crashes a little later, and the third one finishes.
         with contextlib.suppress(Killed):

@@ -1,7 +1,8 @@
-"""docs/api.md: the public names, by the docstrings that they have. `python -m tests.support.api_page` writes it.
+"""Tables of docs/api.md, made of the docstrings of the public names. `python -m tests.support.api_page` writes the
+page.
 
-The words around the tables stand here; a test compares the page with what this makes of the code, so that neither can
-be changed alone.
+The words around the tables are in this module. A test compares the page with the output of this module, so that a
+change of one without the other fails.
 """
 
 import inspect
@@ -15,14 +16,14 @@ import interbed
 from interbed.storage.table.table_names import PypaimonNames
 
 INTERNAL = {("Table", "access"), ("TableVersions", "store"), ("TableMaintenance", "store")}
-"""Members that the layers above storage use, which are not a part of the API."""
+"""Members that the layers above storage use; they are not part of the API."""
 
 PAGE = Path(__file__).parents[2] / "docs" / "api.md"
 
 
 @dataclass(frozen=True)
-class Section:
-    """A heading, what is said below it, the names in its table, and the classes whose methods are listed."""
+class PageSection:
+    """Heading, text below it, names in its table, and classes whose methods are listed."""
 
     title: str
     text: str
@@ -31,7 +32,7 @@ class Section:
 
 
 SECTIONS = (
-    Section(
+    PageSection(
         "Catalogs",
         """\
 A catalog has databases, and a database has tables; a table is named `database.table`.
@@ -60,7 +61,7 @@ A catalog has databases, and a database has tables; a table is named `database.t
         ),
         ("Catalog",),
     ),
-    Section(
+    PageSection(
         "Tables",
         """\
 Methods that write return the id of the snapshot that they made, or None when there was nothing to do.
@@ -112,7 +113,7 @@ text.""",
         ),
         ("Table", "TableVersions", "TableMaintenance"),
     ),
-    Section(
+    PageSection(
         "Reading",
         """\
 `table.scan` returns a Scan, `table.changes` a ChangeQuery, `table.stream` a TableStream. Rows are read when they are
@@ -129,7 +130,7 @@ asked for.
         ("Scan", "ChangeQuery", "TableStream", "Explanation"),
         ("Scan",),
     ),
-    Section(
+    PageSection(
         "Iceberg's tables",
         """\
 Tables in Iceberg's format are read as interbed's own: [iceberg.md](iceberg.md). Needs `interbed[iceberg]`.""",
@@ -144,7 +145,7 @@ Tables in Iceberg's format are read as interbed's own: [iceberg.md](iceberg.md).
         ),
         ("IcebergTable",),
     ),
-    Section(
+    PageSection(
         "Filters",
         """\
 A filter is text, or an expression of columns. Both mean the same; the text is that of SQL: comparisons, `IN`,
@@ -165,7 +166,7 @@ comparisons. What is inside of a column is asked for as `place.city` or `labels[
         ("col", "Column", "Predicate"),
         ("Column",),
     ),
-    Section(
+    PageSection(
         "Schemas and types",
         """\
 A table is created from an Arrow schema, or from a Schema, which holds keys and options itself. Where a type is asked
@@ -192,7 +193,7 @@ for, it is text, an Arrow type or one of the classes below.
             "RowType",
         ),
     ),
-    Section(
+    PageSection(
         "Values",
         """\
 What is written is in the table as it was given, or it is refused with SchemaMismatchError, which names the column, the
@@ -234,7 +235,7 @@ Methods of Arrow itself, such as `to_pylist`, raise OverflowError for them: cast
 (`column.cast("int32")` of a DATE, `"int64"` of a TIMESTAMP).""",
         ("FarDate", "FarTimestamp"),
     ),
-    Section(
+    PageSection(
         "Changing schemas",
         """\
 `table.update_schema()` is a block of changes, which become one new version of the schema when it ends, or none when it
@@ -257,7 +258,7 @@ ends by an error. `catalog.alter_table` takes the same changes as values. A nest
         ("SchemaUpdate", "SchemaChange", "Move"),
         ("SchemaChange", "Move"),
     ),
-    Section(
+    PageSection(
         "What upkeep returns",
         "Results of `compact`, `plan_compaction`, `rescale`, `analyze`, `levels`, `health`, `expire_snapshots` and\n"
         "`remove_orphan_files`. Each prints itself, and has `to_json`, but TableStatistics. A TableHealth has a\n"
@@ -279,7 +280,7 @@ ends by an error. `catalog.alter_table` takes the same changes as values. A nest
 
 
 def page() -> str:
-    """The page as the code has it."""
+    """Return the page as the code has it."""
     parts = [
         "# Python API\n\n"
         "What `import interbed` offers. Names that are not here are internal and may change. Code written for\n"
@@ -295,12 +296,12 @@ def page() -> str:
 
 
 def listed() -> list[str]:
-    """The names that the page has."""
+    """Return the names on the page."""
     return [*(name for section in SECTIONS for name in section.names), *_errors(), "__version__"]
 
 
 def members(owner: type) -> Iterator[tuple[str, Any]]:
-    """The public methods and properties of a class, in the order of the source, with those of its bases."""
+    """Yield the public methods and properties of a class and its bases, in the order of the source."""
     seen: set[str] = set()
     for base in owner.__mro__:
         if not base.__module__.startswith("interbed."):
@@ -319,12 +320,12 @@ def members(owner: type) -> Iterator[tuple[str, Any]]:
 
 
 def first_sentence(text: str) -> str:
-    """The first sentence of a docstring, fit for a cell of a table."""
+    """Return the first sentence of a docstring, as the cell of a table."""
     paragraph = " ".join(text.strip().split("\n\n", 1)[0].split())
     return re.split(r"(?<=[.])\s+(?=[A-Z`])", paragraph, maxsplit=1)[0].replace("|", "\\|")
 
 
-def _section(section: Section) -> str:
+def _section(section: PageSection) -> str:
     names = f"\n{_table(section.names)}" if section.names else ""
     tables = [f"## {section.title}\n\n{section.text}\n{names}"]
     for name in section.classes:

@@ -1,4 +1,4 @@
-"""The pictures of docs/compaction.md: `python -m tests.support.compaction_docs` draws them anew."""
+"""The pictures of docs/compaction.md. `python -m tests.support.compaction_docs` draws them again."""
 
 import tempfile
 from dataclasses import replace
@@ -21,7 +21,7 @@ _AGES_MILLIS = [1000 * seconds for seconds in (40, 95, 600, 1500, 5400, 90_000, 
 
 
 def two_buckets(warehouse: str) -> TableLevels:
-    """A table of which one bucket is in shape, and one waits for its compaction."""
+    """Return the levels of a table with one compacted bucket and one bucket that waits for its compaction."""
     catalog = interbed.load_catalog(warehouse=warehouse)
     catalog.create_database("shop")
     columns: list[tuple[str, pa.DataType]] = [("id", pa.int64()), ("amount", pa.float64()), ("dt", pa.string())]
@@ -51,7 +51,7 @@ def two_buckets(warehouse: str) -> TableLevels:
 
 
 def _aged(tree: BucketTree, now_millis: int) -> BucketTree:
-    """The tree as if its runs had been written over days."""
+    """Return the tree with runs that seem to have been written over several days."""
     return replace(
         tree,
         runs=tuple(

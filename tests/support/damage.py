@@ -1,10 +1,11 @@
-"""A process that damages files of a table again and again and reads the table in every way after each time.
+"""A process that damages files of a table repeatedly, and reads the table in every way after each damage.
 
     python -m tests.support.damage <location> <seed> <times> <operation,…> <file>…
 
-prints what became of it as JSON: for each file and operation how often it gave the right rows ("right"), an error that
-names the file ("named"), or something else, with the damage that did it. Each file is as it was when the process ends.
-It is a process of its own, because a library may crash on damaged bytes, or ask for more memory than there is.
+It prints the outcomes as JSON: for each file and operation, how often it returned the right rows ("right"), how often
+it raised an error that names the file ("named"), and all other outcomes with the damage that caused them. Each file is
+restored when the process ends. It is a separate process because a library may crash on damaged bytes, or may ask for
+more memory than the machine has.
 """
 
 import json
@@ -31,14 +32,14 @@ from interbed.storage.views.system.table import SYSTEM_TABLES, SystemTable
 ROOT = Path(__file__).resolve().parents[2]
 DEADLINE_SECONDS = 900
 MEMORY_BYTES = 8 << 30
-"""More address space than this no operation needs; a length made of damaged bytes may ask for it."""
+"""Limit of the address space, above the need of every operation. A length read from damaged bytes may ask for more."""
 RIGHT, NAMED, OTHER_FILE, WRONG = "right", "named", "another file named", "wrong"
 
 Operation = Callable[[Table], object]
 
 
 def damages(content: bytes, seed: int, times: int) -> Iterator[tuple[str, bytes]]:
-    """What may become of a file: single bits that flip, above all; ends that are lost or added; stretches of zeros."""
+    """Yield damaged contents of a file: mostly single flipped bits; also cut or extended ends, and stretches of zeros."""
     chance = random.Random(seed)
     for number in range(times):
         at = chance.randrange(len(content))
@@ -105,22 +106,22 @@ OPERATIONS: Mapping[str, Operation] = {
 
 
 @dataclass(frozen=True, slots=True)
-class Damaged:
-    """What became of the operations: the outcomes with their counts, and one example for each operation and outcome."""
+class DamageOutcomes:
+    """Outcomes of the operations with their counts, and one example of each operation and outcome."""
 
     outcomes: Mapping[str, int]
     examples: Mapping[str, str]
 
     def failures(self, *allowed: str) -> dict[str, str]:
-        """Examples of what is neither right nor an error that names the file, nor among what is allowed."""
+        """Return examples of outcomes that are neither right, nor an error that names the file, nor in `allowed`."""
         fine = {RIGHT, NAMED, *allowed}
         return {key: text for key, text in self.examples.items() if key.split(": ", 1)[1] not in fine}
 
 
 def damage(
     table: Table, files: Sequence[Path], *, times: int, seed: int = 0, operations: Sequence[str] = ()
-) -> Damaged:
-    """Damage each of the files so many times, in a process that may not crash; all operations when none are given."""
+) -> DamageOutcomes:
+    """Damage each file `times` times in a process that must not crash. Without `operations` all operations run."""
     done = subprocess.run(
         [
             *(sys.executable, "-X", "faulthandler", "-m", "tests.support.damage", table.location, str(seed)),
@@ -134,7 +135,7 @@ def damage(
     )
     assert done.returncode == 0, done.stderr[-4000:]
     found = json.loads(done.stdout.splitlines()[-1])
-    return Damaged(found["outcomes"], found["examples"])
+    return DamageOutcomes(found["outcomes"], found["examples"])
 
 
 def _fresh(location: str) -> Table:
@@ -144,22 +145,22 @@ def _fresh(location: str) -> Table:
 
 
 def _outcome(operation: Operation, location: str, expected: object, file: Path) -> tuple[str, str]:
-    """What became of it, and the details."""
+    """Return the outcome of the operation, and its details."""
     try:
         found = operation(_fresh(location))
     except CorruptFileError as error:
-        # A copy lies elsewhere.
+        # A copy has another location.
         named = "/".join(file.parts[-2:]) in str(error)
         return (NAMED if named else OTHER_FILE), str(error)
     except InterbedError as error:
         return type(error).__name__, str(error)
-    except Exception as error:  # noqa: BLE001 - whatever it is, it is counted
+    except Exception as error:  # noqa: BLE001 - every error is counted
         return f"{type(error).__name__}!", traceback.format_exc()[-1500:]
     return (RIGHT, "") if found == expected else (WRONG, f"{found!r:.300} instead of {expected!r:.300}")
 
 
 def main() -> None:
-    """Work as the arguments say."""
+    """Damage files as the arguments say."""
     location, seed, times, chosen, *files = sys.argv[1:]
     resource.setrlimit(resource.RLIMIT_AS, (MEMORY_BYTES, MEMORY_BYTES))
     operations = {key: OPERATIONS[key] for key in chosen.split(",")}
@@ -181,7 +182,7 @@ def main() -> None:
 
 
 def _replace(file: Path, content: bytes) -> None:
-    """Not in place: what mapped the file into memory would see it change."""
+    """Replace the file, not its content in place: a process that has mapped the file would see a change in place."""
     file.unlink(missing_ok=True)
     file.write_bytes(content)
 

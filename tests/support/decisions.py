@@ -14,7 +14,7 @@ _HEAD = re.compile(r"# (\d+)\. (.+)\n\nDate: (\d{4}-\d\d-\d\d)\n")
 
 
 class Decision(NamedTuple):
-    """One page."""
+    """Page of an architecture decision: its number, title, date and path."""
 
     number: int
     title: str
@@ -23,7 +23,7 @@ class Decision(NamedTuple):
 
 
 def decisions() -> list[Decision]:
-    """All of them by number; ValueError for a page that does not begin with its number, title and date."""
+    """Return all decisions by number. Raises ValueError for a page that does not begin with its number, title and date."""
     found = []
     for path in sorted(DECISIONS.glob("[0-9]*.md")):
         head = _HEAD.match(path.read_text(encoding="utf-8"))

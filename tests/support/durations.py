@@ -1,6 +1,6 @@
-"""How long the tests take: a table at the end of a run, and the file that orders the next one.
+"""Durations of the tests: a table at the end of a run, and the file that orders the next run.
 
-`tests/durations.json` holds the seconds of each test file of `make test` on a quiet machine. The longest files start
+`tests/durations.json` holds the seconds of each test file of `make test` on an idle machine. The longest files start
 first, so that the workers end at about the same time; a file without an entry starts before all others. After a run
 with `--junitxml=report.xml`,
 
@@ -24,11 +24,11 @@ ROOT = Path(__file__).resolve().parents[2]
 RECORDED = ROOT / "tests" / "durations.json"
 
 SHOWN = 10
-"""How many files and tests the table shows."""
+"""Number of files and tests in the table."""
 
 
 def recorded(path: Path = RECORDED) -> dict[str, float]:
-    """Seconds of each test file, by its path from the root; empty when nothing has been recorded."""
+    """Return the seconds of each test file by its path from the root; empty when nothing has been recorded."""
     if not path.exists():
         return {}
     seconds: dict[str, float] = json.loads(path.read_text(encoding="utf-8"))
@@ -41,12 +41,12 @@ def longest_first(items: list[pytest.Item], seconds: Mapping[str, float]) -> Non
 
 
 def file_of(test_id: str) -> str:
-    """The file of a test."""
+    """Return the file of a test."""
     return test_id.partition("::")[0]
 
 
 def table(tests: Mapping[str, float], shown: int = SHOWN) -> list[str]:
-    """Lines that show the slowest files and tests; `tests` are the seconds of each test, fixtures included."""
+    """Return lines with the slowest files and tests. `tests` are the seconds of each test, fixtures included."""
     files: Counter[str] = Counter()
     for test, seconds in tests.items():
         files[file_of(test)] += seconds  # type: ignore[assignment] # A Counter of seconds.
@@ -61,14 +61,14 @@ def _slowest(found: Mapping[str, float], shown: int) -> Iterable[tuple[str, floa
     return sorted(found.items(), key=lambda entry: (-entry[1], entry[0]))[:shown]
 
 
-class Stopwatch:
-    """A pytest plugin: adds up the seconds of each test and prints the table at the end of the run."""
+class DurationsReport:
+    """Pytest plugin that adds up the seconds of each test and prints the table at the end of the run."""
 
     def __init__(self) -> None:
         self._tests: Counter[str] = Counter()
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        """Add a phase of a test; with several processes this runs in the one that collects the reports."""
+        """Add a phase of a test. With several processes this runs in the process that collects the reports."""
         self._tests[report.nodeid] += report.duration  # type: ignore[assignment] # A Counter of seconds.
 
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
@@ -81,10 +81,10 @@ class Stopwatch:
 
 
 def tests_of(report: Path) -> dict[str, float]:
-    """The seconds of each test in a file of `--junitxml`, fixtures included."""
+    """Return the seconds of each test in a file of `--junitxml`, fixtures included."""
     seconds: dict[str, float] = {}
     for case in ElementTree.parse(report).iter("testcase"):
-        # A run that was broken off leaves a case without names.
+        # An interrupted run leaves a case without names.
         classname, name = case.get("classname", ""), case.get("name", "")
         test = f"{classname.replace('.', '/')}.py::{name}"
         seconds[test] = seconds.get(test, 0.0) + float(case.get("time", "0"))
@@ -92,7 +92,7 @@ def tests_of(report: Path) -> dict[str, float]:
 
 
 def main(arguments: list[str]) -> None:
-    """Print where the time of a run went, and record it."""
+    """Print the slowest files and tests of a run, and record the durations."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("report", type=Path, help="a file that pytest wrote for --junitxml")
     parser.add_argument("--record", action="store_true", help="write tests/durations.json and tests/costs.json")

@@ -1,7 +1,7 @@
-"""A disk whose process dies before one of its steps: a LocalDisk that counts what changes it.
+"""A disk whose process dies before one of its steps: a LocalDisk that counts the operations that change it.
 
-Steps are what a system call does: a file is created, filled, linked, replaced, removed, a directory made. Reads are
-none, because a process that dies before a read leaves what it left before.
+A step is one system call: a file is created, filled, linked, replaced or removed, or a directory is made. Reads are not
+steps, because a process that dies before a read leaves the same state as one that dies after it.
 """
 
 import os
@@ -15,13 +15,13 @@ from interbed.storage.io.api import FileIO
 from interbed.storage.io.local import LocalDisk, LocalFileIO
 
 
-class Killed(BaseException):
-    """The end of a process: nothing catches it, and nothing that runs later reaches the file system."""
+class SimulatedKill(BaseException):
+    """Simulated end of a process: no handler catches it, and code that runs later does not reach the file system."""
 
 
 class DyingDisk(LocalDisk):
-    """The disk of a process that dies before a step: of that number, counted from 0, or the first one of that kind
-    (`link`) of a file whose name begins so (`link snapshot-`). None for one that lives.
+    """Disk of a process that dies before a step. The step is a number counted from 0, or a text: the kind (`link`) of
+    the first step, optionally with the beginning of its file name (`link snapshot-`). None for a process that lives.
     """
 
     def __init__(self, dies_before: int | str | None = None) -> None:
@@ -35,7 +35,7 @@ class DyingDisk(LocalDisk):
         _check_directory(path)
         self._step("create", path)
         output = super().open_output(path)
-        # It is there without content until its writer gets to the next step.
+        # The file exists without content until the next step of its writer.
         self._step("write", path)
         return output
 
@@ -43,7 +43,7 @@ class DyingDisk(LocalDisk):
         _check_directory(path)
         self._step("create", path)
         with open(path, "xb") as file:
-            # A part of the content is there before all of it is.
+            # A part of the content is written before the rest.
             file.write(content[: len(content) // 2])
             file.flush()
             self._step("write", path)
@@ -81,10 +81,10 @@ class DyingDisk(LocalDisk):
             self.remove_directory(found)
 
     def sync(self, paths: Any) -> None:
-        """Nothing: what a killed process has written stays."""
+        """Do nothing: data written by a killed process remain."""
 
     def sync_names(self, directories: Any) -> None:
-        """Nothing, too."""
+        """Do nothing: names created by a killed process remain."""
 
     def _step(self, what: str, path: str) -> None:
         with self._guard:
@@ -94,12 +94,12 @@ class DyingDisk(LocalDisk):
             else:
                 self._is_dead |= wanted is not None and len(self.steps) >= wanted
             if self._is_dead:
-                raise Killed(f"before {what} {path}")
+                raise SimulatedKill(f"before {what} {path}")
             self.steps.append(f"{what} {path}")
 
 
 def opened(warehouse: Path, disk: DyingDisk | None = None) -> FileSystemCatalog:
-    """The catalog of a new process, on a disk that lives unless another is given."""
+    """Return the catalog of a new process, on a disk that does not die unless another disk is given."""
     catalog = interbed.load_catalog("lake", warehouse=str(warehouse))
     assert isinstance(catalog, FileSystemCatalog)
     catalog._file_io = cast(FileIO, LocalFileIO(DyingDisk() if disk is None else disk))
@@ -107,5 +107,5 @@ def opened(warehouse: Path, disk: DyingDisk | None = None) -> FileSystemCatalog:
 
 
 def _check_directory(path: str) -> None:
-    """Raise what the system does for a file in a directory that is not there, which is no step."""
+    """Raise the error of the system for a file in a missing directory; this is no step."""
     os.stat(os.path.dirname(path))

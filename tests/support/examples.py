@@ -1,7 +1,7 @@
-"""How many examples Hypothesis tries: the same ones in every run, because a test that fails now and then is broken.
+"""Number of examples that Hypothesis tries. Every run tries the same examples, because a flaky test is a broken test.
 
-`make test` tries three in ten of what a test asks for, `make test-long` all of them, the first three in ten again among
-them. `HYPOTHESIS_PROFILE=explore` looks for new ones.
+`make test` tries 30 % of the number that a test asks for, `make test-long` all of them, including those 30 %.
+`HYPOTHESIS_PROFILE=explore` searches for new examples.
 """
 
 import os
@@ -16,7 +16,7 @@ PART_OF_EACH_RUN = 3 / 10
 
 
 def examples(number: int) -> int:
-    """How many of so many examples a run tries; at least five."""
+    """Return the number of examples of a run for a test that asks for `number`; at least five."""
     if LONG or EXPLORING:
         return number
     return min(number, max(5, round(number * PART_OF_EACH_RUN)))

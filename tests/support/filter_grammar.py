@@ -1,4 +1,4 @@
-"""Writes the tables of the parser of filters, so that the first filter of a process need not wait for them.
+"""Writes the parse tables of the filter grammar, so that the first filter of a process need not compute them.
 
 python -m tests.support.filter_grammar
 """
@@ -15,7 +15,7 @@ PLACE = Path(__file__).parents[2] / "storage" / "base" / "predicate" / "grammar_
 
 
 def text() -> str:
-    """The content of the module."""
+    """Return the content of the module."""
     saved = io.BytesIO()
     new_parser().save(saved)
     packed = base64.b64encode(zlib.compress(saved.getvalue(), 9)).decode()

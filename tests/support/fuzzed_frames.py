@@ -1,7 +1,7 @@
-"""Frames of Thrift that are wrong in every way: requests of all methods, mutated as structures and as bytes.
+"""Invalid frames of Thrift: requests of all methods, mutated as structures and as bytes.
 
-A request is made from the specification of a method's arguments as a tree of wire values, so that a mutation can put
-any type anywhere. `Frames` yields encoded messages; the same seed yields the same frames.
+A request is generated from the specification of the arguments of a method, as a tree of wire values, so that a mutation
+can put any type anywhere. `FrameGenerator` yields encoded messages; the same seed yields the same frames.
 """
 
 import random
@@ -18,7 +18,7 @@ from thrift.transport.TTransport import TMemoryBuffer
 from interbed.thrift_idl.hive_metastore import ThriftHiveMetastore
 
 METHODS = sorted(name.removesuffix("_args") for name in dir(ThriftHiveMetastore) if name.endswith("_args"))
-"""All methods of the interface definition, served or not."""
+"""All methods of the interface definition, including those that the server does not serve."""
 
 INTEGERS = {
     TType.BYTE: (0, 1, -1, 127, -128),
@@ -106,7 +106,9 @@ _BY_NAME: tuple[tuple[tuple[str, ...], tuple[bytes, ...]], ...] = (
 
 @dataclass(slots=True)
 class Node:
-    """A value on the wire. `items` are a structure's (field, value), a list's values or a map's (key, value)."""
+    """Value on the wire. `items` are the (field, value) of a structure, the values of a list or the (key, value) of a
+    map.
+    """
 
     kind: int
     scalar: Any = None
@@ -114,12 +116,12 @@ class Node:
     element: int = 0
     key: int = 0
     claimed: int | None = None
-    """The number of elements that its head says, if that is a lie."""
+    """Number of elements in the header of the value, when it differs from the real number."""
 
 
-class Frames:
-    """Encoded messages, `compact` or binary. `root` is a directory for the locations in them; without locations no
-    message has a path, for servers whose deletions nobody guards.
+class FrameGenerator:
+    """Encoded messages in the compact or the binary protocol. `root` is a directory for the locations in them. Without
+    locations no message has a path; use this for servers whose deletions are not guarded.
     """
 
     def __init__(self, seed: int, root: Path, *, compact: bool = False, with_locations: bool = True) -> None:
@@ -130,7 +132,7 @@ class Frames:
         self._with_locations = with_locations
 
     def next(self) -> bytes:
-        """The next frame."""
+        """Return the next frame."""
         chance = self._random
         if chance.random() < 0.02:
             return chance.randbytes(chance.randrange(1, 200))
@@ -142,7 +144,7 @@ class Frames:
         return frame
 
     def encoded(self, method: str, arguments: Node, kind: int = TMessageType.CALL) -> bytes:
-        """The message of a call."""
+        """Return the encoded message of a call."""
         buffer = TMemoryBuffer()
         protocol = self._protocol(buffer)
         protocol.writeMessageBegin(method, kind, self._random.randrange(1, 2**31))
@@ -152,7 +154,7 @@ class Frames:
         return data
 
     def arguments(self, method: str, *, whole: bool = False) -> Node:
-        """Arguments of the method, mostly sensible; `whole` has every field."""
+        """Return arguments of the method, mostly valid; `whole` sets every field."""
         structure = getattr(ThriftHiveMetastore, f"{method}_args")
         return self._structure(structure, 0, whole=whole)
 
@@ -206,7 +208,7 @@ class Frames:
         return chance.choice(WORDS)
 
     def with_texts(self, tree: Node, text: bytes) -> Node:
-        """The tree with all its texts replaced in place."""
+        """Replace all texts of the tree in place, and return the tree."""
         for holder, index in _places(tree):
             value = _value_of(holder, index)
             if value.kind == TType.STRING:
@@ -214,7 +216,7 @@ class Frames:
         return tree
 
     def mutated(self, tree: Node) -> Node:
-        """The tree with up to three things changed in place."""
+        """Change up to three values of the tree in place, and return the tree."""
         for _ in range(self._random.choice((0, 1, 1, 1, 2, 3))):
             places = list(_places(tree))
             if places:
@@ -291,7 +293,7 @@ class Frames:
         elif what == 5:
             data[at:] = self._last[chance.randrange(len(self._last) + 1) :]
         elif what == 6:
-            # Structures within structures, in both protocols.
+            # Nested structures, in both protocols.
             data[at:at] = chance.choice((b"\x0c\x00\x01", b"\x1c", b"\x0f\x00\x01\x0c\0\0\0\1")) * 5000
         else:
             data[at] = chance.randrange(256)
@@ -307,7 +309,7 @@ def _value_of(holder: Node, index: int) -> Node:
 def _set_value(holder: Node, index: int, value: Node) -> None:
     item = holder.items[index]
     if isinstance(item, Node):
-        # A list of one kind of elements: the head says which.
+        # All elements of a list have the type that its header names.
         holder.items, holder.element = [value], value.kind
     elif holder.kind == TType.MAP:
         holder.items, holder.element = [(item[0], value)], value.kind
@@ -316,14 +318,14 @@ def _set_value(holder: Node, index: int, value: Node) -> None:
 
 
 def _places(tree: Node) -> Iterator[tuple[Node, int]]:
-    """All values within a tree, by the value that holds them and their place in it."""
+    """Yield all values within a tree: the value that holds each of them, and its index there."""
     for index in range(len(tree.items)):
         yield tree, index
         yield from _places(_value_of(tree, index))
 
 
 def without_each_part(tree: Node) -> Iterator[None]:
-    """Take out each value of a tree in turn, one at a time; it is there again at the next step."""
+    """Remove each value of a tree in turn, one at a time; the next step restores it."""
     for holder, index in list(_places(tree)):
         taken = holder.items.pop(index)
         yield

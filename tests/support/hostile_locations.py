@@ -1,4 +1,4 @@
-"""Locations by which a server could be made to delete what is not its own, and a tree that must survive them."""
+"""Locations that could make a server delete foreign files, and a directory tree that must survive them."""
 
 import os
 from collections.abc import Iterator
@@ -9,28 +9,28 @@ PRECIOUS = "precious"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Precious:
-    """A directory with a warehouse, a database, a working directory, foreign files, and links between them."""
+class ProtectedTree:
+    """Directory with a warehouse, a database, a working directory, foreign files, and links between them."""
 
     root: Path
 
     @property
     def warehouse(self) -> Path:
-        """The warehouse."""
+        """Directory of the warehouse."""
         return self.root / "wh"
 
     @property
     def database(self) -> Path:
-        """The server's SQLite file."""
+        """SQLite file of the server."""
         return self.root / "state" / "metastore.db"
 
     @property
     def working_directory(self) -> Path:
-        """Where the server is started."""
+        """Working directory of the server."""
         return self.root / "work" / "inner"
 
     def make(self) -> None:
-        """Make everything but the database."""
+        """Create everything but the database."""
         for directory in (self.warehouse, self.database.parent, self.working_directory, self.root / PRECIOUS / "deep"):
             directory.mkdir(parents=True)
         for file in (
@@ -52,7 +52,7 @@ class Precious:
             (self.root / name).symlink_to(to)
 
     def entries(self) -> dict[str, str]:
-        """Everything in it by its path: what files hold, where links lead."""
+        """Return all entries by path: the content of files and the targets of links."""
         found = {}
         for directory, names, files in os.walk(self.root):
             for name in (*names, *files):
@@ -66,8 +66,8 @@ class Precious:
         return found
 
 
-def hostile_locations(precious: Precious, registered: tuple[str, ...]) -> list[str]:
-    """Several hundred, of which no two are the same; `registered` are directories of other objects, below the root."""
+def hostile_locations(precious: ProtectedTree, registered: tuple[str, ...]) -> list[str]:
+    """Return several hundred distinct locations; `registered` are directories of other objects, below the root."""
     targets = [
         str(precious.root),
         str(precious.root.parent),
@@ -86,7 +86,7 @@ def hostile_locations(precious: Precious, registered: tuple[str, ...]) -> list[s
     return list(dict.fromkeys([*found, *_others(precious)]))
 
 
-def _spellings(precious: Precious, path: str) -> Iterator[str]:
+def _spellings(precious: ProtectedTree, path: str) -> Iterator[str]:
     yield path
     for scheme in ("file:", "FILE:", "File://", "file:////", "file://localhost", "FILE://LOCALHOST", "file://host"):
         yield scheme + path
@@ -120,7 +120,7 @@ def _spellings(precious: Precious, path: str) -> Iterator[str]:
         yield f"file:{precious.root}/to_precious{path.removeprefix(str(precious.root / PRECIOUS))}"
 
 
-def _others(precious: Precious) -> Iterator[str]:
+def _others(precious: ProtectedTree) -> Iterator[str]:
     yield from (
         "..",
         ".",

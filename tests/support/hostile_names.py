@@ -1,7 +1,6 @@
-"""Names that are not one component of a path, or that look like others: no database or table may have them.
+"""Names that no database or table may have: they are not one component of a path, or look like another name.
 
-`NAMES` is for databases, tables and views. `LEADING_OUT` are those that name a directory elsewhere, which no call may
-follow.
+`NAMES` is for databases, tables and views. `LEADING_OUT` are names of other directories, which no call may follow.
 """
 
 from collections.abc import Iterator
@@ -44,7 +43,7 @@ def _not_names() -> Iterator[str]:
 
 
 LEADING_OUT = tuple(dict.fromkeys(_leading_out()))
-"""Names that lead, or would on some system, into another directory."""
+"""Names that lead into another directory, at least on some systems."""
 
 NAMES = tuple(dict.fromkeys((*LEADING_OUT, *_not_names())))
 """All hostile names of databases, tables and views."""

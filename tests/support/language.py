@@ -1,10 +1,10 @@
-"""The language of the code: what a stranger cannot read without a translator.
+"""Check of the language of code and pages.
 
     python -m tests.support.language [FOLDER ...]    lists the faults by file and line; without folders, counts of all
 
-The rules are in STYLE.md, under "Language". The check reads the syntax tree: docstrings, comments, texts of errors,
-log lines, and the names of classes and functions. In pages it reads all but code. `tests/language_glossary.txt` lists
-class names of one word that are terms of the field.
+The rules are in STYLE.md, under "Language". The check reads the syntax tree: docstrings, comments, texts of errors, log
+lines, and the names of classes and functions. In pages it reads all but code. `tests/language_glossary.txt` lists class
+names of one word that are terms of the field. Regular expressions are no prose, so the check skips them.
 """
 
 import ast
@@ -80,12 +80,17 @@ def faults_of(path: Path, terms: frozenset[str]) -> Iterator[LanguageFault]:
             yield from _word_faults(path, node.lineno, _words_of(node.name))
         if isinstance(node, ast.ClassDef) and ONE_WORD.match(node.name) and node.name.lstrip("_") not in terms:
             yield LanguageFault(path=path, line=node.lineno, rule="a class name of one word", text=node.name)
-        if isinstance(node, ast.Constant) and isinstance(node.value, str) and " " in node.value:
+        if isinstance(node, ast.Constant) and isinstance(node.value, str) and _is_prose(node.value):
             yield from _word_faults(path, node.lineno, node.value)
     with tokenize.open(path) as source:
         for token in tokenize.generate_tokens(source.readline):
             if token.type == tokenize.COMMENT:
                 yield from _word_faults(path, token.start[0], token.string)
+
+
+def _is_prose(text: str) -> bool:
+    """Return whether the text has several words and is no regular expression."""
+    return " " in text and r"\b" not in text
 
 
 def page_faults(path: Path) -> Iterator[LanguageFault]:

@@ -1,8 +1,8 @@
-"""A store that lists late and serves old hints: another FileIO whose listings lack new files and show deleted ones
-for a while, and whose files LATEST and EARLIEST have the content of some time ago, or none.
+"""A FileIO with eventually consistent listings and stale hint files.
 
-What is read, looked up or created by its path is as it is, as in stores whose listings alone follow later. "A while" is
-counted in operations, so that a story with the same seed is about the same.
+Listings lack new files and show deleted files for a while. The files LATEST and EARLIEST have an older content, or are
+missing. Reads, look-ups and creations by path are consistent, as in object stores whose listings lag behind. "A while"
+is counted in operations, so that runs with the same seed are similar.
 """
 
 import random
@@ -15,12 +15,12 @@ from interbed.storage.io.api import OBJECT_STORE_CAPABILITIES, FileIO, FileStatu
 
 HINTS = ("LATEST", "EARLIEST")
 LATE_MAX = 60
-"""Operations until a listing shows what has happened."""
+"""Operations until a listing shows a change."""
 OLD_VERSIONS = 4
 
 
 class LateStore:
-    """A FileIO around another one; threads may share it. `late` counts listings that were not true, and old hints."""
+    """FileIO around another one; threads may share it. `late` counts the stale listings and the stale hints."""
 
     def __init__(self, inner: FileIO, chance: random.Random) -> None:
         self.scheme = "late"
@@ -89,7 +89,7 @@ class LateStore:
         return self._inner.size(path)
 
     def list(self, path: str) -> list[FileStatus]:
-        """As it was a while ago."""
+        """Return a listing that may be out of date."""
         now = self._step()
         entries = {status.path: status for status in self._inner.list(path)}
         if not self.is_late:
@@ -133,7 +133,7 @@ class LateStore:
     def _note_new(self, path: str) -> None:
         now = self._step()
         with self._guard:
-            # Of a file that is replaced the name has been there.
+            # A replaced file was listed before.
             self._appear.setdefault(path, now + self._chance.randrange(LATE_MAX))
             self._vanish.pop(path, None)
 

@@ -1,7 +1,7 @@
 """Checks histories of appends to lists for a serial order, as Elle does for list-append histories.
 
-A transaction appends values, each used once, to the lists of some keys. Whoever reads a list sees every append that led
-to it, in order; so reads alone tell which transaction came before which.
+A transaction appends values to the lists of some keys; each value is used once. A read of a list returns every append
+that led to it, in order. The reads therefore determine the order of the transactions.
 """
 
 from collections.abc import Mapping, Sequence
@@ -11,8 +11,8 @@ from itertools import pairwise
 
 
 @dataclass(frozen=True)
-class Appends:
-    """A transaction: what it appended by key, and whether its writer was told that it was committed."""
+class AppendTransaction:
+    """Transaction: the appended values by key, and whether its writer got a confirmation of the commit."""
 
     name: str
     values: Mapping[int, int]
@@ -21,9 +21,9 @@ class Appends:
 
 @dataclass(frozen=True)
 class History:
-    """All transactions, and reads of all lists: the last one is of the final state."""
+    """All transactions, and reads of all lists; the last read is of the final state."""
 
-    transactions: Sequence[Appends]
+    transactions: Sequence[AppendTransaction]
     reads: Sequence[Mapping[int, Sequence[int]]] = field(default_factory=list)
 
 
@@ -32,8 +32,8 @@ class AnomalyError(AssertionError):
 
 
 def serial_order(history: History) -> list[str]:
-    """The committed transactions in an order that explains every read. Raises AnomalyError."""
-    writers: dict[tuple[int, int], Appends] = {}
+    """Return the committed transactions in an order that explains every read. Raises AnomalyError."""
+    writers: dict[tuple[int, int], AppendTransaction] = {}
     for transaction in history.transactions:
         for place in transaction.values.items():
             if place in writers:
@@ -59,7 +59,7 @@ def serial_order(history: History) -> list[str]:
 
 
 def _check_final(
-    history: History, final: Mapping[int, Sequence[int]], writers: Mapping[tuple[int, int], Appends]
+    history: History, final: Mapping[int, Sequence[int]], writers: Mapping[tuple[int, int], AppendTransaction]
 ) -> None:
     for key, values in final.items():
         if len(set(values)) < len(values):
@@ -74,8 +74,8 @@ def _check_final(
                 raise AnomalyError(f"lost update: {transaction.name} appended {value} to list {key}, which lacks it")
 
 
-def _check_atomic(read: Mapping[int, Sequence[int]], writers: Mapping[tuple[int, int], Appends]) -> None:
-    """A read of several lists sees all of a transaction or nothing of it."""
+def _check_atomic(read: Mapping[int, Sequence[int]], writers: Mapping[tuple[int, int], AppendTransaction]) -> None:
+    """Check that a read of several lists sees all appends of a transaction or none."""
     seen = {(key, value) for key, values in read.items() for value in values}
     for place in seen:
         missing = [p for p in writers[place].values.items() if p not in seen and p[0] in read]

@@ -1,4 +1,4 @@
-"""Tables on which processes work that are killed or run out of disk, and what must hold of them afterwards."""
+"""Tables for processes that are killed or run out of disk space, and checks of the tables afterwards."""
 
 import os
 import subprocess
@@ -24,7 +24,7 @@ Rows = dict[int, str]
 
 
 def create(warehouse: Path, **options: str) -> Table:
-    """A table (id BIGINT, v STRING) with one bucket."""
+    """Create a table (id BIGINT, v STRING) with one bucket."""
     catalog = interbed.load_catalog("test", warehouse=f"file:{warehouse}")
     catalog.create_database("db", ignore_if_exists=True)
     columns: list[Any] = [pa.field("id", pa.int64(), nullable=False), ("v", pa.string())]
@@ -33,7 +33,7 @@ def create(warehouse: Path, **options: str) -> Table:
 
 
 def reopened(table: Table) -> Table:
-    """The table as another process would see it."""
+    """Return the table as another process sees it."""
     return Table(table.name, open_store(table.location))
 
 
@@ -51,7 +51,7 @@ def start(table: Table, work: str, number: int, *arguments: str, temporary: Path
 
 
 def finish(process: "subprocess.Popen[str]") -> tuple[int, str]:
-    """The process's exit code and output, errors of the interpreter included."""
+    """Return the exit code and the output of the process, including errors of the interpreter."""
     try:
         output, errors = process.communicate(timeout=DEADLINE_SECONDS)
     finally:
@@ -61,7 +61,7 @@ def finish(process: "subprocess.Popen[str]") -> tuple[int, str]:
 
 
 def written(*numbers: int) -> Rows:
-    """What `rows` of these numbers amount to, the later ones on top."""
+    """Return the rows that result from writing `rows` of these numbers in order; later rows replace earlier ones."""
     found: Rows = {}
     for number in numbers:
         found |= values(rows(number))
@@ -69,19 +69,21 @@ def written(*numbers: int) -> Rows:
 
 
 def values(data: pa.Table) -> Rows:
-    """The rows by key."""
+    """Return the rows by key."""
     ids: Any = data["id"]
     texts: Any = data["v"]
     return dict(zip(ids.to_pylist(), texts.to_pylist(), strict=True))
 
 
 def state(table: Table, snapshot_id: int | None = None) -> Rows:
-    """The table's rows, newest or as of a snapshot."""
+    """Return the rows of the newest or of a given snapshot."""
     return values(table.scan(snapshot_id=snapshot_id).to_arrow())
 
 
 def replayed(table: Table, snapshot_id: int) -> Rows:
-    """The rows that the changelog up to a snapshot amounts to; fails when a change does not fit those before it."""
+    """Return the rows that result from replaying the changelog up to a snapshot. Fails for a change that does not fit
+    the changes before it.
+    """
     found: Rows = {}
     changes = table.changes(to_snapshot=snapshot_id).to_arrow().to_pydict()
     for key, value, kind in zip(changes["id"], changes["v"], changes["_row_kind"], strict=True):
@@ -94,17 +96,17 @@ def replayed(table: Table, snapshot_id: int) -> Rows:
 
 
 def check_every_snapshot(table: Table) -> None:
-    """Every snapshot is readable, and its rows are those of the changelog up to it (for tables of LOOKUP)."""
+    """Check that every snapshot is readable and equals the changelog up to it (for tables with a changelog by LOOKUP)."""
     for snapshot in table.snapshots():
         assert state(table, snapshot.id) == replayed(table, snapshot.id)
 
 
 def files_of(table: Table) -> set[Path]:
-    """All files of the table that are not hidden."""
+    """Return all files of the table that are not hidden."""
     return {p for p in Path(table.location).rglob("*") if p.is_file() and not p.name.startswith(".")}
 
 
 def sorted_runs(table: Table) -> int:
-    """The number of sorted runs of the only bucket."""
+    """Return the number of sorted runs of the only bucket."""
     files = restore_buckets(table.store).files(BucketId(EMPTY_ROW, 0))
     return sum(f.level == 0 for f in files) + len({f.level for f in files if f.level > 0})

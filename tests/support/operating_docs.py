@@ -1,6 +1,6 @@
-"""The parts of docs/operating.md that are made from the code.
+"""Generated parts of docs/operating.md.
 
-`python -m tests.support.operating_docs` writes them anew.
+`python -m tests.support.operating_docs` writes them again.
 """
 
 from pathlib import Path
@@ -15,7 +15,7 @@ END = "<!-- end of settings -->"
 
 
 def settings_table() -> str:
-    """The settings, as a table in Markdown."""
+    """Return the settings as a table in Markdown."""
     lines = ["| setting | default | meaning | in a Hive site |", "|---|---|---|---|"]
     for setting in SETTINGS.values():
         default = "" if setting.default is None else f"`{setting.default}`"
@@ -26,7 +26,7 @@ def settings_table() -> str:
 
 
 def with_settings(page: str) -> str:
-    """The page with its table of settings replaced."""
+    """Return the page with its table of settings replaced."""
     before, _, rest = page.partition(BEGIN)
     _, _, after = rest.partition(END)
     return f"{before}{BEGIN}\n{settings_table()}\n{END}{after}"

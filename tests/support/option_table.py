@@ -1,4 +1,4 @@
-"""The options that the code reads, found by reading every option property once: what docs/options.md lists."""
+"""Options that the code reads, found by reading every option property once; docs/options.md lists them."""
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
@@ -15,7 +15,7 @@ from interbed.storage.meta.options.reader import OptionReader
 _E = TypeVar("_E", bound=StrEnum)
 
 _STATES: tuple[dict[str, str], ...] = ({}, {"deletion-vectors.enabled": "true"})
-"""Options under which the properties are read: some look at further ones only where these are set."""
+"""Options under which the properties are read. Some properties read further options only when these are set."""
 
 _DEFAULTS = {
     "num-levels": "num-sorted-run.compaction-trigger + 1",
@@ -62,7 +62,7 @@ _MEANINGS = {
 """Meanings of options whose property is about several of them."""
 
 _KINDS = {"scan.timestamp-millis": "integer", "self-optimizing.max-read-amplification": "number"}
-"""Types that the reading does not show."""
+"""Types that cannot be inferred from the reads."""
 
 _BLOCKED = {
     BlockedUse.READING: " (a table that has it is neither read nor written)",
@@ -75,7 +75,7 @@ _OLDER = "the older name of"
 
 
 class OptionRow(NamedTuple):
-    """One option."""
+    """Row of the table: one option with its type, default and meaning."""
 
     key: str
     kind: str
@@ -83,29 +83,29 @@ class OptionRow(NamedTuple):
     meaning: str
 
 
-class _Asked(NamedTuple):
-    """One option that a property has asked for."""
+class _AskedOption(NamedTuple):
+    """Option that a property has read."""
 
     key: str
     kind: str
     default: str
 
 
-_Keys = list[_Asked]
+_Keys = list[_AskedOption]
 _Read = tuple[_Keys, str]
-"""What one property has asked for, and its meaning."""
+"""Options that one property has read, and their meaning."""
 
 
 class _NotedRaw(Mapping[str, str]):
-    """A map of options that notes what is looked up in it; `all_set`: every key is said to be in it."""
+    """Map of options that records each look-up; with `all_set` it reports every key as present."""
 
     def __init__(self, raw: dict[str, str], stack: list[_Keys], *, all_set: bool) -> None:
         self._raw, self._stack, self._all_set = raw, stack, all_set
 
     def note(self, key: str, kind: str, default: str = "") -> None:
-        """Note an option for the property that is being read."""
+        """Record an option for the property that is being read."""
         if self._stack:
-            self._stack[-1].append(_Asked(key, kind, default))
+            self._stack[-1].append(_AskedOption(key, kind, default))
 
     def __getitem__(self, key: str) -> str:
         if key not in self._raw:
@@ -138,7 +138,7 @@ def _span(millis: int) -> str:
 
 
 class _NotedOptions(CoreOptions):
-    """Options whose readers note key, type and default of what they are asked for, and answer with the default."""
+    """Options whose readers record key, type and default of each look-up, and return the default."""
 
     raw: _NotedRaw
 
@@ -201,7 +201,7 @@ class _NotedOptions(CoreOptions):
 
 
 class _NotedCatalogOptions(CatalogOptions):
-    """The same for options of catalogs."""
+    """Catalog options that record each look-up and return the default."""
 
     @property
     def _core(self) -> CoreOptions:
@@ -214,7 +214,7 @@ def _properties(owner: type) -> list[tuple[str, property]]:
 
 
 def table_options() -> list[OptionRow]:
-    """The options of tables, by name."""
+    """Return the options of tables, sorted by name."""
     found = _rows(read for state in _STATES for read in _reads_of(CoreOptions, _NotedOptions, state))
     noted = {row.key for row in found}
     others = [OptionRow(key, *meaning) for key, meaning in READ_ELSEWHERE.items() if key not in noted]
@@ -222,12 +222,12 @@ def table_options() -> list[OptionRow]:
 
 
 def harmless_options() -> list[tuple[str, str]]:
-    """Options that change nothing, several in a line, each with why."""
+    """Return options without effect, several in a line, each with the reason."""
     return [(", ".join(f"`{key}`" for key in sorted(keys)), why) for why, keys in HARMLESS.items()]
 
 
 def refused_options() -> list[tuple[str, str, str, str]]:
-    """Options that are refused: key, values that are taken, what it would need, and the way out."""
+    """Return refused options: key, accepted values, the missing feature, and the alternative."""
     return [
         (
             f"`{option.key}`",
@@ -240,7 +240,9 @@ def refused_options() -> list[tuple[str, str, str, str]]:
 
 
 def _reads_of(owner: type, notes: type, state: dict[str, str]) -> list[_Read]:
-    """What each property of the class reads; one that asks another property is noted for its own reads only."""
+    """Return the look-ups of each property of the class. Look-ups through another property count for that property
+    only.
+    """
     found: list[_Read] = []
     stack: list[_Keys] = []
 
@@ -262,19 +264,19 @@ def _reads_of(owner: type, notes: type, state: dict[str, str]) -> list[_Read]:
 
 
 def catalog_options() -> list[OptionRow]:
-    """The options of catalogs, by name."""
+    """Return the options of catalogs, sorted by name."""
     return _rows(_reads_of(CatalogOptions, _NotedCatalogOptions, {}))
 
 
 def _meaning(member: property) -> str:
-    """The property's docstring as a sentence about the option: what is None in Python is an option that is not set."""
+    """Return the docstring of the property as a sentence about the option: None in Python is an unset option."""
     words = " ".join((member.__doc__ or "").split())
     words = re.sub(r"\bNone (?:for|means)\b", "unset means", words)
     return re.sub(r"\bNone (when|leaves)\b", r"unset \1", words).rstrip(".") + "."
 
 
 def _rows(reads: Iterable[_Read]) -> list[OptionRow]:
-    """A row for each option, with the meaning of the property that asks for the fewest others."""
+    """Return a row for each option, with the meaning of the property that reads the fewest other options."""
     best: dict[str, tuple[tuple[int, int, bool], OptionRow]] = {}
     for asked, meaning in reads:
         optional = {a.key for a in asked if a.kind == _OPTIONAL}

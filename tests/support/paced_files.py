@@ -1,7 +1,7 @@
-"""Files of a directory that come and go as those of a store far away: a FileIO that waits.
+"""A FileIO over a local directory that is as slow as a remote object store.
 
-Nothing of a store, nor of a client's, takes processor time beside what is measured, as a store on the same machine does
-(tests/support/servers/paced_proxy.py).
+It waits instead of working: neither a store nor its client takes processor time beside the measured code, as a store on
+the same machine does (tests/support/servers/paced_proxy.py).
 """
 
 import io
@@ -27,9 +27,10 @@ _T = TypeVar("_T")
 
 
 class PacedFiles(WrappedFileIO):
-    """Each request takes `latency_seconds` and each stream `bytes_per_second`; `place` is that of the directory `root`.
+    """FileIO in which each request takes `latency_seconds` and each stream transfers `bytes_per_second`.
 
-    What is opened, read ahead and sent in parts is asked for as of an object store. Files that were opened are noted.
+    `place` is the URI of the directory `root`. Opening, read-ahead and multipart uploads make the same requests as an
+    object store. Opened files are recorded.
     """
 
     def __init__(
@@ -47,7 +48,7 @@ class PacedFiles(WrappedFileIO):
         self._pace = bytes_per_second
 
     def wait(self, size: int = 0) -> None:
-        """What a request of so many bytes takes."""
+        """Wait as long as a request of `size` bytes takes."""
         time.sleep(self._latency + size / self._pace)
 
     def read_bytes(self, path: str) -> bytes:
@@ -59,7 +60,7 @@ class PacedFiles(WrappedFileIO):
         return self.open_sized(path, None)
 
     def open_sized(self, path: str, size: int | None) -> pa.NativeFile:
-        """See SizedOpening; a given size saves a request."""
+        """See SizedOpening.open_sized; a given size saves a request."""
         local = self._local(path)
         self.opened.append(path)
         if size is None:
@@ -75,10 +76,10 @@ class PacedFiles(WrappedFileIO):
         return self.inputs[-1]
 
     def ending(self, path: str) -> None:
-        """Called before a file that is closed appears; what this raises keeps it from that."""
+        """Hook that is called before a closed file appears; an exception keeps the file from appearing."""
 
     def open_output(self, path: str) -> Any:
-        return _Sent(self, path, Path(self._local(path)), Path(f"{self.root}.sent") / uuid.uuid4().hex)
+        return _PacedUpload(self, path, Path(self._local(path)), Path(f"{self.root}.sent") / uuid.uuid4().hex)
 
     def create_exclusive(self, path: str, content: bytes) -> bool:
         return self._asked(lambda: self.inner.create_exclusive(self._local(path), content), len(content))
@@ -87,7 +88,7 @@ class PacedFiles(WrappedFileIO):
         self._asked(lambda: self.inner.overwrite(self._local(path), content, durable=False), len(content))
 
     def sync(self, paths: Iterable[str]) -> None:
-        """What a store has answered is there."""
+        """Do nothing: an acknowledged write to a store is durable."""
 
     def exists(self, path: str) -> bool:
         return self._asked(lambda: self.inner.exists(self._local(path)))
@@ -96,12 +97,12 @@ class PacedFiles(WrappedFileIO):
         return self._asked(lambda: self.inner.size(self._local(path)))
 
     def list(self, path: str) -> list[FileStatus]:
-        """See FileIO."""
+        """List the directory in one request."""
         found = self._asked(lambda: self.inner.list(self._local(path)))
         return [replace(each, path=self._far(each.path)) for each in found]
 
     def make_directories(self, path: str) -> None:
-        """A store has none."""
+        """Do nothing: a store has no directories."""
 
     def delete(self, path: str, *, recursive: bool = False) -> bool:
         return self._asked(lambda: self.inner.delete(self._local(path), recursive=recursive))
@@ -124,8 +125,8 @@ class PacedFiles(WrappedFileIO):
         return f"{self._place}{path.removeprefix(str(self.root))}"
 
 
-class _Sent(io.RawIOBase):
-    """A file that is sent in parts, some of them at once, while it is written."""
+class _PacedUpload(io.RawIOBase):
+    """Multipart upload that sends some of its parts at the same time while the file is written."""
 
     def __init__(self, files: PacedFiles, name: str, path: Path, sent: Path) -> None:
         self._files = files
@@ -167,14 +168,14 @@ class _Sent(io.RawIOBase):
         for part in self._parts:
             part.result()
         if len(self._parts) > 1:
-            # What begins such an upload is asked for while the first part is made.
+            # The request that begins the upload is sent while the first part is being filled.
             self._files.wait()
         self._end()
         self._path.parent.mkdir(parents=True, exist_ok=True)
         self._sent.replace(self._path)
 
     def abort(self) -> None:
-        """Close it, and let no file appear."""
+        """Close the upload without creating a file."""
         if not self.closed:
             self._end()
             self._sent.unlink()

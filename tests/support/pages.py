@@ -1,6 +1,4 @@
-"""Pages of docs/ that say what the code does: their Python and their sessions are run, their commands are those that
-there are.
-"""
+"""Pages of docs/ that describe the code: their Python examples and sessions are run, and their commands must exist."""
 
 import doctest
 import itertools
@@ -21,21 +19,23 @@ DOCS = Path(__file__).parents[2] / "docs"
 
 @dataclass(frozen=True)
 class Page:
-    """One page, by the name of its file."""
+    """Page of docs/, by its file name."""
 
     name: str
 
     @property
     def text(self) -> str:
-        """The page as it is."""
+        """Text of the page."""
         return (DOCS / self.name).read_text(encoding="utf-8")
 
     def blocks(self, language: str) -> list[str]:
-        """The blocks of code in a language."""
+        """Return the code blocks in a language."""
         return re.findall(rf"^```{language}\n(.*?)^```$", self.text, re.DOTALL | re.MULTILINE)
 
     def run_python(self, **names: Any) -> int:
-        """Run the examples with these names defined; how many there are. AssertionError tells what differs."""
+        """Run the examples with these names defined, and return their number. Raises AssertionError with the
+        difference.
+        """
         examples = doctest.DocTestParser().get_doctest(
             "".join(self.blocks("python")), dict(names), f"docs/{self.name}", None, None
         )
@@ -45,14 +45,15 @@ class Page:
         return tried
 
     def run_sql(self, execute: Callable[[str], list[Any]]) -> int:
-        """Run the statements, written as tests.support.sql_script says; how many there are."""
+        """Run the statements in the form of tests.support.sql_script, and return their number."""
         return run_script("\n".join(self.blocks("sql")), execute)
 
     def run_console(self, run: Callable[[list[str]], str]) -> int:
-        """Run the sessions: lines that start with `$ interbed`, each with what it prints below; how many there are.
+        """Run the sessions and return their number. A session is a line that starts with `$ interbed`, and its output
+        below.
 
-        `run` takes a command's arguments. `…` in the output stands for anything, blanks at the ends of lines for
-        nothing.
+        `run` takes the arguments of a command. `…` in the output matches anything; blanks at the ends of lines are
+        ignored.
         """
         tried = 0
         for block in self.blocks("console"):
@@ -67,7 +68,7 @@ class Page:
         return tried
 
     def check_commands(self) -> int:
-        """Check that the commands and their options exist; how many lines there are."""
+        """Check that the commands and their options exist, and return the number of lines."""
         lines = [line for block in self.blocks("sh") for line in block.splitlines()]
         for line in lines:
             check_command(line)
@@ -75,14 +76,14 @@ class Page:
 
 
 def commands(text: str) -> list[str]:
-    """The lines of `interbed` in the blocks for a shell, those that go on joined."""
+    """Return the lines of `interbed` in shell blocks, with continued lines joined."""
     blocks = re.findall(r"^ *```(?:shell|sh|bash)\n(.*?)^ *```$", text, re.DOTALL | re.MULTILINE)
     lines = [line.strip() for block in blocks for line in block.replace("\\\n", " ").splitlines()]
     return [line for line in lines if line.startswith("interbed ")]
 
 
 def check_command(line: str) -> None:
-    """Check that a command and its options exist, up to what the shell does with its output."""
+    """Check that a command and its options exist, up to a pipe or a redirection."""
     lexer = shlex.shlex(line, posix=True, punctuation_chars="|&;>")
     lexer.whitespace_split = True
     words = list(itertools.takewhile(lambda word: not set(word) <= set("|&;>"), lexer))

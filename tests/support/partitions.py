@@ -1,4 +1,4 @@
-"""Tables of very many partitions for tests and benchmarks, made by the database itself in one statement."""
+"""Tables with very many partitions for tests and benchmarks, created in the database by one statement."""
 
 from collections.abc import Sequence
 from datetime import date, timedelta
@@ -17,16 +17,16 @@ _PARAMETERS = '{"transient_lastDdlTime":"1700000000","numFiles":"7","totalSize":
 
 
 def days_and_regions(partitions: int) -> tuple[list[str], list[str]]:
-    """Values of `dt` and `region` that give about this number of partitions, with 24 values of `hour`."""
+    """Return values of `dt` and `region` that give about this number of partitions with 24 values of `hour`."""
     regions = [f"region-{number:02}" for number in range(max(1, min(42, partitions // (HOURS * 10))))]
     days = max(1, partitions // (HOURS * len(regions)))
     return [(date(2020, 1, 1) + timedelta(days=number)).isoformat() for number in range(days)], regions
 
 
 def fill(store: SqlRepository, database: str, table: str, partitions: int) -> int:
-    """Fill a table that has the keys KEYS and no partitions; returns how many it has now.
+    """Fill a table with the keys KEYS and no partitions, and return the number of partitions.
 
-    The first partition goes the usual way, and the others are stored as it is.
+    The first partition is created by the usual call; the others are stored in the same form.
     """
     days, regions = days_and_regions(partitions)
     values = [days, [str(hour) for hour in range(HOURS)], regions]
@@ -75,7 +75,7 @@ def fill(store: SqlRepository, database: str, table: str, partitions: int) -> in
         for number in range(len(keys)):
             connection.execute(text(f"DROP TABLE fill_{number}"))
     with store.engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
-        # The database does so by itself soon after; a test does not wait.
+        # Autovacuum would do so soon after; the test does not wait for it.
         if connection.dialect.name == "postgresql":
             connection.execute(text("ANALYZE partitions"))
     return made

@@ -1,9 +1,9 @@
-"""The figures of docs/performance.md and docs/performance-history.md. `make bench ARGS=--json > bench.json` measures:
+"""Figures of docs/performance.md and docs/performance-history.md. `make bench ARGS=--json > bench.json` measures them:
 
     python -m tests.support.performance_docs bench.json
 
-keeps them as a file of docs/figures, named by day and commit, and writes both pages: the first has the newest figures
-of each section, and a picture, the second those of all runs that are kept.
+keeps them as a file of docs/figures, named by day and commit, and writes both pages. The first page has the newest
+figures of each section and a picture, the second page those of all kept runs.
 """
 
 import json
@@ -22,7 +22,7 @@ END = "<!-- end of figures -->"
 OURS = "interbed"
 RUNS_SHOWN = 8
 DRAWN = frozenset({"ch over time", "iceberg updates"})
-"""Sections that pictures are drawn from, and no tables are made of."""
+"""Sections that are drawn as pictures and have no tables."""
 
 _TITLES = {
     "stages": "Tables in Python",
@@ -48,7 +48,7 @@ _TITLES = {
 
 
 def figures_text(runs: Sequence[Mapping[str, Any]]) -> str:
-    """The figures of each section as Markdown, of the newest of the runs, oldest first, that measured it."""
+    """Return the figures of each section as Markdown, from the newest run that measured it; `runs` are oldest first."""
     newest = {section: (run, figures) for run in runs for section, figures in _sections(run)}
     lines: list[str] = []
     for section, (run, figures) in sorted(newest.items(), key=lambda item: _place(item[0])):
@@ -65,9 +65,9 @@ def figures_text(runs: Sequence[Mapping[str, Any]]) -> str:
 
 
 def history_text(runs: Sequence[Mapping[str, Any]]) -> str:
-    """Seconds and ratios of the runs, oldest first, as Markdown: a table for each section that has seconds.
+    """Return seconds and ratios of the runs, oldest first, as Markdown: a table for each section that has seconds.
 
-    Runs without any are left out.
+    Runs without any seconds are left out.
     """
     shown = [run for run in runs if any(_seconds(figures) for _, figures in _sections(run))][-RUNS_SHOWN:]
     lines = ["| commit | day | command | machine |", "|---|---|---|---|"]
@@ -87,14 +87,14 @@ def history_text(runs: Sequence[Mapping[str, Any]]) -> str:
 
 
 def with_figures(page: str, text: str) -> str:
-    """The page with its figures replaced."""
+    """Return the page with its figures replaced."""
     before, _, rest = page.partition(BEGIN)
     _, _, after = rest.partition(END)
     return f"{before}{BEGIN}\n\n{text}\n\n{END}{after}"
 
 
 def kept_runs(folder: Path = FIGURES) -> list[dict[str, Any]]:
-    """The runs that are kept, oldest first."""
+    """Return the kept runs, oldest first."""
     found: list[dict[str, Any]] = [json.loads(path.read_text(encoding="utf-8")) for path in folder.glob("*.json")]
     return sorted(found, key=lambda run: str(run["when"]))
 
@@ -121,7 +121,7 @@ def _table(figures: Any) -> list[str]:
 
 
 def _seconds(figures: Any) -> dict[tuple[str, ...], str]:
-    """CPU seconds by path, of peers with the ratio to ours."""
+    """Return CPU seconds by path; figures of peers have the ratio to interbed."""
     found = {}
     for path, values in _with_ratios(dict(_leaves(figures))):
         if "cpu_s" in values:
@@ -131,7 +131,7 @@ def _seconds(figures: Any) -> dict[tuple[str, ...], str]:
 
 
 def _leaves(figures: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], dict[str, Any]]]:
-    """The innermost groups of plain values by their path; lists are numbered from 1."""
+    """Yield the innermost groups of plain values by their path; list elements are numbered from 1."""
     if isinstance(figures, list):
         figures = {str(number): item for number, item in enumerate(figures, 1)}
     plain = {k: v for k, v in figures.items() if not isinstance(v, dict | list)}
@@ -145,7 +145,7 @@ def _leaves(figures: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[st
 def _with_ratios(
     leaves: dict[tuple[str, ...], dict[str, Any]],
 ) -> Iterator[tuple[tuple[str, ...], dict[str, Any]]]:
-    """Peers get the ratio of their seconds to those of interbed for the same work."""
+    """Yield the groups; those of peers get the ratio of their seconds to the seconds of interbed for the same work."""
     for path, values in leaves.items():
         ours = leaves.get((*path[:-1], OURS), {}) if path and path[-1] != OURS else {}
         if ours.get("cpu_s") and values.get("cpu_s"):
@@ -166,7 +166,7 @@ def _cell(value: object) -> str:
 
 
 def main() -> None:
-    """Keep the run that is named, and write the pages."""
+    """Keep the named run, and write the pages."""
     run = json.loads(Path(sys.argv[1]).read_text())
     FIGURES.mkdir(exist_ok=True)
     (FIGURES / f"{run['when'][:10]}-{run['commit']}.json").write_text(json.dumps(run, indent=1) + "\n")

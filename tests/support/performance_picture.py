@@ -1,4 +1,4 @@
-"""The picture of docs/performance.md: what a table costs when it grows, in rows and in commits."""
+"""Picture of docs/performance.md: the cost of a table by its number of rows and of commits."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -22,7 +22,7 @@ LINES = {
 
 
 def draw_costs(runs: Sequence[Mapping[str, Any]], path: Path) -> bool:
-    """Draw the newest figures of the runs, oldest first; False, and no picture, where one of the two is not there."""
+    """Draw the newest figures of the runs, oldest first. Return False without a picture when one of the two is missing."""
     scale = next((run["scale"] for run in reversed(runs) if run.get("scale")), None)
     commits = next((run["commits"] for run in reversed(runs) if run.get("commits")), None)
     if scale is None or commits is None:
@@ -67,5 +67,5 @@ def _finish(axes: "Axes", title: str, below: str) -> None:
     if axes.get_yscale() == "linear":
         axes.set_ylim(bottom=0)
     light_grid(axes)
-    # Below the lines, so that it hides none.
+    # Below the lines, so that it does not hide them.
     axes.legend(fontsize=7, ncols=2, loc="upper center", bbox_to_anchor=(0.5, -0.18))

@@ -1,9 +1,9 @@
-"""A disk that can lose its power: a LocalDisk that knows what was synced and what was not.
+"""A disk that can lose its power: a LocalDisk that records which changes were synced.
 
-The files of a PowerCutDisk are real ones below its root, for whoever reads and writes them meanwhile. Beside them it
-knows which of their bytes and names would be there after a power cut: what was synced certainly; of the rest, as it
-pleases, all or nothing, the name without the content, a part of the content, the later of two changes of a directory
-without the earlier. `image` makes one of those outcomes, in another directory.
+The files of a PowerCutDisk are real files below its root, so that other code can read and write them. The disk also
+records which bytes and names survive a power cut. Synced data survive. Of the other changes any outcome is possible:
+all or nothing, the name without the content, a part of the content, or the later of two changes of a directory without
+the earlier one. `image` writes one of those outcomes to another directory.
 """
 
 import os
@@ -18,17 +18,17 @@ from interbed.storage.io.local import LocalDisk
 
 
 @dataclass(eq=False, slots=True)
-class _File:
+class _DiskFile:
     synced: bytes | None = None
-    """What was synced; None for a file that was not since it was written."""
+    """Synced content; None for a file that was not synced since it was written."""
     names: int = 1
     kept: bytes = b""
-    """The content, once the file has no name any more."""
+    """Content of a file that has no name any more."""
 
 
 @dataclass(frozen=True, slots=True)
-class _Change:
-    """An entry that came or (`node` None) went; those of one `group` happen together or not at all."""
+class _EntryChange:
+    """Entry that was added or (`node` None) removed; changes of one `group` survive together or not at all."""
 
     name: str
     node: "_Node | None"
@@ -39,14 +39,14 @@ class _Change:
 class _Directory:
     now: dict[str, "_Node"] = field(default_factory=dict)
     durable: dict[str, "_Node"] = field(default_factory=dict)
-    pending: list[_Change] = field(default_factory=list)
+    pending: list[_EntryChange] = field(default_factory=list)
 
     def put(self, name: str, node: "_Node", group: int | None = None) -> None:
         self.now[name] = node
-        self.pending.append(_Change(name, node, group))
+        self.pending.append(_EntryChange(name, node, group))
 
     def take(self, name: str, group: int | None = None) -> "_Node":
-        self.pending.append(_Change(name, None, group))
+        self.pending.append(_EntryChange(name, None, group))
         return self.now.pop(name)
 
     def sync(self) -> None:
@@ -54,11 +54,11 @@ class _Directory:
         self.pending.clear()
 
 
-_Node = _File | _Directory
+_Node = _DiskFile | _Directory
 
 
 class PowerCutDisk(LocalDisk):
-    """The disk below `root`, whose files count as synced at first. `on_step` is called after each change of it."""
+    """Disk below `root`. Its initial files count as synced. `on_step` is called after each change."""
 
     def __init__(self, root: Path, on_step: Callable[[], None] = lambda: None) -> None:
         super().__init__()
@@ -76,10 +76,10 @@ class PowerCutDisk(LocalDisk):
             output = super().open_output(path)
             directory, name = self._place(path)
             known = directory.now.get(name)
-            if isinstance(known, _File):
+            if isinstance(known, _DiskFile):
                 known.synced = None
             else:
-                directory.put(name, _File())
+                directory.put(name, _DiskFile())
             self._step()
             return output
 
@@ -87,7 +87,7 @@ class PowerCutDisk(LocalDisk):
         with self._guard:
             super().write_new(path, content, sync=False)
             directory, name = self._place(path)
-            file = _File()
+            file = _DiskFile()
             directory.put(name, file)
             self._step()
             if sync:
@@ -98,7 +98,7 @@ class PowerCutDisk(LocalDisk):
         with self._guard:
             super().link(source, target)
             file = self._node(source)
-            assert isinstance(file, _File)
+            assert isinstance(file, _DiskFile)
             file.names += 1
             directory, name = self._place(target)
             directory.put(name, file)
@@ -127,7 +127,7 @@ class PowerCutDisk(LocalDisk):
         with self._guard:
             super().rename_directory(source, target)
             (directory, name), (before, old_name) = self._place(target), self._place(source)
-            # No journal tears a move in two.
+            # The journal of the file system makes a move atomic.
             self._groups += 1
             directory.put(name, before.take(old_name, self._groups), self._groups)
             self._step()
@@ -155,12 +155,12 @@ class PowerCutDisk(LocalDisk):
                 self.unlink(f"{found}/{name}")
             self.remove_directory(found)
 
-    # -- making them last ------------------------------------------------------------------------------------------
+    # -- syncs ----------------------------------------------------------------------------------------------------
 
     def sync_file(self, path: str) -> bool:
         with self._guard:
             node = self._node(path)
-            if isinstance(node, _File):
+            if isinstance(node, _DiskFile):
                 node.synced = Path(path).read_bytes()
                 self._step()
             return isinstance(node, _Directory)
@@ -175,7 +175,7 @@ class PowerCutDisk(LocalDisk):
     # -- power cuts ------------------------------------------------------------------------------------------------
 
     def image(self, target: Path, random: Random) -> None:
-        """Make in the directory `target`, which is new, what may be left of the root after a power cut now."""
+        """Write a possible state of the root after a power cut now to the new directory `target`."""
         target.mkdir()
         for name, content in self.left(random).items():
             if content is None:
@@ -184,9 +184,9 @@ class PowerCutDisk(LocalDisk):
                 (target / name).write_bytes(content)
 
     def left(self, random: Random) -> dict[str, bytes | None]:
-        """What may be left after a power cut now: files by their names below the root; directories have no content."""
+        """Return a possible state after a power cut now: file contents by path below the root, None for directories."""
         with self._guard:
-            outcome, found = _Outcome(random), dict[str, bytes | None]()
+            outcome, found = _CutOutcome(random), dict[str, bytes | None]()
             waiting = [("", self._top)]
             while waiting:
                 above, directory = waiting.pop()
@@ -198,14 +198,14 @@ class PowerCutDisk(LocalDisk):
                         found[above + name] = outcome.content(node, self._content(node))
             return found
 
-    def _content(self, file: _File) -> bytes:
-        """What is in the file now."""
+    def _content(self, file: _DiskFile) -> bytes:
+        """Return the current content of the file."""
         if file.synced is not None:
             return file.synced
         path = self._path_of(file)
         return file.kept if path is None else path.read_bytes()
 
-    def _path_of(self, wanted: _File) -> Path | None:
+    def _path_of(self, wanted: _DiskFile) -> Path | None:
         if wanted.names == 0:
             return None
         waiting: list[tuple[_Directory, Path]] = [(self._top, self.root)]
@@ -218,16 +218,16 @@ class PowerCutDisk(LocalDisk):
                     waiting.append((node, path / name))
         return None
 
-    # -- what there is ---------------------------------------------------------------------------------------------
+    # -- look-ups --------------------------------------------------------------------------------------------------
 
     def _step(self) -> None:
         self.steps += 1
         self.on_step()
 
     def _forget_name(self, path: str) -> None:
-        """Note that a file is about to lose a name; with the last one its bytes go, unless they are kept."""
+        """Note that a file is about to lose a name. With its last name its content is deleted, unless it is kept."""
         node = self._node(path)
-        if isinstance(node, _File):
+        if isinstance(node, _DiskFile):
             node.names -= 1
             if node.names == 0 and node.synced is None:
                 node.kept = Path(path).read_bytes()
@@ -239,7 +239,7 @@ class PowerCutDisk(LocalDisk):
         return node, name
 
     def _node(self, path: str) -> _Node | None:
-        """What is at the path; None for what is not there or outside of the root."""
+        """Return the node at the path; None for a missing path or a path outside of the root."""
         relative = os.path.relpath(path, self.root)
         node: _Node | None = self._top
         for part in [] if relative == "." else relative.split("/"):
@@ -247,8 +247,8 @@ class PowerCutDisk(LocalDisk):
         return node
 
 
-class _Outcome:
-    """What a power cut leaves of what was not synced."""
+class _CutOutcome:
+    """Random outcome of a power cut for changes that were not synced."""
 
     def __init__(self, random: Random) -> None:
         self._random = random
@@ -257,7 +257,7 @@ class _Outcome:
         self._groups: dict[int, bool] = {}
 
     def entries(self, directory: _Directory) -> dict[str, _Node]:
-        """The entries of a directory."""
+        """Return the surviving entries of a directory."""
         left = dict(directory.durable)
         first = self._random.randint(0, len(directory.pending))
         for number, change in enumerate(directory.pending):
@@ -268,15 +268,15 @@ class _Outcome:
                     left[change.name] = change.node
         return left
 
-    def _happened(self, change: _Change, is_first: bool) -> bool:
+    def _happened(self, change: _EntryChange, is_first: bool) -> bool:
         if change.group is not None:
             return self._groups.setdefault(change.group, self._random.random() < 0.5)
         if self._names == "some":
             return self._random.random() < 0.5
         return self._names == "all" or (self._names == "first" and is_first)
 
-    def content(self, file: _File, whole: bytes) -> bytes:
-        """The bytes of a file that are left of those that it had."""
+    def content(self, file: _DiskFile, whole: bytes) -> bytes:
+        """Return the surviving bytes of a file."""
         if file.synced is not None:
             return file.synced
         kind = self._random.choice(["empty", "whole", "part"]) if self._contents == "any" else self._contents
@@ -287,6 +287,6 @@ class _Outcome:
 def _scanned(path: Path) -> _Directory:
     found = _Directory()
     for entry in path.iterdir():
-        found.now[entry.name] = _scanned(entry) if entry.is_dir() else _File(synced=entry.read_bytes())
+        found.now[entry.name] = _scanned(entry) if entry.is_dir() else _DiskFile(synced=entry.read_bytes())
     found.sync()
     return found

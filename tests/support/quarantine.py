@@ -1,4 +1,4 @@
-"""Tests in quarantine: those of tests/quarantine.toml run, but their failures do not fail the build."""
+"""Quarantined tests: the tests of tests/quarantine.toml run, but their failures do not fail the build."""
 
 import datetime
 import tomllib
@@ -13,7 +13,7 @@ LIST = Path(__file__).resolve().parents[1] / "quarantine.toml"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QuarantinedTest:
-    """A test that fails now and then. `id` has no parameters."""
+    """Flaky test. `id` has no parameters."""
 
     id: str
     since: datetime.date
@@ -27,7 +27,7 @@ def quarantined(path: Path = LIST) -> list[QuarantinedTest]:
 
 
 def mark_quarantined(items: Sequence[pytest.Item], tests: Sequence[QuarantinedTest]) -> None:
-    """Have the failures of quarantined tests reported as expected ones."""
+    """Report failures of quarantined tests as expected failures."""
     causes = {test.id: test.cause for test in tests}
     for item in items:
         cause = causes.get(item.nodeid.partition("[")[0])

@@ -1,8 +1,8 @@
-"""The parts of the pages in docs/ that are made from the code: options, errors, metrics, the index of decisions.
+"""Generated parts of the pages in docs/: options, errors, metrics, the index of decisions.
 
-`python -m tests.support.reference_docs` writes them again; with `--check` it writes nothing, names the parts that are
-not as the code has them, and ends with 1. A page keeps its own text around the parts, each between two comments of
-Markdown that name it.
+`python -m tests.support.reference_docs` writes them again. With `--check` it writes nothing, names the parts that
+differ from the code, and ends with exit code 1. The rest of a page is its own text; each part is between two comments
+of Markdown that name it.
 """
 
 import importlib
@@ -33,7 +33,7 @@ DOCS = ROOT / "docs"
 
 
 class Part(NamedTuple):
-    """A part of a page that is made from the code."""
+    """Generated part of a page."""
 
     page: Path
     name: str
@@ -41,16 +41,18 @@ class Part(NamedTuple):
 
     @property
     def begin(self) -> str:
-        """The comment before it."""
+        """Comment before the part."""
         return f"<!-- {self.name}: made by python -m tests.support.reference_docs -->"
 
     @property
     def end(self) -> str:
-        """The comment after it."""
+        """Comment after the part."""
         return f"<!-- end of {self.name} -->"
 
     def replaced(self, text: str) -> str:
-        """The page's text with this part as the code has it; ValueError if the page lacks the comments."""
+        """Return the text of the page with this part as the code has it. Raises ValueError if the page lacks the
+        comments.
+        """
         before, found, rest = text.partition(self.begin)
         _, closed, after = rest.partition(self.end)
         if not (found and closed):
@@ -75,11 +77,11 @@ def _options(rows: list[OptionRow]) -> str:
 
 
 class Retry(StrEnum):
-    """Whether the call that failed may be made again."""
+    """Whether a failed call may be repeated."""
 
     NO = "no"
     SAME = "yes, the same call"
-    ANEW = "yes, from a new read"
+    REREAD = "yes, from a new read"
     CHECK = "only after a check"
 
 
@@ -100,7 +102,7 @@ NAMED = {
     "CorruptFileError": ("Restore the file from a copy, or go back to a snapshot that does not name it.", Retry.NO),
     "UnsupportedVersionError": ("Upgrade interbed.", Retry.NO),
     "SnapshotNotFoundError": ("Choose one of the snapshots that the message names.", Retry.NO),
-    "SnapshotGoneError": ("Read the newest snapshot; keep snapshots longer, or tag what long jobs read.", Retry.ANEW),
+    "SnapshotGoneError": ("Read the newest snapshot; keep snapshots longer, or tag what long jobs read.", Retry.REREAD),
     "TagNotFoundError": ("Choose one of the tags that the message names.", Retry.NO),
     "BranchNotFoundError": ("Choose one of the branches that the message names.", Retry.NO),
     "StorageAccessError": ("Check the path, the credentials and the network.", Retry.SAME),
@@ -114,15 +116,15 @@ NAMED = {
         Retry.NO,
     ),
     "LogUnavailableError": (
-        "Look after Kafka; the table is as it was, and what was committed is published later.",
+        "Check Kafka; the table is as it was, and what was committed is published later.",
         Retry.SAME,
     ),
-    "FileGoneError": ("Plan the read again; if the file is still missing, the table is damaged.", Retry.ANEW),
+    "FileGoneError": ("Plan the read again; if the file is still missing, the table is damaged.", Retry.REREAD),
     "CommitError": ("The table is as it was; see the errors below.", Retry.NO),
-    "CommitConflictError": ("Read the table again and redo the work.", Retry.ANEW),
+    "CommitConflictError": ("Read the table again and redo the work.", Retry.REREAD),
     "DuplicateFileError": (
         "The same files were committed already: look for the snapshot before redoing the work.",
-        Retry.ANEW,
+        Retry.REREAD,
     ),
     "CommitFailedError": (
         "Repeat the call; raise `commit.max-retries` or `commit.timeout` if it comes often.",
@@ -140,7 +142,7 @@ NAMED = {
         "See that the brokers, or the database, can be reached; runs of ingestion try again by themselves.",
         Retry.SAME,
     ),
-    "SchemaRegistryError": ("Correct the registry's address, or give credentials of one who may read it.", Retry.NO),
+    "SchemaRegistryError": ("Correct the registry's address, or give credentials that may read it.", Retry.NO),
     "UnknownSchemaError": ("Register the schema, skip such messages, or have them put into another topic.", Retry.NO),
     "SourceChangedError": ("Drop the table to read the source again, or accept what the source is like now.", Retry.NO),
     "SourceGapError": ("Read the source again, by another group or slot, or accept the gap.", Retry.NO),
@@ -181,15 +183,15 @@ NAMED = {
         Retry.NO,
     ),
     "UnknownWorkerError": ("None: workers of the optimizer register again by themselves.", Retry.SAME),
-    "JournalError": ("Look after the database of the optimizer's journal; nothing was decided without it.", Retry.SAME),
+    "JournalError": ("Check the database of the optimizer's journal; nothing was decided without it.", Retry.SAME),
     "SchedulerEndedError": ("None: the optimizer goes on from its journal with a new one.", Retry.NO),
     "LeaseLostError": ("None: another optimizer has taken over, and this one stands by.", Retry.NO),
 }
-"""What to do about each class that callers meet, and whether to try again."""
+"""Advice for each error class of callers, and whether to retry."""
 
 
 def error_classes() -> Iterator[tuple[int, type[InterbedError]]]:
-    """Each class that callers meet with its depth in the tree, parents first."""
+    """Yield each error class of callers with its depth in the tree, parents first."""
     for module in pkgutil.walk_packages(interbed.__path__, "interbed."):
         if not module.name.startswith(("interbed.thrift_idl", "interbed.migrations")):
             importlib.import_module(module.name)
@@ -197,7 +199,7 @@ def error_classes() -> Iterator[tuple[int, type[InterbedError]]]:
     def below(parent: type[InterbedError], depth: int) -> Iterator[tuple[int, type[InterbedError]]]:
         yield depth, parent
         for child in sorted(parent.__subclasses__(), key=lambda c: (bool(c.__subclasses__()), c.__name__)):
-            # A class with two parents stands under the first of them.
+            # A class with two parents is listed under the first of them.
             if child.__bases__[0] is parent and not child.__name__.startswith("_"):
                 yield from below(child, depth + 1)
 
@@ -205,12 +207,12 @@ def error_classes() -> Iterator[tuple[int, type[InterbedError]]]:
 
 
 def error_tree() -> str:
-    """The tree as text."""
+    """Return the tree as text."""
     return "```text\n" + "\n".join(f"{'    ' * depth}{cls.__name__}" for depth, cls in error_classes()) + "\n```"
 
 
 def error_table() -> str:
-    """What each error means and what to do; KeyError for a class of which NAMED does not know that."""
+    """Return the meaning of each error and the advice for it. Raises KeyError for a class that NAMED lacks."""
     rows = []
     for _, cls in error_classes():
         advice, retry = NAMED[cls.__name__]
@@ -230,7 +232,7 @@ _PLAIN = frozenset({"Exception", "BaseException", "object"})
 
 
 def metrics_table() -> str:
-    """The metrics of a server that has answered calls, as its page exposes them."""
+    """Return the metrics of a server that has answered calls, as its page exposes them."""
     metrics = ServerMetrics()
     pool, cache = PoolFigures(in_use=1, idle=1), CacheFigures(hits=1, misses=1, size_bytes=1)
     metrics.watch(connections=lambda: 1, pool=lambda: pool, cache=lambda: cache)
@@ -275,7 +277,7 @@ PARTS = (
 
 
 def main() -> int:
-    """Write all parts, or with `--check` name those that differ; the exit code."""
+    """Write all parts, or with `--check` name those that differ, and return the exit code."""
     stale = []
     for part in PARTS:
         before = part.page.read_text(encoding="utf-8")

@@ -1,4 +1,4 @@
-"""What is around a warehouse, to see afterwards that nothing outside of it was made, changed or deleted."""
+"""Directory tree around a warehouse, to check that nothing outside of the warehouse was created, changed or deleted."""
 
 import os
 from dataclasses import dataclass
@@ -7,16 +7,16 @@ from pathlib import Path
 
 @dataclass(frozen=True)
 class Sentinel:
-    """A directory tree with a warehouse in it, two levels down, and foreign files on every level.
+    """Directory tree with a warehouse in it, two levels down, and foreign files on every level.
 
-    The foreign directories have names that hostile names of tables lead to.
+    The foreign directories have names that hostile table names lead to.
     """
 
     root: Path
 
     @staticmethod
     def made_in(root: Path) -> "Sentinel":
-        """Make the tree; its warehouse does not exist yet."""
+        """Create the tree; its warehouse does not exist yet."""
         sentinel = Sentinel(root)
         for directory in (root, root / "outer", *sentinel.precious):
             directory.mkdir(parents=True, exist_ok=True)
@@ -25,20 +25,20 @@ class Sentinel:
 
     @property
     def warehouse(self) -> Path:
-        """Where the warehouse is to be."""
+        """Directory of the future warehouse."""
         return self.root / "outer" / "lake"
 
     @property
     def precious(self) -> tuple[Path, ...]:
-        """Directories of others."""
+        """Foreign directories that must survive."""
         return tuple(self.root / inner for inner in ("precious", "outer/precious", "outer/x.db/y", "outer/etc/passwd"))
 
     def outside(self) -> dict[str, str | None]:
-        """All that is outside of the warehouse: the text of files, the targets of links, None for directories."""
+        """Return everything outside of the warehouse: texts of files, targets of links, None for directories."""
         return _below(self.root, self.warehouse)
 
     def inside(self) -> dict[str, str | None]:
-        """All that is in the warehouse."""
+        """Return everything in the warehouse."""
         return _below(self.warehouse, None)
 
 

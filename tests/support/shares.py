@@ -37,7 +37,7 @@ class ShareError(Exception):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Share:
+class RunShare:
     """The share `number` (from 1) of `count`."""
 
     number: int
@@ -52,10 +52,10 @@ class Share:
         return int.from_bytes(digest[:8]) % self.count == self.number - 1
 
 
-WHOLE = Share(number=1, count=1)
+WHOLE = RunShare(number=1, count=1)
 
 
-def share_of(text: str, commits: Callable[[], int], today: datetime.date) -> Share:
+def share_of(text: str, commits: Callable[[], int], today: datetime.date) -> RunShare:
     """The share that `3/8`, `commit/8` or `date/8` names; ShareError when the text names none.
 
     `commits` counts the commits up to the one that is checked out.
@@ -65,16 +65,16 @@ def share_of(text: str, commits: Callable[[], int], today: datetime.date) -> Sha
     if count < 1:
         raise _no_share(text)
     if which == "commit":
-        return Share(number=commits() % count + 1, count=count)
+        return RunShare(number=commits() % count + 1, count=count)
     if which == "date":
-        return Share(number=today.toordinal() % count + 1, count=count)
+        return RunShare(number=today.toordinal() % count + 1, count=count)
     number = int(which) if which.isascii() and which.isdigit() else 0
     if not 1 <= number <= count:
         raise _no_share(text)
-    return Share(number=number, count=count)
+    return RunShare(number=number, count=count)
 
 
-def chosen_share(environment: Mapping[str, str], root: Path) -> Share:
+def chosen_share(environment: Mapping[str, str], root: Path) -> RunShare:
     """The share that the environment asks for, of the working tree at `root`; without a wish all tests."""
     text = environment.get(SHARE_VARIABLE)
     if not text:

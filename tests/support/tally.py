@@ -23,7 +23,7 @@ def adding_to(item: pytest.Item) -> Tally:
     return add
 
 
-class Tallies:
+class TallyReport:
     """A pytest plugin: adds up what the tests counted and prints it at the end of the run."""
 
     def __init__(self) -> None:

@@ -29,7 +29,7 @@ from tests.benchmarks.ch.figures import Figures, as_json, figures_of, over_time,
 from tests.benchmarks.ch.lakes import CONTENDERS, has_optimizer
 from tests.benchmarks.ch.picture import draw
 from tests.benchmarks.ch.run import RunSettings, run
-from tests.benchmarks.ch.tpcc.schema import Size
+from tests.benchmarks.ch.tpcc.schema import DatabaseSize
 from tests.benchmarks.origin import origin
 
 
@@ -82,7 +82,7 @@ def main() -> None:
     for contender in given.contenders:
         settings = RunSettings(
             contender=contender,
-            size=Size(warehouses=given.warehouses, scale=given.scale),
+            size=DatabaseSize(warehouses=given.warehouses, scale=given.scale),
             seconds=given.minutes * 60,
             rate=given.rate or None,
             terminals=given.terminals,

@@ -13,31 +13,31 @@ from typing import Any
 
 import psycopg
 
-from tests.benchmarks.ch.queries import QUERIES, Query
+from tests.benchmarks.ch.queries import QUERIES, BenchmarkQuery
 
 Row = tuple[Any, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class QueryAnswer:
     """The names of the columns, and the rows in their order."""
 
     columns: tuple[str, ...]
     rows: Sequence[Row]
 
 
-def postgres_answers(url: str) -> dict[int, Answer]:
+def postgres_answers(url: str) -> dict[int, QueryAnswer]:
     """What PostgreSQL answers to each of the queries."""
     found = {}
     with psycopg.connect(url, autocommit=True) as connection:
         for query in QUERIES:
             cursor = connection.execute(query.text.encode())
             columns = tuple(column.name for column in cursor.description or ())
-            found[query.number] = Answer(columns, cursor.fetchall())
+            found[query.number] = QueryAnswer(columns, cursor.fetchall())
     return found
 
 
-def difference(query: Query, expected: Answer, found: Answer) -> str | None:
+def difference(query: BenchmarkQuery, expected: QueryAnswer, found: QueryAnswer) -> str | None:
     """How Spark's answer differs from PostgreSQL's, in words; None where it does not."""
     if expected.columns != found.columns:
         return f"columns {found.columns}, expected {expected.columns}"

@@ -34,7 +34,7 @@ def cpu_seconds(pid: int, *, alone: bool = False) -> float:
     return total
 
 
-class Child:
+class ChildProcess:
     """A program with its output in files; leave its `with` to end it whatever happened."""
 
     def __init__(self, name: str, command: Sequence[str], directory: Path) -> None:
@@ -96,7 +96,7 @@ class Child:
                     each.kill()
         self._process.wait()
 
-    def __enter__(self) -> "Child":
+    def __enter__(self) -> "ChildProcess":
         return self
 
     def __exit__(self, *_: object) -> None:

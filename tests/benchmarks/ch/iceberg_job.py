@@ -35,8 +35,8 @@ from interbed.ingest.sources.postgres.source import PostgresSource
 from interbed.storage.base.row.kind import RowKind
 from tests.benchmarks.ch.reader import session
 from tests.benchmarks.ch.tpcc.schema import KEYS
-from tests.benchmarks.spark_engines import Iceberg
-from tests.benchmarks.spark_figures import cpu_seconds_between, spent
+from tests.benchmarks.spark_engines import IcebergEngine
+from tests.benchmarks.spark_figures import cpu_by_process, cpu_seconds_between
 from tests.support.peers.spark import maven_jars
 
 if TYPE_CHECKING:
@@ -65,7 +65,7 @@ def iceberg_settings(warehouse: Path) -> dict[str, str]:
     return {
         "spark.jars": ",".join(map(str, sorted(jars))),
         "spark.sql.extensions": "org.apache.iceberg.spark.extensions.IcebergSparkSessionExtensions",
-        **Iceberg.settings(warehouse),
+        **IcebergEngine.settings(warehouse),
         "spark.sql.catalog.ice.cache-enabled": "false",
     }
 
@@ -77,7 +77,7 @@ def newest_by_key(changes: Sequence[pa.Table], key: Sequence[str]) -> pa.Table:
     return rows.take(last["_place_max"]).drop(["_place"])
 
 
-class Sink:
+class IcebergSink:
     """Iceberg's tables that changes go to."""
 
     def __init__(self, spark: "SparkSession", warehouse: Path, version: int) -> None:
@@ -122,7 +122,7 @@ class Sink:
 
     def rewrite(self) -> float:
         """Look after the tables by Iceberg's procedures; CPU seconds that it took."""
-        before = spent()
+        before = cpu_by_process()
         for table in self.rows:
             # A file is written anew as soon as a row of it is deleted; small ones are joined, five at least.
             options = "map('delete-file-threshold', '1', 'remove-dangling-deletes', 'true')"
@@ -132,7 +132,7 @@ class Sink:
                 f"expire_snapshots(table => 'ch.{table}', older_than => now(), retain_last => 10)",
             ):
                 self._spark.sql(f"CALL ice.system.{call}").collect()
-        return cpu_seconds_between(before, spent())
+        return cpu_seconds_between(before, cpu_by_process())
 
     def _staged(self, rows: pa.Table) -> None:
         """Let Spark know the rows as the view `changes`."""
@@ -172,7 +172,7 @@ def _say(event: str, **more: Any) -> None:
     print(json.dumps({"event": event, **more}), flush=True)
 
 
-def _fill(source: PostgresSource, decoder: PgOutput, sink: Sink) -> Positions:
+def _fill(source: PostgresSource, decoder: PgOutput, sink: IcebergSink) -> Positions:
     """Make the tables with the rows that they have; where the changes after them begin."""
     source.begin({})
     positions = Positions()
@@ -185,7 +185,7 @@ def _fill(source: PostgresSource, decoder: PgOutput, sink: Sink) -> Positions:
     return positions
 
 
-def _follow(source: PostgresSource, decoder: PgOutput, sink: Sink, every: float, rewrite_every: float) -> None:
+def _follow(source: PostgresSource, decoder: PgOutput, sink: IcebergSink, every: float, rewrite_every: float) -> None:
     """Commit at intervals until a signal comes, and then what there is."""
     stopped = False
 
@@ -231,7 +231,7 @@ def main(arguments: Sequence[str] = sys.argv[1:]) -> None:
     spark = session(dict(settings), with_interbed=False)
     source = PostgresSource(url, publication="ch", slot="ch")
     decoder = PgOutput(source.catalog)
-    sink = Sink(spark, Path(place), int(version))
+    sink = IcebergSink(spark, Path(place), int(version))
     source.seek(_fill(source, decoder, sink))
     _follow(source, decoder, sink, float(every), float(rewrite_every))
     source.close()

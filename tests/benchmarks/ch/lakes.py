@@ -8,7 +8,7 @@ from typing import Any, Protocol
 
 import interbed
 from interbed.storage.upkeep.health import table_health
-from tests.benchmarks.ch.children import Child
+from tests.benchmarks.ch.children import ChildProcess
 from tests.benchmarks.ch.iceberg_job import BUCKETS, NAMESPACE, iceberg_settings
 from tests.benchmarks.ch.tpcc.schema import CHANGING
 
@@ -21,7 +21,7 @@ _INTERBED = (sys.executable, "-m", "interbed.cli")
 _DATABASE = "ch"
 
 
-class Lake(Protocol):
+class LakeTables(Protocol):
     """Tables of a format. Directories are the caller's."""
 
     namespace: str
@@ -32,15 +32,15 @@ class Lake(Protocol):
         """What a Spark session needs to read them."""
         ...
 
-    def ingest(self, url: str) -> Child:
+    def ingest(self, url: str) -> ChildProcess:
         """Begin to bring the rows of the database in, and its changes after them."""
         ...
 
-    def finish(self, ingestion: Child, url: str) -> None:
+    def finish(self, ingestion: ChildProcess, url: str) -> None:
         """Have all that is in the database now in the tables, and end the way in."""
         ...
 
-    def optimizer(self) -> Child | None:
+    def optimizer(self) -> ChildProcess | None:
         """Start the process that looks after the tables; None where there is none."""
         ...
 
@@ -67,23 +67,23 @@ class InterbedLake:
             "spark.sql.catalog.lake.warehouse": f"file:{self._directory}/lake",
         }
 
-    def ingest(self, url: str) -> Child:
+    def ingest(self, url: str) -> ChildProcess:
         """See Lake."""
-        return Child("ingestion", self._command(url), self._directory)
+        return ChildProcess("ingestion", self._command(url), self._directory)
 
-    def finish(self, ingestion: Child, url: str) -> None:
+    def finish(self, ingestion: ChildProcess, url: str) -> None:
         """See Lake."""
         ingestion.stop()
-        with Child("catching-up", [*self._command(url), "--until-end"], self._directory) as rest:
+        with ChildProcess("catching-up", [*self._command(url), "--until-end"], self._directory) as rest:
             rest.wait()
 
-    def optimizer(self) -> Child | None:
+    def optimizer(self) -> ChildProcess | None:
         """See Lake."""
         if not self._is_optimized:
             return None
         journal = f"sqlite:///{self._directory}/optimizer.db"
         command = [*_INTERBED, "optimizer", "run", "-o", self._warehouse, "--db", journal, "--json"]
-        return Child("optimizer", command, self._directory)
+        return ChildProcess("optimizer", command, self._directory)
 
     def shape(self) -> dict[str, dict[str, float]]:
         """How much reads have to merge, of each table that changes, from its metadata."""
@@ -125,17 +125,17 @@ class IcebergLake:
         """See Lake."""
         return iceberg_settings(self._directory)
 
-    def ingest(self, url: str) -> Child:
+    def ingest(self, url: str) -> ChildProcess:
         """See Lake."""
         numbers = [str(self._version), str(self._every), str(self._rewrite_seconds)]
         command = [sys.executable, "-m", "tests.benchmarks.ch.iceberg_job", url, str(self._directory), *numbers]
-        return Child("ingestion", command, self._directory)
+        return ChildProcess("ingestion", command, self._directory)
 
-    def finish(self, ingestion: Child, url: str) -> None:
+    def finish(self, ingestion: ChildProcess, url: str) -> None:
         """See Lake. The job reads to the end when it is told to stop."""
         ingestion.stop()
 
-    def optimizer(self) -> Child | None:
+    def optimizer(self) -> ChildProcess | None:
         """See Lake. What looks after the tables is part of the way in."""
         return None
 
@@ -159,7 +159,7 @@ rewrites, and with its procedures.
 """
 
 
-def lake_of(contender: str, directory: Path, *, commit_seconds: float, options: Mapping[str, Any]) -> Lake:
+def lake_of(contender: str, directory: Path, *, commit_seconds: float, options: Mapping[str, Any]) -> LakeTables:
     """The tables of one of CONTENDERS; `options` are added to those of interbed's tables."""
     if contender.startswith("iceberg-v"):
         rewrite_seconds = REWRITE_SECONDS if contender.endswith("-rewrites") else 0.0

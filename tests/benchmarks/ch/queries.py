@@ -14,7 +14,7 @@ _FOLDER = Path(__file__).parent / "sql"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Query:
+class BenchmarkQuery:
     """A query by its number. `order` are the columns of the answer that it is ordered by; ties are in any order."""
 
     number: int
@@ -22,12 +22,12 @@ class Query:
     order: tuple[str, ...]
 
 
-def _query(path: Path) -> Query:
+def _query(path: Path) -> BenchmarkQuery:
     text = path.read_text(encoding="utf-8").strip()
     _, found, last = text.rpartition("ORDER BY ")
     # A query without an order has one row; an ORDER BY of an inner query would be followed by a bracket.
     names = re.findall(r"(\w+)(?: DESC)?(?:, |$)", last) if found else []
-    return Query(number=int(path.stem), text=text, order=tuple(names))
+    return BenchmarkQuery(number=int(path.stem), text=text, order=tuple(names))
 
 
 QUERIES = tuple(_query(path) for path in sorted(_FOLDER.glob("*.sql")))

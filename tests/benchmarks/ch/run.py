@@ -21,14 +21,14 @@ import psutil
 import psycopg
 import pyarrow as pa
 
-from tests.benchmarks.ch.answers import Answer, difference, postgres_answers
-from tests.benchmarks.ch.children import Child, cpu_seconds
-from tests.benchmarks.ch.lakes import START_SECONDS_MAX, InterbedLake, Lake, lake_of
+from tests.benchmarks.ch.answers import QueryAnswer, difference, postgres_answers
+from tests.benchmarks.ch.children import ChildProcess, cpu_seconds
+from tests.benchmarks.ch.lakes import START_SECONDS_MAX, InterbedLake, LakeTables, lake_of
 from tests.benchmarks.ch.queries import QUERIES
 from tests.benchmarks.ch.tpcc.consistency import violations
 from tests.benchmarks.ch.tpcc.loader import load
-from tests.benchmarks.ch.tpcc.schema import KEYS, Size
-from tests.benchmarks.ch.tpcc.terminals import Tally, Terminals
+from tests.benchmarks.ch.tpcc.schema import KEYS, DatabaseSize
+from tests.benchmarks.ch.tpcc.terminals import Tally, TerminalPool
 from tests.support.peers.process import PeerProcess
 from tests.support.servers.postgres import postgres_server
 from tests.support.spark.spark_process import clean_environment
@@ -50,7 +50,7 @@ class RunSettings:
     """What a run does; `seconds` is how long the terminals work, `rate` their transactions in a second."""
 
     contender: str
-    size: Size
+    size: DatabaseSize
     seconds: float
     rate: float | None = 40.0
     terminals: int = 4
@@ -63,7 +63,7 @@ class RunSettings:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Round:
+class QueryRound:
     """All queries once: when they began, in seconds of the run, and how long each took."""
 
     at_s: float
@@ -79,7 +79,7 @@ class Round:
 class Record:
     """What was seen of a run; times are in seconds of the run."""
 
-    rounds: list[Round] = field(default_factory=list)
+    rounds: list[QueryRound] = field(default_factory=list)
     lags: list[tuple[float, float]] = field(default_factory=list)
     """How old the newest order was that a query saw, and at most how long there had been any."""
     cpu: list[tuple[float, dict[str, float]]] = field(default_factory=list)
@@ -139,14 +139,14 @@ def run(settings: RunSettings, note: Callable[[str], None] = lambda text: None) 
 def _work(
     settings: RunSettings,
     url: str,
-    lake: Lake,
+    lake: LakeTables,
     reader: PeerProcess,
-    children: list[Child],
+    children: list[ChildProcess],
     record: Record,
     note: Callable[[str], None],
 ) -> None:
     """The part that is measured."""
-    terminals = Terminals(url, settings.size, count=settings.terminals, seed=settings.seed, rate=settings.rate)
+    terminals = TerminalPool(url, settings.size, count=settings.terminals, seed=settings.seed, rate=settings.rate)
     began = time.monotonic()
 
     def now() -> float:
@@ -170,7 +170,7 @@ def _work(
                 lambda lag: record.lags.append((now(), min(lag, now()))),
             )
             if len(seconds) == len(QUERIES):
-                record.rounds.append(Round(at_s=at, seconds=tuple(seconds)))
+                record.rounds.append(QueryRound(at_s=at, seconds=tuple(seconds)))
             if not lake.is_interbed:
                 record.shapes.append((now(), {"all": reader.call("files")}))
         record.seconds = now()
@@ -195,9 +195,9 @@ def _ask_all(
 def _sampling(
     settings: RunSettings,
     url: str,
-    lake: Lake,
+    lake: LakeTables,
     reader: PeerProcess,
-    children: list[Child],
+    children: list[ChildProcess],
     record: Record,
     now: Callable[[], float],
 ) -> Iterator[None]:
@@ -260,7 +260,7 @@ def _compare(url: str, reader: PeerProcess, directory: Path, record: Record) -> 
         with pa.memory_map(str(path)) as file:
             table = pa.ipc.open_file(file).read_all()
             columns = [column.to_pylist() for column in table.columns]
-        found = Answer(tuple(table.column_names), list(zip(*columns, strict=True)))
+        found = QueryAnswer(tuple(table.column_names), list(zip(*columns, strict=True)))
         record.empty_answers += not found.rows
         if told := difference(query, expected[query.number], found):
             wrong.append(f"query {query.number}: {told}")
@@ -277,7 +277,7 @@ def database() -> Iterator[str]:
         yield f"{server.rpartition('/')[0]}/ch"
 
 
-def _reader(lake: Lake, directory: Path, jvm_options: str) -> PeerProcess:
+def _reader(lake: LakeTables, directory: Path, jvm_options: str) -> PeerProcess:
     own = {"spark.local.dir": str(directory / "scratch"), "spark.driver.extraJavaOptions": jvm_options}
     command = [sys.executable, "-m", "tests.benchmarks.ch.reader", json.dumps({**lake.reader_settings(), **own})]
     return PeerProcess([*command, lake.namespace], directory / "reader.err", QUERY_SECONDS_MAX, clean_environment())

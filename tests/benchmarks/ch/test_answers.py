@@ -3,15 +3,15 @@
 from datetime import datetime
 from decimal import Decimal
 
-from tests.benchmarks.ch.answers import Answer, difference
-from tests.benchmarks.ch.queries import QUERIES, Query
+from tests.benchmarks.ch.answers import QueryAnswer, difference
+from tests.benchmarks.ch.queries import QUERIES, BenchmarkQuery
 
-QUERY = Query(number=1, text="", order=("a",))
-BY_NOTHING = Query(number=2, text="", order=())
+QUERY = BenchmarkQuery(number=1, text="", order=("a",))
+BY_NOTHING = BenchmarkQuery(number=2, text="", order=())
 
 
-def answer(*rows: tuple[object, ...]) -> Answer:
-    return Answer(("a", "b"), rows)
+def answer(*rows: tuple[object, ...]) -> QueryAnswer:
+    return QueryAnswer(("a", "b"), rows)
 
 
 def test_there_are_22_queries_and_what_they_are_ordered_by_is_read_from_them() -> None:
@@ -35,7 +35,7 @@ def test_another_value_or_count_or_column_is_a_difference() -> None:
     assert difference(QUERY, expected, answer((1, Decimal("2.51")))) is not None
     assert difference(QUERY, expected, answer((1, None))) is not None
     assert difference(QUERY, expected, answer()) == "0 rows, expected 1"
-    assert difference(QUERY, expected, Answer(("a", "c"), expected.rows)) is not None
+    assert difference(QUERY, expected, QueryAnswer(("a", "c"), expected.rows)) is not None
     assert difference(QUERY, answer((1, datetime(2026, 1, 1))), answer((1, datetime(2026, 1, 2)))) is not None
 
 

@@ -10,14 +10,14 @@ from tests.benchmarks.ch.__main__ import parsed
 from tests.benchmarks.ch.figures import as_json, figures_of, goals, over_time
 from tests.benchmarks.ch.iceberg_job import newest_by_key
 from tests.benchmarks.ch.picture import draw
-from tests.benchmarks.ch.run import Record, Round
+from tests.benchmarks.ch.run import QueryRound, Record
 from tests.benchmarks.ch.tpcc.terminals import Tally
 
 
 def record(slower: float = 0.0) -> Record:
     return Record(
         seconds=100.0,
-        rounds=[Round(at_s=at, seconds=(1.0 + slower * at / 90, 1.0)) for at in range(0, 100, 10)],
+        rounds=[QueryRound(at_s=at, seconds=(1.0 + slower * at / 90, 1.0)) for at in range(0, 100, 10)],
         lags=[(1.0, 1.0), (50.0, 6.0)],
         cpu=[(0.0, {"queries": 0.0}), (100.0, {"queries": 60.0, "optimizer": 20.0, "ingestion": 20.0})],
         shapes=[(1.0, {"a": {"runs": 3, "files": 4}}), (99.0, {"a": {"runs": 2, "files": 2}, "b": {"files": 7}})],

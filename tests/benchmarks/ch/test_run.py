@@ -11,12 +11,12 @@ from tests.benchmarks.ch.figures import figures_of
 from tests.benchmarks.ch.lakes import START_SECONDS_MAX, InterbedLake, has_optimizer, lake_of
 from tests.benchmarks.ch.run import RunSettings, database, run
 from tests.benchmarks.ch.tpcc.loader import load
-from tests.benchmarks.ch.tpcc.schema import CHANGING, KEYS, Size
-from tests.benchmarks.ch.tpcc.terminals import Terminals
+from tests.benchmarks.ch.tpcc.schema import CHANGING, KEYS, DatabaseSize
+from tests.benchmarks.ch.tpcc.terminals import TerminalPool
 from tests.support.spark.spark_process import QUICK_JVM
 
-SIZE = Size(warehouses=1, scale=0.01)
-ASKED_SIZE = Size(warehouses=1, scale=0.05)
+SIZE = DatabaseSize(warehouses=1, scale=0.01)
+ASKED_SIZE = DatabaseSize(warehouses=1, scale=0.05)
 """Of as many rows that most queries have an answer."""
 
 
@@ -28,7 +28,7 @@ def test_tables_have_the_rows_of_the_database_after_transactions(tmp_path: Path)
         load(url, SIZE, seed=3, now=datetime(2026, 1, 31, 10))
         with lake.ingest(url) as ingestion:
             ingestion.wait_for_commits(len(KEYS), START_SECONDS_MAX)
-            terminals = Terminals(url, SIZE, count=2, seed=3, transactions=200)
+            terminals = TerminalPool(url, SIZE, count=2, seed=3, transactions=200)
             terminals.start()
             terminals.wait()
             lake.finish(ingestion, url)

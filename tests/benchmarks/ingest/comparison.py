@@ -20,7 +20,7 @@ from rich.table import Table as View
 from tests.benchmarks.command import ROOT
 from tests.benchmarks.ingest import interbed_job
 from tests.benchmarks.ingest.interbed_job import IngestJob
-from tests.benchmarks.ingest.orders import MIXED, Checksum, Orders, Topic
+from tests.benchmarks.ingest.orders import MIXED, KafkaTopic, OrdersTable, TableChecksum
 from tests.support.servers.kafka import running_kafka
 
 Figures = dict[str, float]
@@ -41,10 +41,10 @@ def measure(console: Console, rows: int = ROWS, *, with_spark: bool = True) -> d
     """Figures by engine; of ours the better of some turns. SystemExit when a table lacks rows, or has others."""
     found: dict[str, Figures] = {}
     with running_kafka() as kafka, tempfile.TemporaryDirectory(prefix="interbed-bench-ingest-") as temporary:
-        servers, directory, orders = kafka.bootstrap_servers, Path(temporary), Orders()
+        servers, directory, orders = kafka.bootstrap_servers, Path(temporary), OrdersTable()
         with console.status(f"putting {rows:,} changes into Kafka"):
-            size = _fill(Topic(servers, "orders"), orders, rows) / rows
-            _fill(Topic(servers, "warm"), Orders(8), WARM_UP_MESSAGES)
+            size = _fill(KafkaTopic(servers, "orders"), orders, rows) / rows
+            _fill(KafkaTopic(servers, "warm"), OrdersTable(8), WARM_UP_MESSAGES)
         for turn in range(TURNS):
             with console.status(f"ingestion: {OURS}"):
                 figures = _interbed(servers, directory / f"lake-{turn}", rows, orders.checksum())
@@ -59,14 +59,14 @@ def measure(console: Console, rows: int = ROWS, *, with_spark: bool = True) -> d
     return found
 
 
-def _fill(topic: Topic, orders: Orders, count: int) -> int:
+def _fill(topic: KafkaTopic, orders: OrdersTable, count: int) -> int:
     for messages in orders.messages(count, MIXED):
         topic.put(messages)
     topic.flush()
     return topic.bytes
 
 
-def _interbed(servers: str, warehouse: Path, rows: int, expected: Checksum) -> Figures:
+def _interbed(servers: str, warehouse: Path, rows: int, expected: TableChecksum) -> Figures:
     # The interval is so long that only rows decide when to commit, as in the micro-batches of the other.
     often = ["--commit-rows", str(-(-rows // COMMITS)), "--commit-interval", "1 h"]
     job = IngestJob(servers, "orders", warehouse, "--until-end", *often)
@@ -75,7 +75,7 @@ def _interbed(servers: str, warehouse: Path, rows: int, expected: Checksum) -> F
     return {"cpu_s": job.cpu_s, "wall_s": job.wall_s, "commits": told["commits"], "peak_mb": job.peak_mb}
 
 
-def _spark(servers: str, warehouse: Path, rows: int, expected: Checksum) -> Figures:
+def _spark(servers: str, warehouse: Path, rows: int, expected: TableChecksum) -> Figures:
     warehouse.mkdir()
     command = [sys.executable, "-m", "tests.benchmarks.ingest.spark_job", servers, "orders", "warm", str(warehouse)]
     command.append(str(-(-rows // COMMITS)))
@@ -83,12 +83,12 @@ def _spark(servers: str, warehouse: Path, rows: int, expected: Checksum) -> Figu
     if done.returncode:
         raise SystemExit(f"{SPARK}: {done.stderr[-4000:]}")
     figures = json.loads(done.stdout.splitlines()[-1])
-    _compare(SPARK, Checksum(**figures.pop("checksum")), expected)
+    _compare(SPARK, TableChecksum(**figures.pop("checksum")), expected)
     found: Figures = figures
     return found
 
 
-def _compare(engine: str, found: Checksum, expected: Checksum) -> None:
+def _compare(engine: str, found: TableChecksum, expected: TableChecksum) -> None:
     if found != expected:
         raise SystemExit(f"{engine}: the table has {asdict(found)}, the source {asdict(expected)}.")
 

@@ -14,7 +14,7 @@ import psutil
 import pyarrow.compute as pc
 
 import interbed
-from tests.benchmarks.ingest.orders import Checksum
+from tests.benchmarks.ingest.orders import TableChecksum
 
 TABLE = "shop.orders"
 BUCKETS = 4
@@ -89,13 +89,13 @@ class IngestJob:
         return [json.loads(line) for line in self._output.read_text().splitlines(keepends=True) if line.endswith("\n")]
 
 
-def checksum(warehouse: Path) -> Checksum:
+def checksum(warehouse: Path) -> TableChecksum:
     """What is in the table that was filled."""
     table = interbed.load_catalog("bench", warehouse=f"file:{warehouse}").get_table(TABLE)
     rows = table.scan(columns=["id", "cents", "note"]).to_arrow()
     notes: Any = rows["note"]
     sums = [pc.sum(column).as_py() or 0 for column in (rows["id"], rows["cents"], pc.utf8_length(notes))]
-    return Checksum(rows=rows.num_rows, ids=sums[0], cents=sums[1], letters=sums[2])
+    return TableChecksum(rows=rows.num_rows, ids=sums[0], cents=sums[1], letters=sums[2])
 
 
 def _seconds_of_ended() -> float:

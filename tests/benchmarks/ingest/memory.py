@@ -19,7 +19,7 @@ from rich.table import Table as View
 
 from tests.benchmarks.ingest import interbed_job
 from tests.benchmarks.ingest.interbed_job import IngestJob
-from tests.benchmarks.ingest.orders import BLOCK_MESSAGES, MIXED, STEADY, Orders, Topic
+from tests.benchmarks.ingest.orders import BLOCK_MESSAGES, MIXED, STEADY, KafkaTopic, OrdersTable
 from tests.support.servers.kafka import running_kafka
 
 Figures = dict[str, Any]
@@ -62,7 +62,7 @@ def watch(
     note: Callable[[float, float], None] = lambda seconds, mb: None,
 ) -> Figures:
     """Produce and ingest for so long. SystemExit when the table does not have the rows of the source in the end."""
-    topic, orders = Topic(servers, f"steady-{warehouse.name}"), Orders()
+    topic, orders = KafkaTopic(servers, f"steady-{warehouse.name}"), OrdersTable()
     # Twice as many changes as rows, of which five of ten are insertions and one is a deletion.
     for messages in orders.messages(base_rows * 5 // 2, MIXED):
         topic.put(messages)
@@ -96,7 +96,12 @@ def watch(
 
 
 def _produce(
-    topic: Topic, orders: Orders, rate: int, seconds: float, job: IngestJob, note: Callable[[float, float], None]
+    topic: KafkaTopic,
+    orders: OrdersTable,
+    rate: int,
+    seconds: float,
+    job: IngestJob,
+    note: Callable[[float, float], None],
 ) -> int:
     """Send changes evenly, and look at the job meanwhile; how many were sent."""
     sent = 0

@@ -30,7 +30,7 @@ _DELETED += '"street":null,"city":null,"created":null,"updated":null,"note":null
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Checksum:
+class TableChecksum:
     """What a table of these rows is known by: their count, and the sums of ids, of cents, and of letters of notes."""
 
     rows: int
@@ -40,18 +40,18 @@ class Checksum:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Shares:
+class ChangeShares:
     """How many of a thousand changes are insertions, and how many deletions; the others are updates."""
 
     inserts: int
     deletes: int
 
 
-MIXED = Shares(inserts=500, deletes=100)
-STEADY = Shares(inserts=50, deletes=50)
+MIXED = ChangeShares(inserts=500, deletes=100)
+STEADY = ChangeShares(inserts=50, deletes=50)
 
 
-class Orders:
+class OrdersTable:
     """The table in the source. Each call of `messages` changes it."""
 
     def __init__(self, seed: int = 7) -> None:
@@ -62,21 +62,21 @@ class Orders:
         self._letters = np.zeros(0, np.int64)
         self._changes = 0
 
-    def checksum(self) -> Checksum:
+    def checksum(self) -> TableChecksum:
         """What the table is known by now."""
-        return Checksum(
+        return TableChecksum(
             rows=len(self._live),
             ids=int(self._live.sum()),
             cents=int(self._cents[self._live].sum()),
             letters=int(self._letters[self._live].sum()),
         )
 
-    def messages(self, count: int, shares: Shares) -> Iterator[list[dict[str, Any]]]:
+    def messages(self, count: int, shares: ChangeShares) -> Iterator[list[dict[str, Any]]]:
         """So many changes as `Producer.produce_batch` takes them, in blocks, each in the order of its changes."""
         for start in range(0, count, BLOCK_MESSAGES):
             yield self._block(min(BLOCK_MESSAGES, count - start), shares)
 
-    def _block(self, count: int, shares: Shares) -> list[dict[str, Any]]:
+    def _block(self, count: int, shares: ChangeShares) -> list[dict[str, Any]]:
         # What there is not can't be changed: the first blocks have fewer updates and deletions.
         deletes = min(count * shares.deletes // 1000, len(self._live) // 4)
         updates = min(count * (1000 - shares.inserts - shares.deletes) // 1000, len(self._live) // 2)
@@ -145,7 +145,7 @@ def _prose(random: np.random.Generator) -> str:
     return " ".join(words[i] for i in often.tolist())[: 1 << 20]
 
 
-class Topic:
+class KafkaTopic:
     """A topic of a broker that is filled with changes; it is made here."""
 
     def __init__(self, bootstrap_servers: str, name: str) -> None:

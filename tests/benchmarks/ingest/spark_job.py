@@ -16,9 +16,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tests.benchmarks.ingest.interbed_job import BUCKETS
-from tests.benchmarks.ingest.orders import Checksum
-from tests.benchmarks.spark_engines import Iceberg
-from tests.benchmarks.spark_figures import cpu_seconds_between, spent, timed
+from tests.benchmarks.ingest.orders import TableChecksum
+from tests.benchmarks.spark_engines import IcebergEngine
+from tests.benchmarks.spark_figures import cpu_by_process, cpu_seconds_between, timed
 from tests.support.peers.spark import maven_jars
 
 if TYPE_CHECKING:
@@ -52,7 +52,7 @@ def session(warehouse: Path) -> "SparkSession":
         "spark.local.dir": str(warehouse / "scratch"),
         "spark.jars": ",".join(map(str, sorted(jars))),
         "spark.sql.extensions": "org.apache.iceberg.spark.extensions.IcebergSparkSessionExtensions",
-        **Iceberg.settings(warehouse),
+        **IcebergEngine.settings(warehouse),
     }
     builder = SparkSession.builder.appName("interbed bench").master("local[2]")
     for key, value in settings.items():
@@ -96,21 +96,21 @@ def stream(spark: "SparkSession", servers: str, topic: str, table: str, most: in
     return len(batches)
 
 
-def checksum(spark: "SparkSession", table: str) -> Checksum:
+def checksum(spark: "SparkSession", table: str) -> TableChecksum:
     """What is in the table that was filled."""
     [row] = spark.sql(f"SELECT count(*), sum(id), sum(cents), sum(length(note)) FROM {table}").collect()
-    return Checksum(rows=row[0], ids=row[1], cents=row[2], letters=row[3])
+    return TableChecksum(rows=row[0], ids=row[1], cents=row[2], letters=row[3])
 
 
 def main() -> None:
     """Parse the command line."""
     servers, topic, warm_up, place, most = sys.argv[1:]
     warehouse = Path(place)
-    begun, before = time.perf_counter(), spent()
+    begun, before = time.perf_counter(), cpu_by_process()
     spark = session(warehouse)
     spark.sql("CREATE DATABASE IF NOT EXISTS ice.shop")
     stream(spark, servers, warm_up, "ice.shop.warm", int(most), warehouse)
-    start = {"start_wall_s": time.perf_counter() - begun, "start_cpu_s": cpu_seconds_between(before, spent())}
+    start = {"start_wall_s": time.perf_counter() - begun, "start_cpu_s": cpu_seconds_between(before, cpu_by_process())}
     table = "ice.shop.orders"
     commits = 0
 
@@ -119,7 +119,7 @@ def main() -> None:
         commits = stream(spark, servers, topic, table, int(most), warehouse)
 
     figures = timed(work)
-    peak = max(_peak_mb(pid) for pid, _ in spent())
+    peak = max(_peak_mb(pid) for pid, _ in cpu_by_process())
     found = {**figures, **start, "commits": commits, "peak_mb": peak, "checksum": asdict(checksum(spark, table))}
     print(json.dumps(found))
     spark.stop()

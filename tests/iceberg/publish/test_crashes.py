@@ -29,7 +29,7 @@ from tests.iceberg.publish.tables import (
     seen,
 )
 from tests.support import shares
-from tests.support.dying_disk import DyingDisk, Killed
+from tests.support.dying_disk import DyingDisk, SimulatedKill
 from tests.support.shares import each_run
 
 FEW = {
@@ -62,7 +62,7 @@ def killed(location: str, operation: Operation, step: int | None) -> int:
     """Run an operation in a process that dies before a step. Return the number of steps it took."""
     disk = DyingDisk(step)
     table = Table("t", open_store(location, LocalFileIO(disk)))
-    with contextlib.suppress(Killed):
+    with contextlib.suppress(SimulatedKill):
         operation(table)
     return len(disk.steps)
 

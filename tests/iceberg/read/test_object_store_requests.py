@@ -11,7 +11,7 @@ from pyiceberg.catalog.sql import SqlCatalog
 from interbed.iceberg.opening import load_iceberg_table, store_properties
 from tests.iceberg.python_tables import delete_by_position
 from tests.support.servers.http_servers import running_s3
-from tests.support.servers.store_proxy import Request, Seen, StoreProxy
+from tests.support.servers.store_proxy import Request, SeenRequests, StoreProxy
 
 BUCKET = "lake"
 
@@ -43,7 +43,7 @@ def test_each_file_is_opened_by_one_request_and_several_files_concurrently(
     with proxy.watched() as seen:
         got = found.scan(columns=["id", "c2"]).to_arrow()
     assert got.num_rows == 300_500
-    data = Seen([request for request in seen.requests if "/data/" in request.path])
+    data = SeenRequests([request for request in seen.requests if "/data/" in request.path])
     files: dict[str, list[Request]] = {}
     for request in data.requests:
         files.setdefault(request.path, []).append(request)
@@ -74,7 +74,7 @@ def test_manifests_are_read_concurrently_and_deletes_together_with_their_data_fi
     with proxy.watched() as seen:
         got = found.scan(columns=["id"]).to_arrow()
     assert got["id"].sort().to_pylist() == list(range(120, 100_000))
-    metadata = Seen([request for request in seen.requests if "/metadata/" in request.path])
+    metadata = SeenRequests([request for request in seen.requests if "/metadata/" in request.path])
     assert len(metadata.requests) == 14
     assert metadata.rounds == 2
     # Eight of the twelve files with deletes are read concurrently, each by one request, together with the data file.

@@ -15,7 +15,7 @@ from interbed.ingest.errors import SchemaRegistryError, SourceUnavailableError, 
 from interbed.ingest.formats.avro.schema import WriterSchema
 from interbed.ingest.sources.schema_registry import SchemaRegistry
 from interbed.storage.base.errors import InvalidOptionError
-from tests.support.servers.gate import Gate, running_gate
+from tests.support.servers.gate import HttpGate, running_gate
 from tests.support.servers.ports import free_port
 from tests.support.servers.schema_registry import SchemaRegistryServer
 
@@ -74,7 +74,7 @@ def test_an_unavailable_registry_may_be_asked_again(registry: SchemaRegistryServ
     for _ in range(2):
         with pytest.raises(SourceUnavailableError, match=f"does not return a schema {number}.*Connection refused"):
             schemas.schema(number)
-    with running_gate(Gate(registry.port, answers=[(503, {}), (429, {})])) as gate:
+    with running_gate(HttpGate(registry.port, answers=[(503, {}), (429, {})])) as gate:
         schemas = SchemaRegistry(f"http://127.0.0.1:{gate.port}{PATH}")
         with pytest.raises(SourceUnavailableError, match="answers 503"):
             schemas.schema(number)
@@ -102,7 +102,7 @@ def test_credentials_are_sent_and_never_shown(
 ) -> None:
     caplog.set_level(logging.DEBUG)
     number = registry.register("secret-value", record("shop.Secret", ("id", "int")))
-    gate = Gate(registry.port, authorization=f"Bearer {SECRET}" if place == "token" else BASIC)
+    gate = HttpGate(registry.port, authorization=f"Bearer {SECRET}" if place == "token" else BASIC)
     with running_gate(gate):
         user = f"reader:{SECRET}@" if place == "url" else ""
         settings = {
@@ -121,7 +121,7 @@ def test_credentials_are_sent_and_never_shown(
 def test_credentials_are_sent_to_no_other_address(registry: SchemaRegistryServer) -> None:
     with running_gate(Gate(registry.port)) as other:
         location = {"Location": f"http://127.0.0.1:{other.port}{PATH}/schemas/ids/1"}
-        with running_gate(Gate(registry.port, answers=[(302, location)])) as gate:
+        with running_gate(HttpGate(registry.port, answers=[(302, location)])) as gate:
             settings = {"basic.auth.user.info": f"reader:{SECRET}"}
             with pytest.raises(SchemaRegistryError, match="it answers 302"):
                 SchemaRegistry(f"http://127.0.0.1:{gate.port}{PATH}", settings).schema(1)
@@ -145,7 +145,7 @@ def test_tls_uses_configured_authorities_and_certificates(registry: SchemaRegist
         "ssl.certificate.location": f"{certificates}/client.pem",
         "ssl.key.location": f"{certificates}/client.key",
     }
-    with running_gate(Gate(registry.port), tls=server, authority=f"{certificates}/ca.pem") as gate:
+    with running_gate(HttpGate(registry.port), tls=server, authority=f"{certificates}/ca.pem") as gate:
         url = f"https://127.0.0.1:{gate.port}{PATH}"
         assert SchemaRegistry(url, known).schema(number)
         for settings in ({}, trusting):

@@ -28,7 +28,7 @@ DEADLINE_SECONDS = 600
 def test_merges_of_several_sessions_have_a_serial_order(lake: SparkLake, options: str) -> None:
     lake.sql(f"CREATE TABLE {{lake}}.db.t (id INT, v STRING) TBLPROPERTIES ({options}, 'commit.max-retries' = '100')")
     lake.sql("INSERT INTO {lake}.db.t VALUES (1, ''), (2, '')")
-    done: list[Appends] = []
+    done: list[AppendTransaction] = []
 
     def work(number: int) -> None:
         session = lake.spark.newSession()
@@ -41,7 +41,7 @@ def test_merges_of_several_sessions_have_a_serial_order(lake: SparkLake, options
                 f"MERGE INTO mine.db.t t USING ({source}) s ON t.id = s.id "
                 f"WHEN MATCHED THEN UPDATE SET v = concat(t.v, ' {value}')"
             )
-            done.append(Appends(str(value), dict.fromkeys(keys, value)))
+            done.append(AppendTransaction(str(value), dict.fromkeys(keys, value)))
 
     threads = [threading.Thread(target=work, args=(number,)) for number in range(SESSIONS)]
     for thread in threads:

@@ -2,10 +2,10 @@
 
 import pytest
 
-from tests.support.list_append import AnomalyError, Appends, History, serial_order
+from tests.support.list_append import AnomalyError, AppendTransaction, History, serial_order
 
-A = Appends("a", {1: 1, 2: 1})
-B = Appends("b", {1: 2, 2: 2})
+A = AppendTransaction("a", {1: 1, 2: 1})
+B = AppendTransaction("b", {1: 2, 2: 2})
 
 
 def test_a_serial_history_has_its_order() -> None:
@@ -17,7 +17,7 @@ def test_a_serial_history_has_its_order() -> None:
     ("history", "anomaly"),
     [
         (History([A, B], [{1: [1], 2: [1]}]), "lost update"),
-        (History([A, Appends("b", {1: 2}, committed=False)], [{1: [1, 2], 2: [1]}]), "dirty read"),
+        (History([A, AppendTransaction("b", {1: 2}, committed=False)], [{1: [1, 2], 2: [1]}]), "dirty read"),
         (History([A, B], [{1: [1, 2], 2: [2, 1]}]), "cycle"),
         (History([A, B], [{1: [2]}, {1: [1, 2], 2: [1, 2]}]), "incompatible order"),
         (History([A, B], [{1: [1], 2: []}, {1: [1, 2], 2: [1, 2]}]), "fractured read"),

@@ -28,7 +28,7 @@ from tests.storage.log.tables import (
     log_options,
     warm_up,
 )
-from tests.support.dying_disk import DyingDisk, Killed
+from tests.support.dying_disk import DyingDisk, SimulatedKill
 from tests.support.servers.kafka import KafkaServer
 from tests.support.shares import each_run
 
@@ -154,7 +154,7 @@ def test_the_next_publisher_publishes_the_snapshots_of_one_that_died(
         table.upsert([{"id": 1, "v": "a"}])
         forget_writers()
         dying = Table(table.name, open_store(table.location, LocalFileIO(DyingDisk(step))))
-        with contextlib.suppress(Killed):
+        with contextlib.suppress(SimulatedKill):
             dying.upsert([{"id": 2, "v": "b"}])
         after = reopened(table)
         after.upsert([{"id": 3, "v": "c"}])

@@ -12,7 +12,7 @@ import interbed
 from interbed.storage.base.errors import StorageAccessError
 from interbed.storage.io.prefetch.content import end_bytes
 from tests.support.servers.http_servers import running_s3
-from tests.support.servers.store_proxy import Fault, Request, Seen, StoreProxy
+from tests.support.servers.store_proxy import Fault, Request, SeenRequests, StoreProxy
 
 BUCKET = "lake"
 LATENCY_SECONDS = 0.15
@@ -60,11 +60,11 @@ def size_of(table: interbed.Table) -> int:
     return file.file_size
 
 
-def rounds_by_file(seen: Seen) -> dict[str, int]:
+def rounds_by_file(seen: SeenRequests) -> dict[str, int]:
     files: dict[str, list[Request]] = {}
     for request in seen.requests:
         files.setdefault(request.path, []).append(request)
-    return {path: Seen(requests).rounds for path, requests in files.items()}
+    return {path: SeenRequests(requests).rounds for path, requests in files.items()}
 
 
 def rows(count: int, *, columns: int = 8, start: int = 0) -> pa.Table:
@@ -132,7 +132,7 @@ def test_the_runs_of_a_merge_are_opened_concurrently_and_prefetch(lake: interbed
     for request in sorted(seen.requests, key=lambda request: request.started):
         opened.setdefault(request.path, request)
     assert len(opened) == 4
-    assert Seen(list(opened.values())).rounds == 1
+    assert SeenRequests(list(opened.values())).rounds == 1
     assert seen.rounds <= 4
 
 

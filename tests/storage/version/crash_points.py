@@ -23,7 +23,7 @@ from interbed.storage.io.api import OBJECT_STORE_CAPABILITIES, FileIO
 from interbed.storage.io.local import LocalFileIO
 from interbed.storage.table.table import Table
 from interbed.storage.version.orphans import remove_orphan_files
-from tests.support.dying_disk import Killed
+from tests.support.dying_disk import SimulatedKill
 
 LATER = 4_102_444_800
 SCHEMA = pa.schema((pa.field("id", pa.int64(), nullable=False), pa.field("v", pa.int64())))
@@ -66,7 +66,7 @@ class DyingFileIO:
 
     def _count(self, name: str, path: object) -> None:
         if self._dies_before is not None and len(self.calls) >= self._dies_before:
-            raise Killed(f"before {name} {path}")
+            raise SimulatedKill(f"before {name} {path}")
         self.calls.append(f"{name} {path}")
 
 
@@ -219,7 +219,7 @@ def _check(
         return opened(warehouse, in_store=in_store)[0]
 
     catalog, _ = opened(warehouse, point, in_store=in_store)
-    with contextlib.suppress(Killed):
+    with contextlib.suppress(SimulatedKill):
         act(catalog)
     found = look(warehouse)
     assert found in (before, after), f"neither before nor after: {found}\n{before}\n{after}"

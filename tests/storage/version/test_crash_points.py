@@ -29,7 +29,7 @@ from tests.storage.version.crash_points import (
     seen,
     unsynced,
 )
-from tests.support.dying_disk import Killed
+from tests.support.dying_disk import SimulatedKill
 from tests.support.shares import LONG, each_run
 from tests.support.tally import Tally
 
@@ -186,7 +186,7 @@ def test_a_killed_creation_with_rows_in_an_object_store_leaves_none_all_or_an_em
         catalog, _ = opened(warehouse, in_store=True)
         catalog.create_database("d")
         dying, _ = opened(warehouse, point, in_store=True)
-        with contextlib.suppress(Killed):
+        with contextlib.suppress(SimulatedKill):
             act(dying)
         found = seen(catalog, OTHER)
         assert found is None or found == whole or not found.rows

@@ -17,7 +17,7 @@ from interbed.storage.io.local import LocalFileIO
 from interbed.storage.table.opening import open_store
 from interbed.storage.table.table import Table
 from tests.storage.version.crash_points import LATER, new_table, put, rows_of
-from tests.support.dying_disk import DyingDisk, Killed
+from tests.support.dying_disk import DyingDisk, SimulatedKill
 
 ROWS = {n: tuple((i, v) for i, v in [(1, n), *((100 + k, k) for k in range(1, n + 1))]) for n in range(7)}
 
@@ -36,7 +36,7 @@ def table(tmp_path: Path) -> Table:
 
 
 def killed(table: Table, change: Callable[[Table], object], dies_before: str) -> None:
-    with pytest.raises(Killed):
+    with pytest.raises(SimulatedKill):
         change(Table("t", open_store(table.location, LocalFileIO(DyingDisk(dies_before)))))
 
 

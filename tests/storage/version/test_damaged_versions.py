@@ -27,7 +27,7 @@ from tests.storage.version.crash_points import (
     rows_of,
 )
 from tests.storage.version.test_crash_points import history
-from tests.support.dying_disk import Killed
+from tests.support.dying_disk import SimulatedKill
 
 
 @pytest.fixture
@@ -150,7 +150,7 @@ def test_an_expiry_that_withdraws_its_mark_leaves_no_gap_for_the_next_one(
 def test_a_killed_expiry_is_finished_by_the_next_one(table: Table) -> None:
     warehouse = root(table).parents[1]
     catalog, _ = opened(warehouse, 40)
-    with pytest.raises(Killed):
+    with pytest.raises(SimulatedKill):
         expire(catalog.get_table(NAME))
     assert (root(table) / "snapshot" / ".expiring").exists()
     expire(table)

@@ -1,9 +1,9 @@
-"""Loaded by every Python that has this folder on its path: lets a Spark application meet a fault.
+"""Fault injection for Spark applications. Every Python process with this folder on its path imports this module.
 
-INTERBED_TEST_FAULT is the fault, as interbed.storage.io.faults writes it. It kills the whole application, by
-the ids of its processes in the file INTERBED_TEST_PIDS. With INTERBED_TEST_ONCE one process alone meets it, that makes
-the file of that name; where it is to be killed, its executor is. The file system is wrapped when it is first imported,
-since a daemon that forks must not import Arrow.
+INTERBED_TEST_FAULT is the fault, in the notation of interbed.storage.io.faults. A kill ends the whole application, by
+the process ids in the file INTERBED_TEST_PIDS. With INTERBED_TEST_ONCE only one process meets the fault: the process
+that creates the file of that name. A kill then ends only the executor of that process. The file system is wrapped when
+it is first imported, because a daemon that forks must not import Arrow.
 """
 
 import importlib.abc
@@ -21,7 +21,7 @@ ONCE = os.environ.get("INTERBED_TEST_ONCE")
 RESOLVE = "interbed.storage.io.resolve"
 
 
-class _Loader(importlib.abc.Loader):
+class _FaultyLoader(importlib.abc.Loader):
     def __init__(self, inner: Any) -> None:
         self._inner = inner
 
@@ -50,7 +50,7 @@ class _Loader(importlib.abc.Loader):
         faults._kill = _kill_executor if ONCE else _kill_application
 
 
-class _Finder(importlib.abc.MetaPathFinder):
+class _FaultyFinder(importlib.abc.MetaPathFinder):
     def find_spec(
         self, name: str, path: Sequence[str] | None, target: ModuleType | None = None
     ) -> importlib.machinery.ModuleSpec | None:
@@ -59,12 +59,12 @@ class _Finder(importlib.abc.MetaPathFinder):
         sys.meta_path.remove(self)
         spec = importlib.util.find_spec(name)
         if spec is not None:
-            spec.loader = _Loader(spec.loader)
+            spec.loader = _FaultyLoader(spec.loader)
         return spec
 
 
 def _is_first() -> bool:
-    """Whether no other process has met the fault that one is to meet."""
+    """Return whether this process is the first to meet the fault, which only one process meets."""
     if ONCE is None:
         return True
     try:
@@ -90,4 +90,4 @@ def _kill_application() -> None:
 
 
 if os.environ.get("INTERBED_TEST_FAULT"):
-    sys.meta_path.insert(0, _Finder())
+    sys.meta_path.insert(0, _FaultyFinder())

@@ -90,7 +90,7 @@ def deletion_vector(deletes: Deletes) -> Operation:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Committed:
+class CommittedFiles:
     """A snapshot that was made, and for each of its operations the paths of the files."""
 
     snapshot_id: int
@@ -211,10 +211,10 @@ class IcebergPeer(SparkProcess):
         """Add a column; its default, in tables of version 3, is that of old rows and of new ones."""
         self._process.call("add_column", table=table, name=name, type=type, default=plain(default))
 
-    def together(self, table: str, operations: Sequence[Operation], branch: str | None = None) -> Committed:
+    def together(self, table: str, operations: Sequence[Operation], branch: str | None = None) -> CommittedFiles:
         """One commit of these operations, as Flink's upserts are one of rows and deletes."""
         told = self._process.call("together", table=table, operations=[one.json() for one in operations], branch=branch)
-        return Committed(**told)
+        return CommittedFiles(**told)
 
     def append(self, table: str, rows: Sequence[Row], **arguments: Any) -> str:
         """Commit one data file (`append`); its path."""

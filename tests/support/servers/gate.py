@@ -12,7 +12,7 @@ REQUEST_SECONDS_MAX = 10.0
 
 
 @dataclass(slots=True)
-class Gate:
+class HttpGate:
     """Hands requests on to a server at 127.0.0.1. `answers` are given before, one to each: a status and its headers."""
 
     target: int
@@ -40,7 +40,7 @@ class Gate:
 
 
 @contextmanager
-def running_gate(gate: Gate, *, tls: Sequence[str] = (), authority: str | None = None) -> Iterator[Gate]:
+def running_gate(gate: HttpGate, *, tls: Sequence[str] = (), authority: str | None = None) -> Iterator[HttpGate]:
     """The gate, open at its `port`; with `tls`, a certificate and its key, by TLS, and with an `authority` only for
     clients with a certificate of it.
     """

@@ -13,14 +13,14 @@ from tests.support.servers.store_proxy import StoreProxy
 _TO_S3 = {"x-goog-copy-source": "x-amz-copy-source"}
 _CONDITION = "x-goog-if-generation-match"
 _OF_GOOGLE, _OF_S3 = "x-goog-meta-", "x-amz-meta-"
-_SOMEBODY = "AWS4-HMAC-SHA256 Credential=a/20260101/us-east-1/s3/aws4_request, SignedHeaders=host, Signature=0"
+_ANY_SIGNATURE = "AWS4-HMAC-SHA256 Credential=a/20260101/us-east-1/s3/aws4_request, SignedHeaders=host, Signature=0"
 """moto lets nobody write who has no name, and does not check it."""
 
 
-class _Renaming(StoreProxy):
+class _RenamingProxy(StoreProxy):
     def asked_headers(self, headers: Iterable[tuple[str, str]]) -> Iterator[tuple[str, str]]:
         """See StoreProxy."""
-        yield "Authorization", _SOMEBODY
+        yield "Authorization", _ANY_SIGNATURE
         for given, value in headers:
             name = given.lower()
             if name == _CONDITION:
@@ -39,7 +39,7 @@ class _Renaming(StoreProxy):
 @contextmanager
 def running_google(bucket: str) -> Iterator[dict[str, str]]:
     """A store with an empty bucket; what opens it, by the names of Google's connector for Hadoop."""
-    with running_s3(bucket) as store, _Renaming.before(store) as proxy:
+    with running_s3(bucket) as store, _RenamingProxy.before(store) as proxy:
         yield {
             "fs.gs.storage.root.url": f"http://127.0.0.1:{proxy.port}",
             "fs.gs.auth.type": "UNAUTHENTICATED",

@@ -72,7 +72,7 @@ class JavaMetastore:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Version:
+class _MetastoreVersion:
     """How one version of the metastore is started."""
 
     jars: Callable[[], list[Path]]
@@ -354,15 +354,15 @@ _LOCK_TABLES = (
 )
 """What locks need in Hive 4, whose own script is in no jar."""
 
-_VERSIONS: Mapping[str, _Version] = {
-    "2.3.10": _Version(
+_VERSIONS: Mapping[str, _MetastoreVersion] = {
+    "2.3.10": _MetastoreVersion(
         jars=_pyspark_jars,
         site="hive-site.xml",
         logging="hive-log4j2.properties",
         makes_lock_tables=True,
         first_objects=("DATABASE_PARAMS", "DBS"),
     ),
-    "3.1.3": _Version(
+    "3.1.3": _MetastoreVersion(
         jars=lambda: [jars_of_3_1_3() / "*"],
         site="metastore-site.xml",
         logging="metastore-log4j2.properties",
@@ -376,7 +376,7 @@ _VERSIONS: Mapping[str, _Version] = {
         makes_lock_tables=True,
         first_objects=("DATABASE_PARAMS", "DBS", "CTLGS"),
     ),
-    "4.0.1": _Version(
+    "4.0.1": _MetastoreVersion(
         jars=lambda: [_maven_jars("metastore-4.0.1") / "*"],
         site="metastore-site.xml",
         logging="metastore-log4j2.properties",

@@ -56,7 +56,7 @@ def paced_proxy(port: int, *, latency_seconds: float, bytes_per_second: float) -
         process.communicate(timeout=STOP_SECONDS_MAX)
 
 
-class _Stream:
+class _PacedStream:
     """One side of a connection: what was received and not used yet, and how fast it may be handed on."""
 
     def __init__(self, connection: socket.socket) -> None:
@@ -113,7 +113,7 @@ def _serve(client: socket.socket, port: int, latency: float, pace: float) -> Non
         store.settimeout(UPSTREAM_SECONDS_MAX)
         for connection in (client, store):
             connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        asking, answering = _Stream(client), _Stream(store)
+        asking, answering = _PacedStream(client), _PacedStream(store)
         while True:
             head = asking.head()
             time.sleep(latency)

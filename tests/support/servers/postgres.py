@@ -26,7 +26,7 @@ STOP_SECONDS_MAX = 30.0
 UNPRIVILEGED_USERS = ("postgres", "nobody")
 
 
-class _Identity(TypedDict, total=False):
+class _ProcessUser(TypedDict, total=False):
     user: int
     group: int
 
@@ -134,7 +134,7 @@ def _usable(binaries: Path) -> bool:
     return subprocess.run(version, capture_output=True, timeout=60, check=False, **_identity()).returncode == 0
 
 
-def _identity() -> _Identity:
+def _identity() -> _ProcessUser:
     if os.geteuid() != 0:
         return {}
     for name in UNPRIVILEGED_USERS:
@@ -146,7 +146,7 @@ def _identity() -> _Identity:
     raise RuntimeError(f"PostgreSQL does not run as root, and none of the users {UNPRIVILEGED_USERS} exists")
 
 
-def _run(command: list[Path | str], identity: _Identity) -> None:
+def _run(command: list[Path | str], identity: _ProcessUser) -> None:
     result = subprocess.run(
         [str(part) for part in command],
         capture_output=True,

@@ -66,7 +66,7 @@ class Fault:
 
 
 @dataclass(slots=True)
-class Seen:
+class SeenRequests:
     """The requests of a stretch of time, in the order in which they ended."""
 
     requests: list[Request] = field(default_factory=list[Request])
@@ -108,7 +108,7 @@ class StoreProxy:
         self.latency_seconds = latency_seconds
         self.bytes_per_second = bytes_per_second
         self.fault: Callable[[Request], Fault | None] | None = None
-        self._watching: list[Seen] = []
+        self._watching: list[SeenRequests] = []
         self._under_way = 0
         self._changed = threading.Condition()
         self._server = _Server(self)
@@ -128,9 +128,9 @@ class StoreProxy:
         return proxy
 
     @contextlib.contextmanager
-    def watched(self) -> Iterator[Seen]:
+    def watched(self) -> Iterator[SeenRequests]:
         """What is asked for within the block; its end waits for the proxy to be done with all of it."""
-        seen = Seen()
+        seen = SeenRequests()
         with self._changed:
             self._changed.wait_for(lambda: not self._under_way, timeout=UPSTREAM_SECONDS_MAX)
             self._watching.append(seen)

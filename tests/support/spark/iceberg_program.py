@@ -17,7 +17,7 @@ from pyspark.sql import DataFrame, Row, SparkSession
 from tests.support.spark.spark_program import serve
 
 
-class Commands:
+class IcebergCommands:
     """The commands, in a session with Iceberg's catalogs; tables have the names that SQL knows them by."""
 
     def __init__(self, spark: SparkSession) -> None:
@@ -110,7 +110,7 @@ def plain(value: Any) -> Any:
 def answer(spark: SparkSession, request: dict[str, Any]) -> Any:
     """The answer of one command."""
     command = request.pop("command")
-    return getattr(Commands(spark), command)(**request)
+    return getattr(IcebergCommands(spark), command)(**request)
 
 
 if __name__ == "__main__":

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from random import Random
 from typing import TypeAlias
 
-from tests.benchmarks.ch.tpcc.schema import DISTRICTS, Size
+from tests.benchmarks.ch.tpcc.schema import DISTRICTS, DatabaseSize
 from tests.benchmarks.ch.tpcc.values import C_CUSTOMER, C_ITEM, C_LAST_RUN, last_name
 
 MIX = {"new_order": 45, "payment": 43, "order_status": 4, "delivery": 4, "stock_level": 4}
@@ -18,7 +18,7 @@ UNUSED_ITEM = -1
 
 
 @dataclass(frozen=True, slots=True)
-class Line:
+class OrderLine:
     """An order's line: the item, the warehouse that supplies it, and how many."""
 
     item: int
@@ -33,7 +33,7 @@ class NewOrder:
     warehouse: int
     district: int
     customer: int
-    lines: tuple[Line, ...]
+    lines: tuple[OrderLine, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,10 +77,10 @@ class StockLevel:
 Input: TypeAlias = NewOrder | Payment | OrderStatus | Delivery | StockLevel
 
 
-class Terminal:
+class TerminalInputs:
     """Draws the transactions of a terminal, which stands in a warehouse, and in one of its districts."""
 
-    def __init__(self, size: Size, number: int, *, seed: int) -> None:
+    def __init__(self, size: DatabaseSize, number: int, *, seed: int) -> None:
         """`number` counts from 0; terminals take turns among the warehouses."""
         self._size = size
         self._random = Random(f"{seed} {number}")
@@ -117,7 +117,7 @@ class Terminal:
         count = random.randint(5, 15)
         is_rolled_back = random.randint(1, 100) == 1
         lines = [
-            Line(
+            OrderLine(
                 item=self._non_uniform(8_191, 1, size.items, C_ITEM),
                 supplier=self._other_warehouse() if random.randint(1, 100) == 1 else self._warehouse,
                 quantity=random.randint(1, 10),
@@ -125,7 +125,7 @@ class Terminal:
             for _ in range(count)
         ]
         if is_rolled_back:
-            lines[-1] = Line(UNUSED_ITEM, self._warehouse, lines[-1].quantity)
+            lines[-1] = OrderLine(UNUSED_ITEM, self._warehouse, lines[-1].quantity)
         return NewOrder(warehouse=self._warehouse, district=district, customer=customer, lines=tuple(lines))
 
     def _payment(self) -> Payment:

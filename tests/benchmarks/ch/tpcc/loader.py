@@ -17,7 +17,7 @@ import pyarrow as pa
 from pyarrow import csv
 
 from tests.benchmarks.ch.tpcc.nations import NATIONS, REGIONS
-from tests.benchmarks.ch.tpcc.schema import DISTRICTS, SUPPLIERS, Size, add_keys, create_tables
+from tests.benchmarks.ch.tpcc.schema import DISTRICTS, SUPPLIERS, DatabaseSize, add_keys, create_tables
 from tests.benchmarks.ch.tpcc.values import (
     C_LAST_LOADED,
     Column,
@@ -35,7 +35,7 @@ COMPLAINTS = 5
 """Suppliers with a complaint."""
 
 
-def load(url: str, size: Size, *, seed: int, now: datetime) -> int:
+def load(url: str, size: DatabaseSize, *, seed: int, now: datetime) -> int:
     """Make the tables in an empty database and fill them, in one transaction; how many rows there are."""
     rows = 0
     with psycopg.connect(url) as connection:
@@ -49,7 +49,7 @@ def load(url: str, size: Size, *, seed: int, now: datetime) -> int:
     return rows
 
 
-def all_rows(size: Size, random: Random, now: datetime) -> Iterator[tuple[str, pa.Table]]:
+def all_rows(size: DatabaseSize, random: Random, now: datetime) -> Iterator[tuple[str, pa.Table]]:
     """The tables by name; those of a warehouse come once for each."""
     yield "region", _regions(random)
     yield "nation", _nations(random)
@@ -113,7 +113,7 @@ def _suppliers(random: Random) -> pa.Table:
     )
 
 
-def _items(random: Random, size: Size) -> pa.Table:
+def _items(random: Random, size: DatabaseSize) -> pa.Table:
     count = size.items
     return pa.table(
         {
@@ -136,7 +136,7 @@ def _address(random: Random, of: str, count: int) -> dict[str, Column]:
     }
 
 
-def _warehouse(random: Random, size: Size, warehouse: int) -> pa.Table:
+def _warehouse(random: Random, size: DatabaseSize, warehouse: int) -> pa.Table:
     return pa.table(
         {
             "w_id": same(warehouse, 1),
@@ -149,7 +149,7 @@ def _warehouse(random: Random, size: Size, warehouse: int) -> pa.Table:
     )
 
 
-def _stock(random: Random, size: Size, warehouse: int) -> pa.Table:
+def _stock(random: Random, size: DatabaseSize, warehouse: int) -> pa.Table:
     count = size.items
     return pa.table(
         {
@@ -165,7 +165,7 @@ def _stock(random: Random, size: Size, warehouse: int) -> pa.Table:
     )
 
 
-def _districts(random: Random, size: Size, warehouse: int) -> pa.Table:
+def _districts(random: Random, size: DatabaseSize, warehouse: int) -> pa.Table:
     return pa.table(
         {
             "d_id": np.arange(1, DISTRICTS + 1),
@@ -179,7 +179,7 @@ def _districts(random: Random, size: Size, warehouse: int) -> pa.Table:
     )
 
 
-def _customers(random: Random, size: Size, warehouse: int, now: datetime) -> pa.Table:
+def _customers(random: Random, size: DatabaseSize, warehouse: int, now: datetime) -> pa.Table:
     count = DISTRICTS * size.customers
     numbers = np.tile(np.arange(1, size.customers + 1), DISTRICTS)
     others = non_uniform(random, 255, 0, size.names - 1, C_LAST_LOADED, count)
@@ -207,7 +207,7 @@ def _customers(random: Random, size: Size, warehouse: int, now: datetime) -> pa.
     )
 
 
-def _history(random: Random, size: Size, warehouse: int, now: datetime) -> pa.Table:
+def _history(random: Random, size: DatabaseSize, warehouse: int, now: datetime) -> pa.Table:
     count = DISTRICTS * size.customers
     districts = _by_district(size)
     return pa.table(
@@ -225,7 +225,7 @@ def _history(random: Random, size: Size, warehouse: int, now: datetime) -> pa.Ta
     )
 
 
-def _orders(random: Random, size: Size, warehouse: int, now: datetime) -> Iterator[tuple[str, pa.Table]]:
+def _orders(random: Random, size: DatabaseSize, warehouse: int, now: datetime) -> Iterator[tuple[str, pa.Table]]:
     """Each customer has an order, in any order; the last ones of a district are new."""
     count = DISTRICTS * size.customers
     numbers, districts = np.tile(np.arange(1, size.customers + 1), DISTRICTS), _by_district(size)
@@ -278,7 +278,7 @@ def _orders(random: Random, size: Size, warehouse: int, now: datetime) -> Iterat
     )
 
 
-def _by_district(size: Size) -> "np.ndarray[tuple[int], np.dtype[np.int64]]":
+def _by_district(size: DatabaseSize) -> "np.ndarray[tuple[int], np.dtype[np.int64]]":
     """The district of each customer, or order, of a warehouse."""
     return np.repeat(np.arange(1, DISTRICTS + 1), size.customers)
 

@@ -14,7 +14,7 @@ REGIONS: Mapping[int, str] = {
 
 
 @dataclass(frozen=True, slots=True)
-class Nation:
+class NationRow:
     """The letter or digit that the states of its customers begin with, its name, and its region."""
 
     letter: str
@@ -36,12 +36,12 @@ _NAMES: Mapping[int, str] = {
 }
 
 
-def _nations() -> list[Nation]:
+def _nations() -> list[NationRow]:
     found = []
     for region, names in _NAMES.items():
         for named in names.split(", "):
             letter, _, name = named.partition(" ")
-            found.append(Nation(letter, name, region))
+            found.append(NationRow(letter, name, region))
     return sorted(found, key=lambda nation: nation.letter)
 
 

@@ -17,7 +17,7 @@ SUPPLIERS = 10_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Size:
+class DatabaseSize:
     """How many rows there are: TPC-C's numbers (clause 1.2.1) where `scale` is 1; a smaller one shrinks items, and
     the customers and orders of a district.
     """

@@ -13,8 +13,8 @@ from typing import Any
 
 import psycopg
 
-from tests.benchmarks.ch.tpcc.inputs import NewOrder, Terminal
-from tests.benchmarks.ch.tpcc.schema import Size
+from tests.benchmarks.ch.tpcc.inputs import NewOrder, TerminalInputs
+from tests.benchmarks.ch.tpcc.schema import DatabaseSize
 from tests.benchmarks.ch.tpcc.transactions import carry_out
 
 STOP_SECONDS_MAX = 60.0
@@ -43,13 +43,13 @@ class Tally:
         )
 
 
-class Terminals:
+class TerminalPool:
     """Transactions that are carried out from `start` until `stop`, or until each terminal has done its part."""
 
     def __init__(
         self,
         url: str,
-        size: Size,
+        size: DatabaseSize,
         *,
         count: int,
         seed: int,
@@ -109,7 +109,7 @@ class Terminals:
 
     def _work(self, connection: Any, number: int) -> None:
         tally, between = self._tallies[number], self._seconds_between
-        inputs = itertools.islice(Terminal(self._size, number, seed=self._seed).inputs(), self._transactions)
+        inputs = itertools.islice(TerminalInputs(self._size, number, seed=self._seed).inputs(), self._transactions)
         # Terminals begin one after the other, as their transactions come.
         due = time.monotonic() + (0.0 if between is None else between * number / len(self._threads))
         for wanted in inputs:

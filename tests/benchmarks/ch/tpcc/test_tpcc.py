@@ -10,15 +10,15 @@ import psycopg
 import pytest
 
 from tests.benchmarks.ch.tpcc.consistency import CONDITIONS, violations
-from tests.benchmarks.ch.tpcc.inputs import UNUSED_ITEM, NewOrder, Payment, Terminal
+from tests.benchmarks.ch.tpcc.inputs import UNUSED_ITEM, NewOrder, Payment, TerminalInputs
 from tests.benchmarks.ch.tpcc.loader import all_rows, load
 from tests.benchmarks.ch.tpcc.nations import NATIONS
-from tests.benchmarks.ch.tpcc.schema import CHANGING, KEYS, Size
-from tests.benchmarks.ch.tpcc.terminals import Terminals
+from tests.benchmarks.ch.tpcc.schema import CHANGING, KEYS, DatabaseSize
+from tests.benchmarks.ch.tpcc.terminals import TerminalPool
 from tests.benchmarks.ch.tpcc.values import last_name, non_uniform
 from tests.support.servers.postgres import postgres_server
 
-SIZE = Size(warehouses=2, scale=0.01)
+SIZE = DatabaseSize(warehouses=2, scale=0.01)
 NOW = datetime(2026, 1, 31, 10)
 
 
@@ -36,7 +36,7 @@ def connection(url: str) -> Iterator["psycopg.Connection[tuple[Any, ...]]"]:
 
 
 def test_a_whole_warehouse_has_the_rows_of_the_specification() -> None:
-    size = Size()
+    size = DatabaseSize()
     assert (size.items, size.customers, size.undelivered, size.names) == (100_000, 3_000, 900, 1_000)
 
 
@@ -88,9 +88,9 @@ def test_numbers_that_are_not_uniform_stay_within_their_bounds() -> None:
 
 
 def test_a_terminal_draws_the_same_again_in_the_mix() -> None:
-    drawn = list(islice(Terminal(SIZE, 1, seed=7).inputs(), 2_000))
-    assert drawn == list(islice(Terminal(SIZE, 1, seed=7).inputs(), 2_000))
-    assert drawn != list(islice(Terminal(SIZE, 2, seed=7).inputs(), 2_000))
+    drawn = list(islice(TerminalInputs(SIZE, 1, seed=7).inputs(), 2_000))
+    assert drawn == list(islice(TerminalInputs(SIZE, 1, seed=7).inputs(), 2_000))
+    assert drawn != list(islice(TerminalInputs(SIZE, 2, seed=7).inputs(), 2_000))
     kinds = [type(each).__name__ for each in drawn]
     assert {kind: kinds.count(kind) for kind in kinds} == {
         "NewOrder": 900,
@@ -108,7 +108,7 @@ def test_a_terminal_draws_the_same_again_in_the_mix() -> None:
 
 def test_transactions_of_several_terminals_keep_the_conditions(url: str, connection: Any) -> None:
     assert violations(connection) == {}
-    terminals = Terminals(url, SIZE, count=4, seed=1, transactions=200)
+    terminals = TerminalPool(url, SIZE, count=4, seed=1, transactions=200)
     terminals.start()
     tally = terminals.wait()
     assert tally.transactions == 800

@@ -51,7 +51,7 @@ class ProcessCalls:
     def step(self, call: str) -> None:
         """Record a call, or kill the process: no later call reaches the disk or the server."""
         if self.dies_before is not None and len(self.calls) >= self.dies_before:
-            raise Killed(f"before {call}")
+            raise SimulatedKill(f"before {call}")
         self.calls.append(call)
 
 

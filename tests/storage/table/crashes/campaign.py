@@ -19,7 +19,7 @@ from interbed.storage.base.row.kind import RowKind
 from interbed.storage.table.table import Table
 from interbed.storage.version.orphans import remove_orphan_files
 from tests.storage.table.crashes.kinds import LATER, NAME, Kind, batch
-from tests.support.dying_disk import DyingDisk, Killed, opened
+from tests.support.dying_disk import DyingDisk, SimulatedKill, opened
 
 NEW = (1, 500, 77)
 """The row that is written after a process was killed."""

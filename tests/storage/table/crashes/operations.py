@@ -14,7 +14,7 @@ from interbed.storage.version.changelog_expiry import expire_changelogs
 from interbed.storage.version.orphans import remove_orphan_files
 from tests.storage.table.crashes.campaign import Operation
 from tests.storage.table.crashes.kinds import BRANCH, LATER, NAME, Kind, batch, put
-from tests.support.dying_disk import DyingDisk, Killed, opened
+from tests.support.dying_disk import DyingDisk, SimulatedKill, opened
 
 _OLD = LATER - 7_200
 
@@ -44,7 +44,7 @@ def _dead(change: Callable[[Table], object], dies_before: str) -> Callable[[File
         killed = opened(Path(catalog.warehouse), DyingDisk(dies_before))
         try:
             change(killed.get_table(NAME))
-        except Killed:
+        except SimulatedKill:
             return
         raise AssertionError(f"no step was {dies_before}")
 

@@ -17,7 +17,7 @@ from interbed.catalog.server.service.model import (
 )
 from interbed.catalog.server.service.service import Metastore
 from tests.support import shares
-from tests.support.hostile_locations import Precious, hostile_locations
+from tests.support.hostile_locations import ProtectedTree, hostile_locations
 from tests.support.tally import Tally
 
 STORAGE = StorageDescriptor(columns=(MetastoreColumn(name="id", type="int"),), serde=SerDe())

@@ -60,6 +60,6 @@ ENTRIES: list[Callable[[Metastore, str], None]] = [
 @pytest.mark.longer
 @pytest.mark.parametrize("entry", ENTRIES, ids=lambda each: each.__name__.lstrip("_"))
 def test_nothing_foreign_is_deleted(
-    metastore: Metastore, precious: Precious, entry: Callable[[Metastore, str], None], tally: Tally
+    metastore: Metastore, precious: ProtectedTree, entry: Callable[[Metastore, str], None], tally: Tally
 ) -> None:
     check_nothing_foreign_is_deleted(metastore, precious, entry, ENTRIES.index(entry), tally)

@@ -16,7 +16,7 @@ from thrift.Thrift import TException
 
 from interbed.thrift_idl.hive_metastore import ttypes
 from tests.support import shares
-from tests.support.hostile_locations import Precious, hostile_locations
+from tests.support.hostile_locations import ProtectedTree, hostile_locations
 from tests.support.servers.metastore import plain_client, storage, table
 from tests.support.tally import Tally
 
@@ -82,7 +82,7 @@ def attempts(client: Any, location: str) -> None:
 
 @pytest.mark.longer
 def test_nothing_foreign_is_deleted(tmp_path: Path, tally: Tally) -> None:
-    precious = Precious(root=tmp_path / "outer")
+    precious = ProtectedTree(root=tmp_path / "outer")
     precious.make()
     with served(precious) as client:
         client.create_database(ttypes.Database(name="keep"))

@@ -26,7 +26,7 @@ from interbed.catalog.server.thrift.edge.codec import BinaryCodec, Codec, Compac
 from interbed.catalog.server.thrift.edge.dispatch import Dispatcher
 from interbed.catalog.server.thrift.edge.transport import BAD_INPUT
 from tests.support import shares
-from tests.support.fuzzed_frames import HOSTILE_TEXTS, METHODS, Frames, without_each_part
+from tests.support.fuzzed_frames import HOSTILE_TEXTS, METHODS, FrameGenerator, without_each_part
 from tests.support.servers.metastore import foreign_client, metastore_under_test
 from tests.support.tally import Tally
 
@@ -202,7 +202,7 @@ def test_a_server_survives_fuzzed_frames(tmp_path: Path, tally: Tally, transport
         "http": lambda frame: b"POST /metastore HTTP/1.1\r\nContent-Length: %d\r\n\r\n" % len(frame) + frame,
     }[transport]
     db = f"sqlite:///{tmp_path / 'metastore.db'}"
-    frames = Frames(5, tmp_path / "locations", with_locations=False)
+    frames = FrameGenerator(5, tmp_path / "locations", with_locations=False)
     with metastore_under_test(db, tmp_path, *arguments) as running:
         port = http_port if transport == "http" else running.port
         for _ in range(FRAMES_TO_SERVER):
