@@ -97,11 +97,11 @@ class _SafeModeFileIO(WrappedFileIO):
     def create_exclusive(self, path: str, content: bytes) -> bool:
         if "/snapshot-" not in path:
             return self.inner.create_exclusive(path, content)
-        self._server.tell("safe mode")
+        self._server.send("safe mode")
         try:
             return self.inner.create_exclusive(path, content)
         finally:
-            self._server.tell("leave safe mode")
+            self._server.send("leave safe mode")
 
 
 def test_a_snapshot_refused_by_the_name_node_is_not_of_unknown_state(hdfs: HdfsServer) -> None:
@@ -197,7 +197,7 @@ def test_writers_continue_through_a_failover_of_name_nodes(hdfs: HdfsServer) -> 
             for _ in range(4):
                 # Each line reports a commit.
                 running[0].stdout.readline()
-                hdfs.tell("fail over")
+                hdfs.send("fail over")
             results = [finished(writer) for writer in running]
         assert [code for code, _, _ in results] == [0] * 3, [errors for _, errors, _ in results]
         assert [snapshot.id for snapshot in table.snapshots()] == list(range(1, 46))

@@ -62,7 +62,7 @@ def _aged(tree: BucketTree, now_millis: int) -> BucketTree:
 
 
 def main() -> None:
-    """Draw them all."""
+    """Draw all pictures of the page."""
     IMAGES.mkdir(exist_ok=True)
     with tempfile.TemporaryDirectory() as warehouse:
         two_buckets(warehouse).plot(IMAGES / "levels.svg")

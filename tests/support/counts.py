@@ -44,7 +44,7 @@ def page_words() -> dict[str, int]:
 
 
 def main() -> None:
-    """Print the counts."""
+    """Print the counts as a table, or as JSON."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
     parser.add_argument("--json", action="store_true", help="print JSON")
     found = counts()

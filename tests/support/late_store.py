@@ -37,7 +37,6 @@ class LateStore:
         self._hints: dict[str, list[bytes]] = {}
 
     def read_bytes(self, path: str) -> bytes:
-        """See FileIO."""
         self._step()
         if path.rpartition("/")[2] in HINTS and self.is_late:
             with self._guard:
@@ -52,22 +51,18 @@ class LateStore:
         return self._inner.read_bytes(path)
 
     def open_input(self, path: str) -> Any:
-        """See FileIO."""
         self._step()
         return self._inner.open_input(path)
 
     def open_output(self, path: str) -> Any:
-        """See FileIO."""
         self._note_new(path)
         return self._inner.open_output(path)
 
     def create_exclusive(self, path: str, content: bytes) -> bool:
-        """See FileIO."""
         self._note_new(path)
         return self._inner.create_exclusive(path, content)
 
     def overwrite(self, path: str, content: bytes, *, durable: bool = True) -> None:
-        """See FileIO."""
         self._note_new(path)
         with self._guard:
             if path.rpartition("/")[2] in HINTS:
@@ -75,16 +70,13 @@ class LateStore:
         self._inner.overwrite(path, content, durable=durable)
 
     def sync(self, paths: Iterable[str]) -> None:
-        """See FileIO."""
         self._inner.sync(paths)
 
     def exists(self, path: str) -> bool:
-        """See FileIO."""
         self._step()
         return self._inner.exists(path)
 
     def size(self, path: str) -> int:
-        """See FileIO."""
         self._step()
         return self._inner.size(path)
 
@@ -105,23 +97,19 @@ class LateStore:
         return [status for each, status in entries.items() if each not in hidden] + ghosts
 
     def make_directories(self, path: str) -> None:
-        """See FileIO."""
         self._inner.make_directories(path)
 
     def delete(self, path: str, *, recursive: bool = False) -> bool:
-        """See FileIO."""
         self._note_gone(path)
         return self._inner.delete(path, recursive=recursive)
 
     def delete_quietly(self, paths: Iterable[str]) -> None:
-        """See FileIO."""
         given = list(paths)
         for path in given:
             self._note_gone(path)
         self._inner.delete_quietly(given)
 
     def rename(self, source: str, target: str) -> bool:
-        """See FileIO."""
         self._step()
         return self._inner.rename(source, target)
 

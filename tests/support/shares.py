@@ -1,14 +1,14 @@
-"""Which tests a run takes: those of each run, or a share of the long ones.
+"""Selection of the tests of a run: the tests of each run, or a share of the long tests.
 
-`make test` takes every test without the mark `long`. `make test-long` (INTERBED_TEST_LONG=1) takes those marked `long`,
-and those that try more there: those marked `longer`, and those with examples of Hypothesis. INTERBED_TEST_SHARE takes a
-part of them:
+`make test` runs every test without the mark `long`. `make test-long` (INTERBED_TEST_LONG=1) runs the tests that are
+marked `long`, and the tests that try more there: those marked `longer`, and those with examples of Hypothesis.
+INTERBED_TEST_SHARE selects a part of them:
 
     3/8        the third of eight shares
-    commit/8   the share of the commit that is checked out; commits take the shares one after the other
+    commit/8   the share of the commit that is checked out; successive commits take successive shares
     date/8     the share of this day
 
-A test belongs to a share by the hash of its id alone, so eight runs that follow one another run all of them.
+The hash of its id alone decides to which share a test belongs, so eight successive runs cover all tests.
 """
 
 import datetime
@@ -33,12 +33,12 @@ T = TypeVar("T")
 
 
 class ShareError(Exception):
-    """INTERBED_TEST_SHARE does not name a share."""
+    """Error of an INTERBED_TEST_SHARE that does not name a share."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunShare:
-    """The share `number` (from 1) of `count`."""
+    """Share `number` (from 1) of `count` shares."""
 
     number: int
     count: int
@@ -47,7 +47,7 @@ class RunShare:
         return f"{self.number}/{self.count}"
 
     def holds(self, test_id: str) -> bool:
-        """Whether the test with this id belongs to the share."""
+        """Return whether the test with this id belongs to the share."""
         digest = hashlib.sha256(test_id.encode()).digest()
         return int.from_bytes(digest[:8]) % self.count == self.number - 1
 
@@ -56,7 +56,7 @@ WHOLE = RunShare(number=1, count=1)
 
 
 def share_of(text: str, commits: Callable[[], int], today: datetime.date) -> RunShare:
-    """The share that `3/8`, `commit/8` or `date/8` names; ShareError when the text names none.
+    """Return the share that `3/8`, `commit/8` or `date/8` names. Raises ShareError when the text names none.
 
     `commits` counts the commits up to the one that is checked out.
     """
@@ -75,7 +75,7 @@ def share_of(text: str, commits: Callable[[], int], today: datetime.date) -> Run
 
 
 def chosen_share(environment: Mapping[str, str], root: Path) -> RunShare:
-    """The share that the environment asks for, of the working tree at `root`; without a wish all tests."""
+    """Return the share that the environment names, for the working tree at `root`; by default all tests."""
     text = environment.get(SHARE_VARIABLE)
     if not text:
         return WHOLE
@@ -83,14 +83,17 @@ def chosen_share(environment: Mapping[str, str], root: Path) -> RunShare:
 
 
 def commit_count(root: Path) -> int:
-    """The number of commits up to the one that is checked out; in a shallow clone, which lacks most, its number."""
+    """Return the number of commits up to the one that is checked out.
+
+    In a shallow clone, which lacks most commits, return the first digits of its hash as a number.
+    """
     if _git(root, "rev-parse", "--is-shallow-repository") == "true":
         return int(_git(root, "rev-parse", "HEAD")[:8], 16)
     return int(_git(root, "rev-list", "--count", "HEAD"))
 
 
 def header(root: Path) -> str:
-    """A line that says which tests the run takes, and how to repeat it."""
+    """Return a line that names the tests of the run, and the command to repeat it."""
     if not LONG:
         return "tests: those of each run; `make test-long` runs the others"
     share = chosen_share(os.environ, root)
@@ -98,7 +101,7 @@ def header(root: Path) -> str:
 
 
 def taken(items: Sequence[pytest.Item], root: Path) -> list[pytest.Item]:
-    """The tests that this run takes."""
+    """Return the tests of this run."""
     if not LONG:
         return [item for item in items if item.get_closest_marker("long") is None]
     share = chosen_share(os.environ, root)
@@ -106,13 +109,13 @@ def taken(items: Sequence[pytest.Item], root: Path) -> list[pytest.Item]:
 
 
 def is_long(item: pytest.Item) -> bool:
-    """Whether `make test-long` takes the test: it is marked `long` or `longer`, or tries more examples there."""
+    """Return whether `make test-long` runs the test: it is marked `long` or `longer`, or tries more examples there."""
     marked = any(item.get_closest_marker(name) is not None for name in ("long", "longer"))
     return marked or bool(getattr(getattr(item, "obj", None), "is_hypothesis_test", False))
 
 
 def mark_samples(items: Sequence[pytest.Item]) -> None:
-    """Mark as `long` the parameters of tests with the mark `sample(n)`, but n of them, spread evenly."""
+    """Mark the parameters of tests with the mark `sample(n)` as `long`, except n of them, spread evenly."""
     groups: dict[str, list[pytest.Item]] = {}
     for item in items:
         if item.get_closest_marker("sample") is not None:
@@ -135,13 +138,13 @@ def spread(count: int, wanted: int) -> set[int]:
 
 
 def each_run(values: Iterable[T], always: Callable[[T], bool]) -> list[Any]:
-    """Parameters for `pytest.mark.parametrize`: those that are not for each run bear the mark `long`."""
+    """Return parameters for `pytest.mark.parametrize`; those that are not for each run get the mark `long`."""
     return [value if always(value) else _marked_long(value) for value in values]
 
 
 def pairwise(*factors: Sequence[Any]) -> list[Any]:
-    """Parameters for `pytest.mark.parametrize`: the product of the factors, of which each run takes enough that any
-    two values of two factors meet once; the others bear the mark `long`.
+    """Return parameters for `pytest.mark.parametrize`: the product of the factors, with a pairwise covering subset for
+    each run. Parameters outside of the subset get the mark `long`.
     """
     every = list(product(*factors))
     chosen = covering(every)
@@ -149,12 +152,12 @@ def pairwise(*factors: Sequence[Any]) -> list[Any]:
 
 
 def covering(rows: Sequence[tuple[Any, ...]]) -> list[tuple[Any, ...]]:
-    """Some of the rows, in which any two values of two columns meet that meet in any row."""
+    """Return a subset of the rows that covers every pair of values of two columns that occurs in any row."""
     pairs = {row: {((i, row[i]), (j, row[j])) for i, j in combinations(range(len(row)), 2)} for row in rows}
     missing = set().union(*pairs.values()) if rows else set()
     chosen: list[tuple[Any, ...]] = []
     while missing:
-        # Greedy: the first of the rows with the most pairs that have not met yet.
+        # Greedy: the first of the rows with the most uncovered pairs.
         best = max(rows, key=lambda row: len(pairs[row] & missing))
         chosen.append(best)
         missing -= pairs[best]

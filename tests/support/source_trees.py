@@ -1,4 +1,4 @@
-"""Syntax trees of source files, for tests that hold rules of the code."""
+"""Syntax trees of source files, for tests that check rules of the code."""
 
 import ast
 import gc
@@ -6,11 +6,11 @@ from pathlib import Path
 
 
 def source_tree(path: Path) -> ast.Module:
-    """The syntax tree of a Python file.
+    """Return the syntax tree of a Python file.
 
-    No garbage is collected meanwhile: Python before 3.11.8 counts the depth of all trees of a process in one
-    place, so that a finalizer that prints a traceback, or lets another thread do so, ends this call with
-    `SystemError: AST constructor recursion depth mismatch` (python/cpython#106905).
+    Garbage collection is off meanwhile: Python before 3.11.8 counts the depth of all trees of a process in one
+    variable. A finalizer that prints a traceback, or lets another thread do so, ends this call with `SystemError: AST
+    constructor recursion depth mismatch` (python/cpython#106905).
     """
     collects = gc.isenabled()
     gc.disable()

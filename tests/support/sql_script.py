@@ -8,7 +8,7 @@
 
 Lines that begin with `-- ` right after a statement are its rows (`-- (nothing)` for none), a line that begins with
 `-- ! ` is a part of the error that it ends with, and a statement without either has to succeed. Rows are compared in
-order where the statement says ORDER BY or shows something (DESCRIBE, SHOW, EXPLAIN), else in any order; `...` in an
+order if the statement has an ORDER BY or is a DESCRIBE, SHOW or EXPLAIN, otherwise in any order; `...` in an
 expected row stands for any text. Other comments are written as `/* … */` or stand before a statement.
 """
 
@@ -25,7 +25,7 @@ _ORDERED = re.compile(r"\bORDER\s+BY\b|^\s*(DESC|DESCRIBE|SHOW|EXPLAIN)\b", re.I
 
 @dataclass(frozen=True)
 class Statement:
-    """One statement; `rows` and `error` are None where nothing is expected of them. `line` counts from 1."""
+    """SQL statement; `rows` and `error` are None where nothing is expected of them. `line` counts from 1."""
 
     sql: str
     line: int
@@ -39,7 +39,7 @@ class Statement:
 
 
 def statements_of(script: str) -> list[Statement]:
-    """The statements of a script; each ends with a semicolon at the end of a line."""
+    """Return the statements of a script; each ends with a semicolon at the end of a line."""
     return list(_statements(script.splitlines()))
 
 
@@ -69,7 +69,9 @@ def _statements(lines: Sequence[str]) -> Iterator[Statement]:
 
 
 def run_script(script: str, execute: Callable[[str], list[Any]]) -> int:
-    """Run all statements, by `execute` to their rows; how many there were. AssertionError names the first to differ."""
+    """Run all statements; `execute` returns the rows of one. Return their number. Raises AssertionError for the first
+    difference.
+    """
     statements = statements_of(script)
     for statement in statements:
         check(statement, execute)
@@ -77,12 +79,12 @@ def run_script(script: str, execute: Callable[[str], list[Any]]) -> int:
 
 
 def check(statement: Statement, execute: Callable[[str], list[Any]]) -> None:
-    """Run one statement; AssertionError tells what differs."""
+    """Run one statement. Raises AssertionError with the difference."""
     place = f"line {statement.line}: {statement.sql}"
     try:
         rows = [row_text(row) for row in execute(statement.sql)]
     except Exception as error:
-        # Whatever a client raises: its text is what is compared.
+        # Clients raise different classes; only the text of the error is compared.
         if statement.error is None:
             raise AssertionError(f"{place}\nfailed with {type(error).__name__}: {error}") from error
         if statement.error not in str(error):
@@ -103,12 +105,12 @@ def _matches(expected: str, found: str) -> bool:
 
 
 def row_text(row: Any) -> str:
-    """A row as a line of text."""
+    """Return a row as a line of text."""
     return ", ".join(value_text(value) for value in row)
 
 
 def value_text(value: Any) -> str:
-    """A value as text: null, true, 1.5, [1, 2], {k: v}, {field, field}, X'00ff', and as written for others."""
+    """Return a value as text: null, true, 1.5, [1, 2], {k: v}, {field, field}, X'00ff', and str() of other values."""
     match value:
         case None:
             return "null"

@@ -1,6 +1,6 @@
-"""Files whose operations take long now and then, as those of a machine that is paused or a store that does not answer.
+"""Files whose operations sometimes take long, as on a paused machine or a store that does not answer.
 
-Meanwhile others go on: they commit, and what the one that is held up has looked at expires.
+Meanwhile other writers commit, and snapshots that the stalled operation has read expire.
 """
 
 import random
@@ -18,9 +18,9 @@ LEAST_SECONDS, MOST_SECONDS = 0.002, 0.2
 
 
 class StallingFiles(WrappedFileIO):
-    """A FileIO around another one, with its capabilities or with those given; threads may share it.
+    """FileIO around another one, with its capabilities or with the given ones; threads may share it.
 
-    `stalls` counts the operations that took long; there are none once `is_calm` is set.
+    `stalls` counts the long operations. Set `is_calm` to stop them.
     """
 
     def __init__(
@@ -38,7 +38,7 @@ class StallingFiles(WrappedFileIO):
             if self.is_calm or self._chance.random() >= RATE:
                 return
             self.stalls += 1
-            # Mostly short ones: the longest are as long as several commits of the others.
+            # Mostly short stalls: the longest take as long as several commits of other writers.
             seconds = LEAST_SECONDS * (MOST_SECONDS / LEAST_SECONDS) ** self._chance.random()
         time.sleep(seconds)
 
@@ -68,7 +68,7 @@ class StallingFiles(WrappedFileIO):
 
     def list(self, path: str) -> list[FileStatus]:
         found = super().list(path)
-        # What is listed is old by then.
+        # The stall makes the listing stale.
         self._step()
         return found
 

@@ -1,7 +1,7 @@
-"""What the campaigns counted: crash points, power cuts, interleavings; a table at the end of a run.
+"""Counters of the test campaigns: crash points, power cuts, interleavings. A table of them ends a run.
 
-A test says `tally("crash points of operations on a table", 731)`, and pytest's report carries the number to the process
-that prints, however many processes run the tests.
+A test calls `tally("crash points of operations on a table", 731)`. The report of pytest carries the number to the
+process that prints the table, whatever the number of test processes.
 """
 
 from collections import Counter
@@ -15,7 +15,7 @@ _MARK = "tally: "
 
 
 def adding_to(item: pytest.Item) -> Tally:
-    """The function by which a test adds to the numbers of the run."""
+    """Return the function with which a test adds to the counters of the run."""
 
     def add(what: str, count: int) -> None:
         item.user_properties.append((_MARK + what, count))
@@ -24,13 +24,13 @@ def adding_to(item: pytest.Item) -> Tally:
 
 
 class TallyReport:
-    """A pytest plugin: adds up what the tests counted and prints it at the end of the run."""
+    """Pytest plugin that adds up the counters of the tests and prints them at the end of the run."""
 
     def __init__(self) -> None:
         self._counts: Counter[str] = Counter()
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        """Add what one test counted; with several processes this runs in the one that collects the reports."""
+        """Add the counters of one test. With several processes this runs in the process that collects the reports."""
         if report.when != "call":
             return
         for name, count in report.user_properties:
@@ -38,7 +38,7 @@ class TallyReport:
                 self._counts[name.removeprefix(_MARK)] += count
 
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
-        """Print the numbers before pytest's last lines."""
+        """Print the counters before pytest's last lines."""
         if not self._counts:
             return
         terminalreporter.section("what was counted")

@@ -4,12 +4,12 @@
 test if
 
 - it is in one of the folders INTEGRATION_FOLDERS,
-- its module imports what starts a server or a JVM (STARTERS),
+- its module imports a module that starts a server or a JVM (STARTERS),
 - a parameter of it names PostgreSQL, or
 - it uses a fixture, of any `conftest.py`, whose function refers to such an import.
 
-A test that starts a server by another way gets the mark `integration`. `guard` holds the rule: while unit tests run, an
-audit hook fails the test that starts a JVM or a database, or binds a socket of a network.
+A test that starts a server in another way gets the mark `integration`. `guard` enforces the rule: while unit tests run,
+an audit hook fails a test that starts a JVM or a database, or binds a network socket.
 """
 
 import ast
@@ -40,7 +40,7 @@ PROGRAMS = frozenset({"java", "javac", "mvn", "postgres", "pg_ctl", "initdb", "s
 
 
 class NotAUnitTestError(AssertionError):
-    """A unit test started a JVM or a server."""
+    """Error of a unit test that started a JVM or a server."""
 
 
 def chosen_tier() -> str | None:
@@ -69,7 +69,7 @@ def is_integration(item: pytest.Item) -> bool:
 
 @cache
 def starters_of(path: Path) -> frozenset[str]:
-    """Return the names that a module imports from STARTERS; those of a helper beside it count as well."""
+    """Return the names that a module imports from STARTERS, including the imports of helper modules beside it."""
     names = set[str]()
     for node in ast.walk(source_tree(path)):
         if isinstance(node, ast.ImportFrom) and node.module and _is_starter(node.module):
@@ -84,7 +84,7 @@ def starters_of(path: Path) -> frozenset[str]:
 
 
 def guard() -> None:
-    """Fail each test of this process that starts a JVM or a server, from now on."""
+    """Install the audit hook that fails every test of this process that starts a JVM or a server."""
     sys.addaudithook(_audit)
 
 

@@ -1,4 +1,4 @@
-"""Processes that write into one table of a catalog, and what can be said of the table afterwards."""
+"""Processes that write into one table of a catalog, and checks of the table afterwards."""
 
 import json
 import subprocess
@@ -18,7 +18,7 @@ Writer = subprocess.Popen[str]
 
 
 def create_orders(catalog: interbed.Catalog, *, compacted: bool = False) -> interbed.Table:
-    """The table that the writers write into; unless it is `compacted` by them, each commit is one snapshot."""
+    """Create the table of the writers. Unless they compact it (`compacted`), each commit is one snapshot."""
     catalog.create_database("shop")
     options = {"bucket": "2", "write-only": str(not compacted).lower()}
     return catalog.create_table(TABLE, SCHEMA, primary_keys=["id"], options=options)
@@ -28,7 +28,7 @@ def create_orders(catalog: interbed.Catalog, *, compacted: bool = False) -> inte
 def writers(
     options: dict[str, str], numbers: Sequence[int], commits: int, faults: Sequence[str] = ()
 ) -> Iterator[list[Writer]]:
-    """Running writers with these numbers, each with its own fault if there are any; killed when the block ends."""
+    """Start writers with these numbers, optionally each with its own fault; they are killed when the block ends."""
     started: list[Writer] = []
     try:
         for position, number in enumerate(numbers):
@@ -52,10 +52,10 @@ def writers(
 
 
 def finished(writer: Writer) -> tuple[int, str, list[tuple[int, int]]]:
-    """The exit code, the errors, and number and snapshot id of each commit that a writer told of before it ended."""
+    """Return the exit code, the errors, and the number and snapshot id of each commit that the writer reported."""
     output, errors = writer.communicate(timeout=DEADLINE_SECONDS)
     commits = []
-    # A line that a kill cut off was not told.
+    # A line that a kill cut off is no report.
     for line in output.splitlines(keepends=True):
         if line.endswith("\n"):
             number, snapshot_id = line.split()
@@ -64,7 +64,7 @@ def finished(writer: Writer) -> tuple[int, str, list[tuple[int, int]]]:
 
 
 def own_keys(table: interbed.Table, snapshot_id: int | None = None) -> list[int]:
-    """The keys of the writers' own rows, sorted; checks that the shared rows are there once."""
+    """Return the keys of the writers' own rows, sorted, after checking that each shared row exists once."""
     column: Any = table.scan(columns=["id"], snapshot_id=snapshot_id).to_arrow()["id"]
     keys: list[int] = sorted(column.to_pylist())
     assert keys[: len(SHARED_KEYS)] == list(SHARED_KEYS)
@@ -72,12 +72,12 @@ def own_keys(table: interbed.Table, snapshot_id: int | None = None) -> list[int]
 
 
 def keys_of(commits: Sequence[tuple[int, int]], writer: int) -> set[int]:
-    """The keys of a writer's own rows."""
+    """Return the keys of a writer's own rows."""
     return {own_key(writer, number) for number, _ in commits}
 
 
 def check_every_snapshot(table: interbed.Table) -> None:
-    """Every snapshot is there, can be read, and holds what the one before held and one commit more."""
+    """Check that every snapshot exists, is readable, and holds the rows of the one before it and of one more commit."""
     ids = [s.id for s in table.snapshots()]
     assert ids == list(range(1, len(ids) + 1))
     before: set[int] = set()

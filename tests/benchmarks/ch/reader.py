@@ -95,7 +95,7 @@ def main() -> None:
     for line in sys.stdin:
         try:
             answer: dict[str, Any] = {"ok": reader.answer(json.loads(line))}
-        except Exception as error:  # noqa: BLE001 - whatever Spark says is the answer
+        except Exception as error:  # noqa: BLE001 - every error of Spark is an answer
             answer = {"error": {"class": type(error).__name__, "message": str(error)[:4000]}}
         print(json.dumps(answer), flush=True)
     spark.stop()

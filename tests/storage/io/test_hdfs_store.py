@@ -302,12 +302,12 @@ def test_the_error_of_a_missing_permission_names_the_user(root: str) -> None:
 def test_the_error_mentions_safe_mode(hdfs: HdfsServer, root: str) -> None:
     io = opened(root)
     io.overwrite(f"{root}/f", b"1")
-    hdfs.tell("safe mode")
+    hdfs.send("safe mode")
     try:
         with pytest.raises(StorageAccessError, match="is in safe mode"):
             io.overwrite(f"{root}/f", b"2")
     finally:
-        hdfs.tell("leave safe mode")
+        hdfs.send("leave safe mode")
     assert io.read_bytes(f"{root}/f") == b"1"
 
 
@@ -362,7 +362,7 @@ def test_the_client_follows_a_fail_over(hdfs: HdfsServer) -> None:
     io = opened(path, hdfs.settings)
     for number in range(4):
         assert io.create_exclusive(f"{path}/snapshot-{number}", b"%d" % number)
-        hdfs.tell("fail over")
+        hdfs.send("fail over")
         assert not io.create_exclusive(f"{path}/snapshot-{number}", b"other")
         assert io.read_bytes(f"{path}/snapshot-{number}") == b"%d" % number
     assert names(io, path) == [f"snapshot-{number}" for number in range(4)]

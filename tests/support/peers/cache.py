@@ -1,8 +1,8 @@
-"""Where the peers live between test runs: jars, classes and Python environments, each built once.
+"""Cache of the peers between test runs: jars, classes and Python environments, each built once.
 
-`INTERBED_TEST_CACHE` names the directory; without it `~/.cache/interbed-tests`. An entry is built in a directory
-beside its place and renamed into it, under a file lock, so that parallel test processes build it once and a killed
-build leaves nothing that looks finished. Maven and pip find their registries by their own settings.
+`INTERBED_TEST_CACHE` names the directory; the default is `~/.cache/interbed-tests`. An entry is built in a temporary
+directory and renamed under a file lock. Parallel test processes therefore build it once, and a killed build leaves no
+entry that looks complete. Maven and pip find their registries by their own settings.
 """
 
 import fcntl
@@ -20,7 +20,7 @@ BUILD_TIMEOUT_SECONDS = 900
 
 
 def cache_directory() -> Path:
-    """The directory that keeps the peers; made when missing."""
+    """Return the directory of the cache; it is created when missing."""
     configured = os.environ.get("INTERBED_TEST_CACHE")
     directory = Path(configured) if configured else Path.home() / ".cache" / "interbed-tests"
     directory.mkdir(parents=True, exist_ok=True)
@@ -36,7 +36,7 @@ def fingerprint(*files: Path, text: str = "") -> str:
 
 
 def built_once(name: str, build: Callable[[Path], None]) -> Path:
-    """The cache entry `name`; `build` fills an empty directory when the entry does not exist yet."""
+    """Return the cache entry `name`. If it does not exist yet, `build` fills an empty directory."""
     entry = cache_directory() / name
     if entry.exists():
         return entry
@@ -54,13 +54,13 @@ def built_once(name: str, build: Callable[[Path], None]) -> Path:
 @contextmanager
 def _locked(path: Path) -> Iterator[None]:
     with path.open("w") as lock:
-        # The kernel drops the lock with its process, so a killed build blocks nobody.
+        # The kernel releases the lock with its process, so a killed build does not block others.
         fcntl.flock(lock, fcntl.LOCK_EX)
         yield
 
 
 def run(*command: str | Path, timeout_seconds: float = BUILD_TIMEOUT_SECONDS) -> str:
-    """Run a build step and return what it says; RuntimeError with that when it fails."""
+    """Run a build step and return its output. Raises RuntimeError with the output when the step fails."""
     done = subprocess.run(
         [str(part) for part in command],
         stdin=subprocess.DEVNULL,
@@ -76,8 +76,8 @@ def run(*command: str | Path, timeout_seconds: float = BUILD_TIMEOUT_SECONDS) ->
 
 
 def java_jars(hadoop: str | None = None) -> Path:
-    """A directory of jars: Java Paimon, Hadoop's client and a silent logger, as tests/interop/java/pom.xml says; with
-    another version of Hadoop where one is given.
+    """Return a directory of jars: Java Paimon, Hadoop's client and a silent logger, as in tests/interop/java/pom.xml.
+    `hadoop` is another version of Hadoop.
     """
     pom = INTEROP / "java" / "pom.xml"
     more = [] if hadoop is None else [f"-Dhadoop.version={hadoop}"]
@@ -90,17 +90,17 @@ def java_jars(hadoop: str | None = None) -> Path:
 
 
 def java_sources(directory: Path) -> list[Path]:
-    """The sources of a Java peer: its own, and those that all share."""
+    """Return the sources of a Java peer, including the sources that all peers share."""
     return sorted([*directory.glob("*.java"), *(INTEROP / "java_shared").glob("*.java")])
 
 
 def java_classpath(hadoop: str | None = None) -> str:
-    """The class path of PaimonPeer: its compiled classes and the jars of java_jars."""
+    """Return the class path of PaimonPeer: its compiled classes and the jars of java_jars."""
     jars = java_jars(hadoop)
     sources = java_sources(INTEROP / "java")
 
     def build(directory: Path) -> None:
-        # -proc:none: some jars carry annotation processors that would only warn.
+        # -proc:none: the annotation processors in some jars would only warn.
         run("javac", "-proc:none", "-nowarn", "-d", directory, "-cp", f"{jars}/*", *sources)
 
     name = f"java-peer-{fingerprint(INTEROP / 'java' / 'pom.xml', *sources)}"
@@ -108,7 +108,7 @@ def java_classpath(hadoop: str | None = None) -> str:
 
 
 def python_with(name: str, requirements: Path) -> Path:
-    """The interpreter of an environment of its own, with what a file of requirements names."""
+    """Return the interpreter of a separate environment with the packages of a requirements file."""
     version = f"{sys.version_info.major}.{sys.version_info.minor}"
 
     def build(directory: Path) -> None:
@@ -116,17 +116,17 @@ def python_with(name: str, requirements: Path) -> Path:
         python = directory / "bin" / "python"
         run(python, "-m", "pip", "install", "--quiet", "--no-input", "-r", requirements)
 
-    # Called through its symbolic link the interpreter finds its environment wherever the directory is renamed to.
+    # The symbolic link lets the interpreter find its environment after the directory is renamed.
     return built_once(f"{name}-py{version}-{fingerprint(requirements)}", build) / "bin" / "python"
 
 
 def pypaimon_python() -> Path:
-    """The interpreter of an environment with pypaimon and pypaimon-rust, which pin an older pyarrow than ours."""
+    """Return the interpreter of an environment with pypaimon and pypaimon-rust, which pin an older pyarrow."""
     return python_with("pypaimon-2.1.0", INTEROP / "pypaimon-requirements.txt")
 
 
 def readers_python() -> Path:
-    """The interpreter of an environment with DuckDB, its extension for Iceberg, and ClickHouse."""
+    """Return the interpreter of an environment with DuckDB, its extension for Iceberg, and ClickHouse."""
     return python_with("readers", INTEROP.parent / "iceberg" / "publish" / "readers-requirements.txt")
 
 

@@ -1,7 +1,7 @@
-"""Flink 1.20 with Paimon's connector 1.3.1 as an independent reader and writer: a JVM that stays for the test session.
+"""Flink 1.20 with Paimon's connector 1.3.1 as an independent reader and writer: a JVM for the whole test session.
 
-`Flink` starts tests/interop/java_flink/FlinkPeer.java, a cluster and the service behind Flink's SQL client in one
-process. Statements are those that people write in the SQL client; rows come as JSON (`tests.support.peers.json`).
+`Flink` starts tests/interop/java_flink/FlinkPeer.java: a cluster and the gateway of Flink's SQL client in one process.
+Statements have the form of the SQL client; rows come as JSON (`tests.support.peers.json`).
 """
 
 import itertools
@@ -33,7 +33,7 @@ _SETTINGS = {
     "taskmanager.memory.network.min": "64m",
     "table.local-time-zone": "UTC",
 }
-"""Settings of the cluster, which sessions begin with."""
+"""Settings of the cluster; sessions start with them."""
 
 _numbers = itertools.count(1)
 
@@ -54,12 +54,12 @@ def _classpath() -> str:
         (services / "org.apache.flink.table.factories.Factory").write_text("ChangesConnector\n")
 
     classes = built_once(f"flink-peer-{fingerprint(pom, Path(__file__), *sources)}", compile_peer)
-    # Paimon's jar and Hive's have classes in common with Hadoop's; the order of people's `lib` is that of names, too.
+    # The jars of Paimon, Hive and Hadoop share classes. Flink's `lib` folder is also loaded in the order of names.
     return ":".join([str(classes), *(str(jar) for jar in sorted(jars.glob("*.jar")))])
 
 
 class Flink(JvmPeer):
-    """The JVM, with more jars of connectors if need be; close it (or leave its `with`) to end it."""
+    """The JVM, optionally with more connector jars; close it (or leave its `with` block) to end it."""
 
     def __init__(self, jars: Sequence[Path] = ()) -> None:
         self._directory = tempfile.TemporaryDirectory(prefix="interbed-flink-", ignore_cleanup_errors=True)
@@ -79,12 +79,12 @@ class Flink(JvmPeer):
         )
 
     def call(self, command: str, **fields: Any) -> Any:
-        """A command; PeerError when Flink refuses it."""
+        """Send a command and return its answer. Raises PeerError when Flink refuses it."""
         return self._process.call(command, **fields)
 
     @contextmanager
     def session(self, settings: Mapping[str, str] | None = None) -> Iterator["FlinkSession"]:
-        """A session of the SQL client, with its own catalogs and settings."""
+        """Open a session of the SQL client with its own catalogs and settings."""
         name = f"session-{next(_numbers)}"
         self.call("open_session", session=name, settings=dict(settings or {}))
         try:
@@ -95,33 +95,33 @@ class Flink(JvmPeer):
 
 @dataclass(frozen=True, slots=True)
 class FlinkSession:
-    """A session; each statement is one that the SQL client takes, without its `;`."""
+    """Session of the SQL client; statements have no closing `;`."""
 
     flink: Flink
     name: str
 
     def sql(self, statement: str) -> PeerRows:
-        """A statement that ends, and its rows with their kinds; PeerError when Flink refuses it."""
+        """Run a bounded statement and return its rows with their kinds. Raises PeerError when Flink refuses it."""
         answer = self.flink.call("sql", session=self.name, sql=statement, seconds=STATEMENT_SECONDS_MAX)
         return _peer_rows(answer)
 
     def values(self, statement: str) -> list[list[Any]]:
-        """The rows of a statement, sorted."""
+        """Return the rows of a statement, sorted."""
         return sorted(self.sql(statement).rows, key=repr)
 
     def run(self, script: str) -> None:
-        """Statements that are separated by `;` at the ends of lines."""
+        """Run statements that are separated by `;` at the ends of lines."""
         for statement in statements(script):
             self.sql(statement)
 
     def submit(self, statement: str) -> "FlinkJob":
-        """An INSERT that goes on by itself."""
+        """Start an INSERT as a job, without waiting for its end."""
         answer = self.flink.call("sql", session=self.name, sql=statement, seconds=STATEMENT_SECONDS_MAX)
         return FlinkJob(self.flink, answer["rows"][0][1][0])
 
     @contextmanager
     def query(self, statement: str) -> Iterator["FlinkQuery"]:
-        """A query whose rows are fetched as they come; its job is ended afterwards."""
+        """Run a query whose rows are fetched as they arrive; its job is cancelled afterwards."""
         result = f"result-{next(_numbers)}"
         self.flink.call("open", session=self.name, sql=statement, result=result)
         try:
@@ -139,10 +139,11 @@ class FlinkSession:
         kinds: str = "insert",
         rows_per_checkpoint: int | None = None,
     ) -> None:
-        """A temporary table whose rows are these changes (kind, values as JSON): `columns` as CREATE TABLE has them.
+        """Create a temporary table whose rows are these changes (kind, values as JSON); `columns` is as in CREATE
+        TABLE.
 
-        `kinds` says which of them there are: insert, upsert (+I, +U, -D by a primary key), all. `rows_per_checkpoint`
-        lets a streaming job go no faster than it commits.
+        `kinds` names the kinds that occur: insert, upsert (+I, +U, -D by a primary key), all. `rows_per_checkpoint`
+        limits a streaming job to the pace of its commits.
         """
         path = directory / f"{name.rsplit('.', 1)[-1]}.json"
         path.write_text("".join(json.dumps([kind, list(row)]) + "\n" for kind, row in changes))
@@ -155,40 +156,40 @@ class FlinkSession:
 
 @dataclass(frozen=True, slots=True)
 class FlinkJob:
-    """A job that runs in the cluster."""
+    """Job that runs in the cluster."""
 
     flink: Flink
     id: str
 
     def running(self) -> bool:
-        """Whether it has not ended yet, in any way."""
+        """Return whether the job has neither finished, failed nor been cancelled."""
         status: str = self.flink.call("job_status", job=self.id, seconds=STATEMENT_SECONDS_MAX)
         return status not in ("FINISHED", "FAILED", "CANCELED")
 
     def wait(self) -> None:
-        """Wait for its end; PeerError with the reason when it failed."""
+        """Wait for the end of the job. Raises PeerError with the reason when it failed."""
         self.flink.call("await_job", job=self.id, seconds=JOB_SECONDS_MAX)
 
     def cancel(self) -> None:
-        """End it."""
+        """Cancel the job in the cluster."""
         self.flink.call("cancel_job", job=self.id, seconds=STATEMENT_SECONDS_MAX)
 
 
 @dataclass(frozen=True, slots=True)
 class FlinkQuery:
-    """The rows of a query that goes on."""
+    """Rows of an unbounded query."""
 
     flink: Flink
     result: str
 
     def fetch(self, count: int) -> list[tuple[str, list[Any]]]:
-        """The next rows with their kinds: `count` or more; fewer when no more came, or not in time."""
+        """Return the next rows with their kinds: `count` or more, or fewer when no more rows arrive in time."""
         answer = self.flink.call("fetch", result=self.result, rows=count, seconds=STATEMENT_SECONDS_MAX)
         return [(kind, row) for kind, row in answer["rows"]]
 
 
 def statements(script: str) -> list[str]:
-    """The statements of a script, each ended by `;` at the end of a line."""
+    """Return the statements of a script, each ended by `;` at the end of a line."""
     parts = f"{script.strip()}\n".split(";\n")
     return [part.strip() for part in parts if part.strip()]
 

@@ -1,7 +1,7 @@
-"""HiveServer2 4.0.1 with Paimon's connector on a metastore: a JVM that stays for a test module.
+"""HiveServer2 4.0.1 with Paimon's connector on a metastore: a JVM for a whole test module.
 
-`HiveServer2` starts tests/peers/hive/java/HivePeer.java; `run` takes a statement through JDBC over TCP. The jars come
-by Maven once, 285 MB, into the tests' cache.
+`HiveServer2` starts tests/peers/hive/java/HivePeer.java; `run` sends a statement through JDBC over TCP. Maven fetches
+the jars once, 285 MB, into the tests' cache.
 """
 
 import tempfile
@@ -59,9 +59,9 @@ rootLogger.appenderRef.err.ref=err
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HiveRows:
-    """What a statement answered: the columns' names, their types as JDBC names them, and the rows.
+    """Result of a statement: the names of the columns, their types as JDBC names them, and the rows.
 
-    Every value is JDBC's text or None: an array, map or struct is JSON, a binary is base64.
+    Every value is the text of JDBC or None. An array, map or struct is JSON, a binary is base64.
     """
 
     names: tuple[str, ...]
@@ -69,13 +69,13 @@ class HiveRows:
     rows: list[list[str | None]]
 
     def column(self, name: str) -> list[str | None]:
-        """The values of one column."""
+        """Return the values of one column."""
         place = self.names.index(name)
         return [row[place] for row in self.rows]
 
 
 class HiveServer2(JvmPeer):
-    """The JVM; close it (or leave its `with`) to end it."""
+    """The JVM of HiveServer2; close it (or leave its `with` block) to end it."""
 
     def __init__(self, metastore_uri: str, warehouse: Path, timeout_seconds: float = 300) -> None:
         self._directory = tempfile.TemporaryDirectory(prefix="interbed-hive-", ignore_cleanup_errors=True)
@@ -90,7 +90,7 @@ class HiveServer2(JvmPeer):
         self._process = PeerProcess(command, self.log, timeout_seconds)
 
     def run(self, statement: str) -> HiveRows:
-        """The answer of one statement; PeerError when Hive refuses it."""
+        """Return the result of one statement. Raises PeerError when Hive refuses it."""
         answer: dict[str, Any] = self._process.call("run", sql=statement)
         return HiveRows(
             names=tuple(column["name"].rpartition(".")[2] for column in answer["columns"]),
@@ -100,7 +100,7 @@ class HiveServer2(JvmPeer):
 
 
 def hive_jars() -> Path:
-    """A directory of jars, as tests/peers/hive/pom.xml says."""
+    """Return a directory of jars, as in tests/peers/hive/pom.xml."""
     pom = HIVE / "pom.xml"
 
     def build(directory: Path) -> None:
@@ -119,12 +119,12 @@ def hive_jars() -> Path:
 
 
 def hive_classpath() -> str:
-    """The class path of HivePeer: its compiled classes with the connector made fit for Hive 4, and the jars."""
+    """Return the class path of HivePeer: its compiled classes, the connector adapted to Hive 4, and the jars."""
     jars = hive_jars()
     sources = sorted((HIVE / "java").glob("*.java"))
 
     def build(directory: Path) -> None:
-        # -proc:none: some jars carry annotation processors that would only warn.
+        # -proc:none: the annotation processors in some jars would only warn.
         run("javac", "-proc:none", "-nowarn", "-d", directory, "-cp", f"{jars}/*", *sources)
         run("java", "-cp", f"{directory}:{jars}/*", "ConnectorBridge", directory)
 
@@ -137,7 +137,7 @@ def _settings(metastore_uri: str, warehouse: Path, home: Path) -> dict[str, str]
         "hive.metastore.uris": metastore_uri,
         "hive.metastore.warehouse.dir": f"file:{warehouse}",
         "fs.defaultFS": "file:///",
-        # Statements that need more than a fetch run as MapReduce inside the JVM.
+        # Statements that need more than a fetch task run as MapReduce inside the JVM.
         "hive.execution.engine": "mr",
         "mapreduce.framework.name": "local",
         "hive.exec.submit.local.task.via.child": "false",
@@ -147,7 +147,7 @@ def _settings(metastore_uri: str, warehouse: Path, home: Path) -> dict[str, str]
         "hadoop.tmp.dir": f"{home}/hadoop",
         "mapreduce.jobtracker.staging.root.dir": f"{home}/staging",
         "mapreduce.task.io.sort.mb": "16",
-        # How often a client looks whether its job has ended: a second otherwise.
+        # Interval in which a client polls for the end of its job; the default is one second.
         "hive.exec.counters.pull.interval": "50",
         "hive.server2.thrift.bind.host": "127.0.0.1",
         "hive.server2.thrift.port": "0",

@@ -1,6 +1,7 @@
-"""The Java client of Hive 3.1.3: a program of 120 calls to a metastore, and what each of them was answered.
+"""The Java client of Hive 3.1.3: a program of 120 calls to a metastore, and the recorded answers.
 
-What Java's own metastore 3.1.3 answers is in tests/peers/hive_client_3/reference.txt; this records it anew:
+The answers of Java's own metastore 3.1.3 are in tests/peers/hive_client_3/reference.txt. This command records them
+again:
 
     python -m tests.support.peers.hive_3_client
 """
@@ -19,7 +20,7 @@ _SECONDS_MAX = 180
 
 
 def answers_of(uri: str, warehouse: Path) -> dict[str, str]:
-    """What the metastore with this address and warehouse, which is empty, answers to each call, in order."""
+    """Return the answers of a metastore with this address and empty warehouse to each call, in order."""
     command = ["java", *QUICK_START, "-cp", _classpath(), "ClientCalls", uri, str(warehouse)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=_SECONDS_MAX, check=False)
     if done.returncode:
@@ -28,18 +29,18 @@ def answers_of(uri: str, warehouse: Path) -> dict[str, str]:
 
 
 def answers_of_java() -> dict[str, str]:
-    """What Java's own metastore 3.1.3 answers to each call."""
+    """Return the answers of Java's own metastore 3.1.3 to each call."""
     with running_java_metastore("3.1.3", java_options=QUICK_START) as running:
         return answers_of(running.uri, running.warehouse)
 
 
 def reference() -> dict[str, str]:
-    """What Java's own metastore has answered when it was recorded."""
+    """Return the recorded answers of Java's own metastore."""
     return _parsed(REFERENCE.read_text("utf-8"))
 
 
 def record(answers: Mapping[str, str]) -> None:
-    """Write the answers down as the reference."""
+    """Write the answers to the reference file."""
     REFERENCE.write_text("".join(f"{name}\t{answer}\n" for name, answer in answers.items()), "utf-8")
 
 

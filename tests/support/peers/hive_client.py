@@ -1,10 +1,10 @@
-"""The tests that Hive 4.0.1 has for its metastore's client, run against a metastore of ours or of Java's.
+"""Hive 4.0.1's own tests of its metastore client, run against a metastore of this project or of Hive.
 
 `ClientSuite` starts tests/peers/hive_client/java/ClientSuite.java, a JVM that runs one class of JUnit 4 after the
-other. The jars come by Maven once, into the tests' cache.
+other. Maven fetches the jars once into the tests' cache.
 
-What Java's own metastore 4.0.1 makes of the classes is in tests/peers/hive_client/reference.json; this records it anew,
-in a quarter of an hour:
+The outcomes of the classes on Hive's own metastore 4.0.1 are in tests/peers/hive_client/reference.json. This command
+records them again, in a quarter of an hour:
 
     python -m tests.support.peers.hive_client
 """
@@ -32,7 +32,7 @@ JAVA_SETTINGS = {
     "fs.trash.checkpoint.interval": "30",
     "metastore.limit.partition.request": "100",
 }
-"""What Hive sets up its own metastore with in these tests."""
+"""Settings with which Hive starts its own metastore in these tests."""
 
 _LOGGING = """\
 status=ERROR
@@ -48,14 +48,14 @@ rootLogger.appenderRef.err.ref=err
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClassOutcome:
-    """What became of a class of tests: how many passed, and why each of those failed that did, by name."""
+    """Outcome of a test class: the number of passed tests, and the reason of each failure by the name of the test."""
 
     passed: int
     failed: Mapping[str, str]
 
 
 class ClientSuite:
-    """The JVM; close it (or leave its `with`) to end it."""
+    """The JVM of the suite; close it (or leave its `with` block) to end it."""
 
     def __init__(self) -> None:
         self._directory = tempfile.TemporaryDirectory(prefix="interbed-hive-client-", ignore_cleanup_errors=True)
@@ -83,24 +83,24 @@ class ClientSuite:
             )
 
     def settings(self, warehouse: Path) -> tuple[str, ...]:
-        """What our own server with this warehouse is started with, the like of JAVA_SETTINGS."""
+        """Return settings for this project's server with this warehouse that correspond to JAVA_SETTINGS."""
         return (
             # The tests truncate, drop and move tables in the JVM's temporary directory and in Hive's second warehouse.
             *("--deletion-roots", f"warehouse,databases,file:{self.home},file:{warehouse}_external"),
             *("--limit-partition-request", "100"),
-            # A class of them makes all its tables with `transactional`, to look at lists of tables.
+            # One class creates all its tables with `transactional`, to test lists of tables.
             *("--transactional-tables", "keep"),
             *("--trash-seconds", "30min"),
-            # Where Hadoop has it: the tests look into the home directory of who runs them.
+            # Hadoop's location of the trash: the tests look into the home directory of the current user.
             *("--trash-directory", f"file:{self.home}/.Trash"),
-            # The tests look for `Current`, which the first look of the reaper renames.
+            # The tests look for `Current`, which the first pass of the reaper renames.
             *("--reaper-seconds", "1h"),
         )
 
     def run(self, uri: str, warehouse: Path, name: str) -> ClassOutcome:
         """Run the class of this name against a metastore whose warehouse is this directory.
 
-        RuntimeError if the JVM ends.
+        Raises RuntimeError if the JVM ends.
         """
         assert self._process.stdin is not None
         assert self._process.stdout is not None
@@ -118,7 +118,7 @@ class ClientSuite:
         raise RuntimeError(f"the JVM ended within {name}:\n{self.log.read_text(errors='replace')[-4000:]}")
 
     def close(self) -> None:
-        """End the JVM."""
+        """End the JVM of the suite."""
         assert self._process.stdin is not None
         assert self._process.stdout is not None
         self._process.stdin.close()
@@ -147,7 +147,7 @@ def _classpath() -> str:
     jars = built_once(f"hive-client-4.0.1-{fingerprint(pom)}", copy_jars)
 
     def compile_sources(directory: Path) -> None:
-        # -proc:none: some jars carry annotation processors that would only warn.
+        # -proc:none: the annotation processors in some jars would only warn.
         run("javac", "-proc:none", "-nowarn", "-d", directory, "-cp", f"{jars}/*", *sources)
 
     classes = built_once(f"hive-client-suite-{fingerprint(pom, *sources)}", compile_sources)
@@ -155,7 +155,7 @@ def _classpath() -> str:
 
 
 def reference() -> dict[str, ClassOutcome]:
-    """What became of each class on Java's own metastore 4.0.1, as it was recorded."""
+    """Return the recorded outcome of each class on Hive's own metastore 4.0.1."""
     recorded = json.loads(REFERENCE.read_text("utf-8"))
     return {
         name: ClassOutcome(passed=each["passed"], failed=dict.fromkeys(each["failed"], ""))
@@ -164,7 +164,7 @@ def reference() -> dict[str, ClassOutcome]:
 
 
 def run_on_java(suite: ClientSuite, name: str) -> ClassOutcome:
-    """Run a class against Java's own metastore 4.0.1, empty and set up as Hive sets it up for these tests."""
+    """Run a class against Hive's own metastore 4.0.1, empty and with Hive's settings for these tests."""
     with (
         tempfile.TemporaryDirectory(prefix="interbed-hive-client-") as home,
         running_java_metastore(
@@ -178,7 +178,7 @@ def run_on_java(suite: ClientSuite, name: str) -> ClassOutcome:
 
 
 def record() -> None:
-    """Run every class on Java's own metastore and write down what became of it."""
+    """Run every class on Hive's own metastore and record the outcomes."""
     with ClientSuite() as suite:
         outcomes = {name: run_on_java(suite, name) for name in reference()}
     recorded = {name: {"passed": each.passed, "failed": sorted(each.failed)} for name, each in sorted(outcomes.items())}

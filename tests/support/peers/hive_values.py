@@ -1,4 +1,4 @@
-"""What Hive says in text, as the JSON of `tests.support.peers.json`: the form in which rows are compared."""
+"""Conversion of Hive's text values to the JSON of `tests.support.peers.json`, in which rows are compared."""
 
 import json
 import re
@@ -22,7 +22,7 @@ _BARE_KEY = re.compile(r"([{,])(-?\d+):")
 
 @dataclass(frozen=True, slots=True)
 class MetastoreTable(InterbedTable):
-    """A table of a catalog that stays open; `warehouse` says where that is."""
+    """Table of a catalog that stays open; `warehouse` is the location of the catalog."""
 
     catalog: interbed.Catalog
 
@@ -31,22 +31,22 @@ class MetastoreTable(InterbedTable):
 
 
 def metastore_table(catalog: interbed.Catalog, name: str) -> MetastoreTable:
-    """The table `database.table` of an open catalog; nothing is looked up yet."""
+    """Return the table `database.table` of an open catalog, without a look-up."""
     return MetastoreTable(catalog.warehouse, name, catalog)
 
 
 def hive_comparable(found: HiveRows, types: Sequence[PeerType]) -> list[list[Any]]:
-    """The rows of a SELECT in the form and order of `comparable`."""
+    """Return the rows of a SELECT in the form and order of `comparable`."""
     return comparable(hive_rows(found.rows, types), types)
 
 
 def hive_rows(rows: Iterable[Sequence[str | None]], types: Sequence[PeerType]) -> list[list[Any]]:
-    """Rows as JDBC gives them, in order, as rows of JSON."""
+    """Return rows of JDBC, in order, as rows of JSON."""
     return [[hive_value(text, of) for text, of in zip(row, types, strict=True)] for row in rows]
 
 
 def hive_value(text: str | None, of: PeerType) -> Any:
-    """One value as JDBC gives it, as JSON."""
+    """Return a value of JDBC as JSON."""
     if text is None:
         return None
     if of.root in ("ARRAY", "MAP", "ROW"):

@@ -1,11 +1,11 @@
 """Iceberg 1.12.0 in Java as an independent writer and reader: tables with deletes of all kinds.
 
-Spark's SQL does what it has statements for. Data files, equality deletes, position deletes and deletion vectors are
-made one by one by Iceberg's own writers and committed by its own commits, since Spark writes no equality deletes and
-chooses its files by itself.
+Spark SQL runs everything that it has statements for. Iceberg's own writers create data files, equality deletes,
+position deletes and deletion vectors one by one, and Iceberg's own commits add them, because Spark writes no equality
+deletes and chooses its files by itself.
 
-Rows are given as Python has them (`datetime`, `Decimal`, `bytes`, `UUID`, lists, pairs for maps); those of a struct and
-of a table are lists in the order of the columns or dicts by their names.
+Rows are Python values (`datetime`, `Decimal`, `bytes`, `UUID`, lists, pairs for maps). Rows of a table and values of a
+struct are lists in the order of the columns, or dicts by their names.
 """
 
 import contextlib
@@ -32,18 +32,19 @@ PROGRAM = Path(__file__).resolve().parents[1] / "spark" / "iceberg_program.py"
 Format = Literal["parquet", "orc", "avro"]
 Row = Sequence[Any] | Mapping[str, Any]
 Deletes = Sequence[tuple[str | int, int]]
-"""Data files with positions in them. A file is a path or, in one commit, the number of the operation that wrote it."""
+"""Data files with positions in them. A file is a path or, within one commit, the number of the operation that wrote it.
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Operation:
-    """Files of one kind for a commit: what the class's functions of the same names make."""
+    """Files of one kind for a commit, created by the method of the same name of the class."""
 
     op: str
     fields: Mapping[str, Any]
 
     def json(self) -> dict[str, Any]:
-        """The operation as the program has it."""
+        """Return the operation in the form of the program."""
         return {"op": self.op, **{name: plain(value) for name, value in self.fields.items() if value is not None}}
 
 
@@ -53,7 +54,9 @@ def append(
     format: Format = "parquet",  # noqa: A002 - the field's word
     spec_id: int | None = None,
 ) -> Operation:
-    """One data file. Without a partition (values after the transforms) its rows tell, which all have to be of one."""
+    """Add one data file. The partition (values after the transforms) is by default that of its rows, which must all be
+    in one partition.
+    """
     return Operation(op="append", fields={"rows": rows, "partition": partition, "format": format, "spec_id": spec_id})
 
 
@@ -64,7 +67,9 @@ def equality_delete(
     format: Format = "parquet",  # noqa: A002
     spec_id: int | None = None,
 ) -> Operation:
-    """One equality delete file of these columns; of all partitions when its spec (by number) has no fields."""
+    """Add one equality delete file of these columns; it applies to all partitions when its spec (by number) has no
+    fields.
+    """
     return Operation(
         op="equality_delete",
         fields={"columns": columns, "rows": rows, "partition": partition, "format": format, "spec_id": spec_id},
@@ -77,7 +82,7 @@ def position_delete(
     format: Format = "parquet",  # noqa: A002
     spec_id: int | None = None,
 ) -> Operation:
-    """One position delete file, in the partition of its first data file; tables of version 2 alone take it."""
+    """Add one position delete file in the partition of its first data file; only tables of version 2 accept it."""
     return Operation(
         op="position_delete",
         fields={"deletes": deletes, "partition": partition, "format": format, "spec_id": spec_id},
@@ -85,13 +90,13 @@ def position_delete(
 
 
 def deletion_vector(deletes: Deletes) -> Operation:
-    """Vectors of all the data files in one Puffin file; what was deleted of them before goes into the new ones."""
+    """Add vectors of all the data files in one Puffin file; they include the earlier deletes of these files."""
     return Operation(op="deletion_vector", fields={"deletes": deletes})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CommittedFiles:
-    """A snapshot that was made, and for each of its operations the paths of the files."""
+    """A committed snapshot, and the paths of the files of each of its operations."""
 
     snapshot_id: int
     sequence_number: int
@@ -121,9 +126,9 @@ class TableFile:
 
 
 class IcebergPeer(SparkProcess):
-    """A Spark session with the catalog `ice` in a warehouse: of directories, or of a metastore when `uri` names one.
+    """Spark session with the catalog `ice` in a warehouse: a Hadoop catalog, or a metastore when `uri` names one.
 
-    Tables have the names that SQL knows them by: `ice.db.t`. PeerError when Spark or Iceberg refuses a command.
+    Tables have their SQL names: `ice.db.t`. Commands that Spark or Iceberg refuses raise PeerError.
     """
 
     def __init__(self, warehouse: Path, uri: str | None = None) -> None:
@@ -135,16 +140,18 @@ class IcebergPeer(SparkProcess):
             settings[f"spark.sql.catalog.{CATALOG}.type"] = "hadoop"
         settings["spark.jars"] += f",{_classes()}"
         settings["spark.sql.warehouse.dir"] = f"file:{warehouse}"
-        # The program imports from the tests, which its own folder does not lead to.
+        # The program imports from the tests, which are not on the path of its own folder.
         super().__init__(PROGRAM, {"spark.master": "local[1]", **settings}, variables={"PYTHONPATH": str(ROOT)})
 
     def run(self, sql: str) -> list[list[Any]]:
-        """A statement's rows: times as ISO text, decimals as text, bytes hexadecimal, maps as lists of pairs."""
+        """Return the rows of a statement: times as ISO text, decimals as text, bytes hexadecimal, maps as lists of
+        pairs.
+        """
         answer: list[list[Any]] = self._process.call("run", sql=sql)
         return answer
 
     def arrow(self, sql: str) -> pa.Table:
-        """A query's answer."""
+        """Return the result of a query as an Arrow table."""
         with tempfile.TemporaryDirectory(prefix="interbed-iceberg-") as directory:
             path = Path(directory) / "answer.arrow"
             self._process.call("arrow", sql=sql, path=str(path))
@@ -159,31 +166,31 @@ class IcebergPeer(SparkProcess):
         snapshot_id: int | None = None,
         ref: str | None = None,
     ) -> pa.Table:
-        """The rows as Spark reads them: now, of a snapshot, or of a tag or branch."""
+        """Return the rows as Spark reads them: the newest ones, or those of a snapshot, a tag or a branch."""
         version = f" VERSION AS OF {snapshot_id}" if snapshot_id is not None else ""
         if ref is not None:
             version = f" VERSION AS OF '{ref}'"
         return self.arrow(f"SELECT {columns} FROM {table}{version}")
 
     def records(self, table: str, snapshot_id: int | None = None) -> list[list[Any]]:
-        """The rows as Iceberg's generic reader finds them, for types that Spark has not; values as JSON has them.
+        """Return the rows as Iceberg's generic reader finds them, for types that Spark lacks; values are as in JSON.
 
-        That reader is refused what Spark reads: deletes by a column that was dropped since.
+        That reader refuses deletes by a column that was dropped since; Spark accepts them.
         """
         answer: list[list[Any]] = self._process.call("records", table=table, snapshot_id=snapshot_id)
         return answer
 
     def files(self, table: str) -> list[TableFile]:
-        """The data and delete files of the current snapshot."""
+        """Return the data and delete files of the current snapshot."""
         return [TableFile(**file) for file in self._process.call("files", table=table)]
 
     def metadata(self, table: str) -> str:
-        """Where the table's current metadata file is."""
+        """Return the path of the current metadata file of the table."""
         location: str = self._process.call("metadata", table=table)
         return location
 
     def new_table(self, columns: str, version: int = 2, partitioned: str = "", properties: str = "") -> str:
-        """A new table of SQL's columns and partition fields; its name, which no other has."""
+        """Create a table with SQL columns and partition fields, and return its unique name."""
         name = f"{CATALOG}.db.t{next(self._numbers)}"
         by = f"PARTITIONED BY ({partitioned})" if partitioned else ""
         more = f", {properties}" if properties else ""
@@ -199,45 +206,46 @@ class IcebergPeer(SparkProcess):
         partition: Sequence[Mapping[str, Any]] = (),
         properties: Mapping[str, str] | None = None,
     ) -> None:
-        """Create a table of fields and partition fields as Iceberg's metadata has them: for what SQL has no words for.
+        """Create a table from fields and partition fields in the form of Iceberg's metadata, for types without SQL
+        names.
 
-        Iceberg numbers the fields anew. `format-version` is a property.
+        Iceberg assigns new field ids. `format-version` is a property.
         """
         schema = {"type": "struct", "fields": [dict(one) for one in fields]}
         spec = [dict(one) for one in partition]
         self._process.call("create", table=table, schema=schema, partition=spec, properties=dict(properties or {}))
 
     def add_column(self, table: str, name: str, type: str, default: Any = None) -> None:  # noqa: A002
-        """Add a column; its default, in tables of version 3, is that of old rows and of new ones."""
+        """Add a column; its default, in tables of version 3, holds for existing and for new rows."""
         self._process.call("add_column", table=table, name=name, type=type, default=plain(default))
 
     def together(self, table: str, operations: Sequence[Operation], branch: str | None = None) -> CommittedFiles:
-        """One commit of these operations, as Flink's upserts are one of rows and deletes."""
+        """Commit these operations in one snapshot, as Flink's upserts commit rows and deletes in one snapshot."""
         told = self._process.call("together", table=table, operations=[one.json() for one in operations], branch=branch)
         return CommittedFiles(**told)
 
     def append(self, table: str, rows: Sequence[Row], **arguments: Any) -> str:
-        """Commit one data file (`append`); its path."""
+        """Commit one data file (`append`), and return its path."""
         return self.together(table, [append(rows, **arguments)]).paths[0][0]
 
     def equality_delete(self, table: str, columns: Sequence[str], rows: Sequence[Row], **arguments: Any) -> str:
-        """Commit one equality delete file (`equality_delete`); its path."""
+        """Commit one equality delete file (`equality_delete`), and return its path."""
         return self.together(table, [equality_delete(columns, rows, **arguments)]).paths[0][0]
 
     def position_delete(self, table: str, deletes: Deletes, **arguments: Any) -> str:
-        """Commit one position delete file (`position_delete`); its path."""
+        """Commit one position delete file (`position_delete`), and return its path."""
         return self.together(table, [position_delete(deletes, **arguments)]).paths[0][0]
 
     def deletion_vector(self, table: str, deletes: Deletes) -> str:
-        """Commit vectors in one Puffin file (`deletion_vector`); its path."""
+        """Commit vectors in one Puffin file (`deletion_vector`), and return its path."""
         return self.together(table, [deletion_vector(deletes)]).paths[0][0]
 
 
 @contextlib.contextmanager
 def flink_session(warehouse: Path) -> Iterator[FlinkSession]:
-    """A session of Flink 1.20 with Iceberg 1.10.0, whose catalog `ice` is the one of a peer over this warehouse.
+    """Open a session of Flink 1.20 with Iceberg 1.10.0, whose catalog `ice` is that of a peer over this warehouse.
 
-    A stream commits with each checkpoint. Its upserts go into tables of version 2: for a key that comes twice in one
+    A stream commits with each checkpoint. Its upserts need tables of version 2: for a key that occurs twice in one
     checkpoint this version writes a position delete file, which Iceberg refuses in tables of version 3.
     """
     settings = {"execution.runtime-mode": "streaming", "execution.checkpointing.interval": "200ms"}
@@ -251,7 +259,7 @@ def flink_session(warehouse: Path) -> Iterator[FlinkSession]:
 
 
 def plain(value: Any) -> Any:
-    """A Python value as JSON has it."""
+    """Return a Python value in the form of JSON."""
     match value:
         case date() | time():
             return value.isoformat()
@@ -268,7 +276,7 @@ def plain(value: Any) -> Any:
 
 
 def _classes() -> Path:
-    """A jar of the classes in tests/peers/iceberg/java."""
+    """Return a jar of the classes in tests/peers/iceberg/java."""
     jars = maven_jars("iceberg", "iceberg-spark-1.12.0")
     sources = sorted((PEERS / "iceberg" / "java").glob("*.java"))
 

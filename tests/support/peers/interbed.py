@@ -1,6 +1,6 @@
-"""interbed under the same methods as the peers, so that tests can hold it against them.
+"""interbed with the methods of the peers, so that tests can compare them.
 
-Rows go in and out as JSON (`tests.support.peers.json`), through the public API and Arrow.
+Rows are JSON (`tests.support.peers.json`) and pass through the public API and Arrow.
 """
 
 import itertools
@@ -24,9 +24,7 @@ KIND_COLUMN = "_row_kind"
 
 @dataclass(frozen=True, slots=True)
 class InterbedTable:
-    """The table `database.table` of a warehouse, a directory or a URI that options open; it is loaded anew for every
-    call.
-    """
+    """Table `database.table` of a warehouse: a directory, or a URI with options. Every call loads it again."""
 
     warehouse: str
     name: str
@@ -37,7 +35,7 @@ class InterbedTable:
         return interbed.load_catalog("test", warehouse=warehouse, **self.options)
 
     def load(self) -> Table:
-        """The table itself."""
+        """Load the table from its catalog."""
         with self._catalog() as catalog:
             return catalog.get_table(self.name)
 
@@ -49,7 +47,7 @@ class InterbedTable:
         partition_keys: Sequence[str] = (),
         options: Mapping[str, str] | None = None,
     ) -> None:
-        """Create the table, and its database if need be."""
+        """Create the table, and its database if it is missing."""
         fields = fields_of(columns)
         with self._catalog() as catalog:
             catalog.create_database(self.name.split(".")[0], ignore_if_exists=True)
@@ -64,11 +62,11 @@ class InterbedTable:
             )
 
     def types(self) -> tuple[PeerType, ...]:
-        """The types of the columns."""
+        """Return the types of the columns."""
         return _types(self.load(), None)
 
     def write(self, rows: Sequence[Row], *, kinds: Sequence[str] | None = None) -> int | None:
-        """Write JSON rows in one commit, with kinds when they are not all inserts; the snapshot's id."""
+        """Write JSON rows in one commit and return the id of the snapshot; without `kinds` all rows are inserts."""
         table = self.load()
         data = rows_to_table(rows, table.schema.names, self.types())
         if kinds is None or set(kinds) == {"+I"}:
@@ -77,11 +75,11 @@ class InterbedTable:
         return table.write_changes(data.append_column(KIND_COLUMN, numbers), kind_column=KIND_COLUMN)
 
     def compact(self, *, full: bool = True) -> Any:
-        """A full compaction, or what the strategy finds due."""
+        """Run a full compaction, or the compaction that the strategy finds due."""
         return self.load().compact(full=full)
 
     def changes(self, first: int, last: int) -> PeerRows:
-        """What the snapshots from one to another, both included, changed."""
+        """Return the changes of the snapshots from `first` to `last`, both included."""
         table = self.load()
         found = table.changes(first, last).to_arrow()
         column: Any = found.column(KIND_COLUMN)
@@ -91,7 +89,7 @@ class InterbedTable:
         return PeerRows(names=tuple(rows.column_names), types=types, rows=table_to_rows(rows, types), kinds=kinds)
 
     def last_snapshot_id(self) -> int:
-        """The newest snapshot's id, 0 when there is none."""
+        """Return the id of the newest snapshot, 0 when there is none."""
         return self.load().store.snapshots.latest_id() or 0
 
     def read(
@@ -101,7 +99,7 @@ class InterbedTable:
         filter: str | None = None,  # noqa: A002 - the word that readers of tables expect
         snapshot_id: int | None = None,
     ) -> PeerRows:
-        """Read the table."""
+        """Return the rows of the table, or of a snapshot."""
         table = self.load()
         found = table.scan(columns=columns, filter=filter, snapshot_id=snapshot_id).to_arrow()
         then = table if snapshot_id is None else table.copy({"scan.snapshot-id": str(snapshot_id)})
@@ -111,12 +109,12 @@ class InterbedTable:
 
 
 def interbed_table(warehouse: str | Path, name: str, options: Mapping[str, str] | None = None) -> InterbedTable:
-    """The table `database.table` of a warehouse; nothing is looked up yet."""
+    """Return the table `database.table` of a warehouse, without a look-up."""
     return InterbedTable(str(warehouse), name, options=options or {})
 
 
 def fields_of(columns: Sequence[tuple[str, TypeJson]]) -> tuple[DataField, ...]:
-    """The columns as fields of a schema."""
+    """Return the columns as fields of a schema."""
     return tuple(field_from_json(column) for column in _numbered(columns))
 
 
@@ -126,7 +124,9 @@ def _types(table: Table, names: Sequence[str] | None) -> tuple[PeerType, ...]:
 
 
 def _numbered(columns: Sequence[tuple[str, TypeJson]]) -> list[dict[str, Any]]:
-    """Columns with field ids as Java Paimon gives them: a column before what is in it, a field of a row after that."""
+    """Return the columns with field ids in the order of Java Paimon: a column before its children, a field of a row
+    after them.
+    """
     ids = itertools.count()
 
     def numbered(of: TypeJson) -> TypeJson:

@@ -1,7 +1,7 @@
-"""Java Paimon 1.4.2 as an independent reader and writer: a JVM that stays for the test session.
+"""Java Paimon 1.4.2 as an independent reader and writer: a JVM for the whole test session.
 
-`JavaPaimon` starts tests/interop/java/PaimonPeer.java and names its commands. Rows go in and out as JSON
-(`tests.support.peers.json`) or as Arrow tables.
+`JavaPaimon` starts tests/interop/java/PaimonPeer.java and names its commands. Rows are JSON
+(`tests.support.peers.json`) or Arrow tables.
 """
 
 import tempfile
@@ -44,7 +44,9 @@ Row = Sequence[Any]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PeerRows:
-    """What a peer read: names and types of the columns, the rows as JSON, and each row's kind (`+I`, `-D`, …)."""
+    """Result of a read by a peer: names and types of the columns, the rows as JSON, and the kind of each row (`+I`,
+    `-D`, …).
+    """
 
     names: tuple[str, ...]
     types: tuple[PeerType, ...]
@@ -52,17 +54,17 @@ class PeerRows:
     kinds: list[str]
 
     def comparable(self) -> list[list[Any]]:
-        """The rows in an order and a form in which equal tables are equal lists."""
+        """Return the rows in an order and a form in which equal tables are equal lists."""
         return comparable(self.rows, self.types)
 
     def to_arrow(self) -> pa.Table:
-        """The rows as an Arrow table, kinds left out."""
+        """Return the rows as an Arrow table, without kinds."""
         return rows_to_table(self.rows, self.names, self.types)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PeerStream:
-    """What a stream had: each plan's rows with the checkpoint after it, and where the stream stands."""
+    """Result of a stream: the rows of each plan with the checkpoint after it, and the current checkpoint."""
 
     plans: list[tuple[int, PeerRows]]
     checkpoint: int | None
@@ -71,7 +73,7 @@ class PeerStream:
 
 @dataclass(frozen=True, slots=True)
 class JavaTable:
-    """One table of the peer; each method is one command."""
+    """Table of the peer; each method is one command."""
 
     peer: "JavaPaimon"
     warehouse: str
@@ -89,7 +91,7 @@ class JavaTable:
         options: Mapping[str, str] | None = None,
         comment: str | None = None,
     ) -> dict[str, Any]:
-        """Create the table, and its database if need be; the schema file's JSON."""
+        """Create the table, and its database if it is missing, and return the JSON of the schema file."""
         answer: dict[str, Any] = self._call(
             "create_table",
             columns=[{"name": name, "type": of} for name, of in columns],
@@ -101,21 +103,21 @@ class JavaTable:
         return answer
 
     def drop(self) -> None:
-        """Drop the table and its files; nothing when there is none."""
+        """Drop the table and its files; a missing table is ignored."""
         self._call("drop_table")
 
     def schema(self) -> dict[str, Any]:
-        """The newest schema file's JSON."""
+        """Return the JSON of the newest schema file."""
         answer: dict[str, Any] = self._call("schema")
         return answer
 
     def with_options(self, options: Mapping[str, str]) -> dict[str, Any]:
-        """The schema of the table under dynamic options; PeerError when they do not go together."""
+        """Return the schema of the table under dynamic options. Raises PeerError when they contradict each other."""
         answer: dict[str, Any] = self._call("schema", dynamic_options=dict(options))
         return answer
 
     def types(self) -> tuple[PeerType, ...]:
-        """The types of the newest schema's columns."""
+        """Return the types of the columns of the newest schema."""
         return tuple(parse_type(column["type"]) for column in self.schema()["fields"])
 
     def alter(self, *changes: Mapping[str, Any]) -> dict[str, Any]:
@@ -155,11 +157,11 @@ class JavaTable:
         return answer
 
     def write_arrow(self, data: pa.Table, **arguments: Any) -> dict[str, Any] | None:
-        """`write` for an Arrow table with the table's columns in order."""
+        """Write an Arrow table with the columns in the order of the table; see `write`."""
         return self.write(table_to_rows(data, self.types()), **arguments)
 
     def compact(self, *, full: bool = True, options: Mapping[str, str] | None = None) -> dict[str, Any] | None:
-        """Compact every bucket (or the small files of a table without buckets); the latest snapshot's JSON."""
+        """Compact every bucket (or the small files of a table without buckets), and return the latest snapshot's JSON."""
         answer: dict[str, Any] | None = self._call("compact", full=full, dynamic_options=dict(options or {}))
         return answer
 
@@ -184,14 +186,16 @@ class JavaTable:
         return _peer_rows(answer)
 
     def changes(self, first: int, last: int) -> PeerRows:
-        """What the snapshots from one to another, both included, changed, as streaming readers see it."""
+        """Return the changes of the snapshots from `first` to `last`, both included, as streaming readers see them."""
         return _peer_rows(self._call("changes", **{"from": first, "to": last}))
 
     def stream(
         self, *, options: Mapping[str, str] | None = None, restore: int | None = None, notify: bool = False
     ) -> PeerStream:
-        """All plans that a stream has now, from the checkpoint `restore` or from where the options say; system tables
-        such as `t$audit_log` stream, too. With `notify` the progress is kept for the consumer that the options name.
+        """Return all current plans of a stream, from the checkpoint `restore` or from the start that the options name.
+
+        System tables such as `t$audit_log` can be streamed. With `notify` the progress is recorded for the consumer
+        that the options name.
         """
         answer = self._call("stream", dynamic_options=dict(options or {}), restore=restore, notify=notify)
         return PeerStream(
@@ -204,15 +208,17 @@ class JavaTable:
         )
 
     def read_table(self, *, options: Mapping[str, str] | None = None) -> PeerRows:
-        """A batch read of any table, system tables included."""
+        """Return a batch read of any table, system tables included."""
         return _peer_rows(self._call("read_table", dynamic_options=dict(options or {})))
 
     def system(self) -> PeerRows:
-        """The rows of a system table; the table's name says which, as in `d.t$files`."""
+        """Return the rows of a system table; the name of the table selects it, as in `d.t$files`."""
         return _peer_rows(self._call("system"))
 
     def version(self, action: str, **fields: Any) -> dict[str, Any]:
-        """Tags, branches, rollback, expiry (see VersionCommands.java); the tags by name, and the names of branches."""
+        """Change tags, branches or snapshots (see VersionCommands.java); return the tags by name, and the names of
+        branches.
+        """
         answer: dict[str, Any] = self._call("version", action=action, **fields)
         return answer
 
@@ -222,16 +228,18 @@ class JavaTable:
         filter: Mapping[str, Any] | None = None,  # noqa: A002
         snapshot_id: int | None = None,
     ) -> list[dict[str, Any]]:
-        """The splits of a scan: partition, bucket, raw_convertible and files with level, key range and statistics."""
+        """Return the splits of a scan: partition, bucket, raw_convertible, and files with level, key range and
+        statistics.
+        """
         answer: list[dict[str, Any]] = self._call("plan", filter=filter, snapshot_id=snapshot_id)
         return answer
 
     def files(self, **arguments: Any) -> list[dict[str, Any]]:
-        """The data files of `plan`, without their splits."""
+        """Return the data files of `plan`, without their splits."""
         return [file for split in self.plan(**arguments) for file in split["files"]]
 
     def snapshots(self) -> list[dict[str, Any]]:
-        """The JSON of every snapshot, oldest first."""
+        """Return the JSON of every snapshot, oldest first."""
         answer: list[dict[str, Any]] = self._call("snapshots")
         return answer
 
@@ -246,7 +254,7 @@ def _peer_rows(answer: Mapping[str, Any]) -> PeerRows:
 
 
 def _classpath_with_s3(home: Path, settings: Mapping[str, str]) -> str:
-    """The class path with Hadoop's client for S3, which a directory with its settings comes before."""
+    """Return the class path with Hadoop's client for S3, after a directory with its settings."""
     site = ElementTree.Element("configuration")
     for name, value in settings.items():
         entry = ElementTree.SubElement(site, "property")
@@ -257,12 +265,12 @@ def _classpath_with_s3(home: Path, settings: Mapping[str, str]) -> str:
 
 
 class JavaPaimon(JvmPeer):
-    """The JVM; close it (or leave its `with`) to end it."""
+    """The JVM of Java Paimon; close it (or leave its `with` block) to end it."""
 
     def __init__(
         self, timeout_seconds: float = 120, *, zone: str = "UTC", hadoop: Mapping[str, str] | None = None
     ) -> None:
-        """`hadoop` is for a JVM with Hadoop's client for S3, and is what its core-site.xml says."""
+        """Start the JVM. `hadoop` adds Hadoop's client for S3 and has the settings of its core-site.xml."""
         self._directory = tempfile.TemporaryDirectory(prefix="interbed-java-")
         home = Path(self._directory.name)
         spill = home / "spill"
@@ -275,11 +283,11 @@ class JavaPaimon(JvmPeer):
         )
 
     def call(self, command: str, **fields: Any) -> Any:
-        """Send one command; PeerError when Paimon refuses it."""
+        """Send one command. Raises PeerError when Paimon refuses it."""
         return self._process.call(command, **fields)
 
     def table(self, warehouse: str | Path, name: str) -> JavaTable:
-        """The table `database.table` of a warehouse directory; nothing is looked up yet."""
+        """Return the table `database.table` of a warehouse directory, without a look-up."""
         return JavaTable(self, str(warehouse), name)
 
     def buckets(
@@ -289,7 +297,7 @@ class JavaPaimon(JvmPeer):
         num_buckets: Sequence[int],
         options: Mapping[str, str] | None = None,
     ) -> list[dict[str, Any]]:
-        """For each row, as a bucket key: `{"hash": int, "buckets": [one a number of buckets]}`."""
+        """Return for each row, as a bucket key, `{"hash": int, "buckets": [one per number of buckets]}`."""
         answer: list[dict[str, Any]] = self.call(
             "buckets",
             types=list(types),
@@ -300,7 +308,7 @@ class JavaPaimon(JvmPeer):
         return answer
 
     def binary_rows(self, types: Sequence[TypeJson], rows: Sequence[Row]) -> list[dict[str, Any]]:
-        """For each row `{"bytes": base64 of its BinaryRow without arity, "hash": int}`."""
+        """Return for each row `{"bytes": base64 of its BinaryRow without arity, "hash": int}`."""
         answer: list[dict[str, Any]] = self.call("binary_rows", types=list(types), rows=[list(row) for row in rows])
         return answer
 
@@ -317,9 +325,9 @@ class JavaPaimon(JvmPeer):
         off_peak: tuple[int, int, int] = (-1, -1, 0),
         force_up: int = 0,
     ) -> list[tuple[int, int] | None]:
-        """What one compaction strategy picks of trees of (level, bytes), newest first, shown to it one after the other.
+        """Return the picks of one compaction strategy from a sequence of trees of (level, bytes), newest first.
 
-        The number of runs and the level that they go to; None when nothing is due. The arguments are those of
+        A pick is the number of runs and their target level; None when no compaction is due. The arguments are those of
         UniversalStrategy.
         """
         answer = self.call(
@@ -337,6 +345,6 @@ class JavaPaimon(JvmPeer):
         return [None if pick is None else (pick[0], pick[1]) for pick in answer]
 
     def option_keys(self, *classes: str) -> list[tuple[str, str | None, list[str]]]:
-        """Key, default (None for none) and older keys of each option that the classes define."""
+        """Return key, default (None for none) and older keys of each option that the classes define."""
         answer = self.call("option_keys", classes=list(classes))
         return [(key, default, older) for key, default, older in answer]

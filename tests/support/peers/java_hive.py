@@ -1,4 +1,4 @@
-"""Java Paimon 1.2.0's Hive catalog as an independent reader and writer: a JVM that stays for a test module.
+"""Hive catalog of Java Paimon 1.2.0 as an independent reader and writer: a JVM for a whole test module.
 
 `JavaHiveCatalog` starts tests/interop/java_hive/HiveCatalogPeer.java with the client of Hive 2.3.10 and names its
 commands. Columns are INT, BIGINT and STRING; rows are lists of their values.
@@ -36,7 +36,7 @@ def _classpath() -> str:
 
 
 class JavaHiveCatalog(JvmPeer):
-    """One catalog of the peer; `options` are Paimon's. Every method is one command, and PeerError a refusal."""
+    """Catalog of the peer; `options` are Paimon's. Every method is one command; a refused command raises PeerError."""
 
     def __init__(self, options: Mapping[str, str]) -> None:
         self._options = dict(options)
@@ -47,19 +47,18 @@ class JavaHiveCatalog(JvmPeer):
         )
 
     def call(self, command: str, **fields: Any) -> Any:
-        """A command with the catalog's options."""
+        """Send a command with the options of the catalog."""
         return self._process.call(command, options=self._options, **fields)
 
     def databases(self) -> list[str]:
-        """Names of the databases, sorted."""
+        """Return the names of the databases, sorted."""
         return sorted(self.call("databases"))
 
     def create_database(self, database: str) -> None:
-        """Create a database."""
         self.call("create_database", database=database)
 
     def tables(self, database: str) -> list[str]:
-        """Names of the tables, sorted."""
+        """Return the names of the tables, sorted."""
         return sorted(self.call("tables", database=database))
 
     def create_table(
@@ -72,7 +71,7 @@ class JavaHiveCatalog(JvmPeer):
         options: Mapping[str, str] | None = None,
         comment: str | None = None,
     ) -> dict[str, Any]:
-        """Create a table of columns (name, type[, comment]); the JSON of its schema file."""
+        """Create a table of columns (name, type[, comment]), and return the JSON of its schema file."""
         answer: dict[str, Any] = self.call(
             "create_table",
             table=table,
@@ -85,11 +84,9 @@ class JavaHiveCatalog(JvmPeer):
         return answer
 
     def drop_table(self, table: str) -> None:
-        """Drop a table."""
         self.call("drop_table", table=table)
 
     def rename_table(self, table: str, to: str) -> None:
-        """Rename a table."""
         self.call("rename_table", table=table, to=to)
 
     def alter(self, table: str, *changes: Mapping[str, str]) -> dict[str, Any]:
@@ -102,43 +99,43 @@ class JavaHiveCatalog(JvmPeer):
         self.call("repair", database=database, table=table)
 
     def write(self, table: str, rows: Sequence[Row], *, overwrite: Mapping[str, str] | None = None) -> int:
-        """Commit rows; the snapshot's id."""
+        """Commit rows, and return the id of the snapshot."""
         answer: int = self.call("write", table=table, rows=[list(row) for row in rows], overwrite=overwrite)
         return answer
 
     def write_at_once(self, table: str, work: Sequence[Sequence[Sequence[Row]]]) -> list[list[int]]:
-        """Threads that commit at the same time: for each a list of commits, which are lists of rows; snapshot ids."""
+        """Commit from several threads at the same time, and return their snapshot ids. A thread has a list of commits,
+        a commit a list of rows.
+        """
         answer: list[list[int]] = self.call("write_at_once", table=table, work=work)
         return answer
 
     def read(self, table: str) -> list[list[Any]]:
-        """All rows, sorted."""
+        """Return all rows, sorted."""
         return sorted(self.call("read", table=table), key=repr)
 
     def partitions(self, table: str) -> list[dict[str, Any]]:
-        """What the peer says of each partition."""
+        """Return the peer's description of each partition."""
         answer: list[dict[str, Any]] = self.call("partitions", table=table)
         return sorted(answer, key=lambda p: tuple(p["spec"].values()))
 
     def report_partitions(self, table: str) -> list[dict[str, Any]]:
-        """Note the partitions' statistics in the metastore, and return them."""
+        """Write the statistics of the partitions to the metastore, and return them."""
         answer: list[dict[str, Any]] = self.call("report_partitions", table=table)
         return sorted(answer, key=lambda p: tuple(p["spec"].values()))
 
     def create_partitions(self, table: str, specs: Sequence[Mapping[str, str]]) -> None:
-        """Register partitions."""
         self.call("create_partitions", table=table, partitions=[dict(s) for s in specs])
 
     def drop_partitions(self, table: str, specs: Sequence[Mapping[str, str]]) -> None:
-        """Drop partitions."""
         self.call("drop_partitions", table=table, partitions=[dict(s) for s in specs])
 
     def views(self, database: str) -> list[str]:
-        """Names of the views, sorted."""
+        """Return the names of the views, sorted."""
         return sorted(self.call("view_names", database=database))
 
     def view(self, view: str) -> dict[str, Any]:
-        """A view's query, columns (as a schema file has them), comment and options."""
+        """Return the query, columns (as in a schema file), comment and options of a view."""
         answer: dict[str, Any] = self.call("view_get", view=view)
         return answer
 
@@ -151,7 +148,7 @@ class JavaHiveCatalog(JvmPeer):
         options: Mapping[str, str] | None = None,
         comment: str | None = None,
     ) -> dict[str, Any]:
-        """Create a view of columns (name, type, comment); what `view` says of it."""
+        """Create a view of columns (name, type, comment), and return its description by `view`."""
         answer: dict[str, Any] = self.call(
             "view_create",
             view=view,
@@ -163,9 +160,7 @@ class JavaHiveCatalog(JvmPeer):
         return answer
 
     def rename_view(self, view: str, to: str) -> None:
-        """Rename a view."""
         self.call("view_rename", view=view, to=to)
 
     def drop_view(self, view: str) -> None:
-        """Drop a view."""
         self.call("view_drop", view=view)

@@ -1,4 +1,4 @@
-"""Rows as JSON without loss: the tongue of the peers and of the golden files.
+"""Lossless JSON form of rows, for the peers and the golden files.
 
 A type is what Paimon's schema files hold: a string such as `DECIMAL(10, 2) NOT NULL`, or an object
 `{"type": "ARRAY", "element": …}`, `{"type": "MAP", "key": …, "value": …}`, `{"type": "MULTISET", "element": …}`,
@@ -23,7 +23,8 @@ A row is a list in field order, and a value is
 | MULTISET | list of [element, count] |
 | ROW | list in field order |
 
-`tests/interop/java/RowJson.java` is the other end. Nothing here uses interbed, so that it can judge it.
+`tests/interop/java/RowJson.java` is the counterpart. This module does not import interbed, so that its results are
+independent of it.
 """
 
 import base64
@@ -65,7 +66,7 @@ class PeerType:
 
 
 def parse_type(source: TypeJson) -> PeerType:
-    """The type that a schema file's JSON means."""
+    """Return the type for the JSON of a schema file."""
     if isinstance(source, dict):
         root, _, not_null = source["type"].partition(" ")
         names: tuple[str, ...] = ()
@@ -90,7 +91,7 @@ def parse_type(source: TypeJson) -> PeerType:
 
 
 def arrow_type(of: PeerType) -> pa.DataType:
-    """The Arrow type that pypaimon gives to a Paimon type."""
+    """Return the Arrow type that pypaimon uses for a Paimon type."""
     match of.root:
         case "BOOLEAN":
             return pa.bool_()
@@ -149,7 +150,7 @@ _MILLIS_DIVISOR = {"s": None, "ms": 1, "us": 1_000, "ns": 1_000_000}
 
 
 def to_json_values(array: "pa.Array[Any] | pa.ChunkedArray[Any]", of: PeerType) -> list[Any]:
-    """An Arrow column, in any of the Arrow types that can hold the Paimon type, as JSON values."""
+    """Return an Arrow column, in any Arrow type that can hold the Paimon type, as JSON values."""
     if isinstance(array, pa.ChunkedArray):
         return [value for chunk in array.chunks for value in to_json_values(chunk, of)]
     column: Any = array
@@ -204,7 +205,7 @@ def to_json_values(array: "pa.Array[Any] | pa.ChunkedArray[Any]", of: PeerType) 
 
 
 def from_json_values(values: Sequence[Any], of: PeerType) -> "pa.Array[Any]":
-    """The Arrow column of `arrow_type(of)` for JSON values."""
+    """Return the Arrow column of `arrow_type(of)` for JSON values."""
     present = [value is not None for value in values]
     nulls = pa.array([not ok for ok in present], pa.bool_())
     target = arrow_type(of)
@@ -232,7 +233,7 @@ def from_json_values(values: Sequence[Any], of: PeerType) -> "pa.Array[Any]":
             pairs = [pair for value in values if value is not None for pair in value]
             keys = from_json_values([key for key, _ in pairs], of.children[0])
             items = from_json_values([item for _, item in pairs], of.children[1])
-            # pyarrow's stubs know no type beside keys and items.
+            # pyarrow's stubs have no `type` parameter beside keys and items.
             maps: Any = pa.MapArray
             made: pa.Array[Any] = maps.from_arrays(_offsets(values), keys, items, type=target, mask=nulls)
             return made
@@ -257,32 +258,32 @@ def _offsets(values: Sequence[Any]) -> pa.Int32Array:
 
 
 def table_to_rows(table: pa.Table, types: Sequence[PeerType]) -> list[list[Any]]:
-    """The rows of a table as JSON, in order."""
+    """Return the rows of a table as JSON, in order."""
     columns = [to_json_values(column, of) for column, of in zip(table.columns, types, strict=True)]
     return [list(row) for row in zip(*columns, strict=True)]
 
 
 def rows_to_table(rows: Sequence[Sequence[Any]], names: Sequence[str], types: Sequence[PeerType]) -> pa.Table:
-    """A table of JSON rows; its fields say NOT NULL where the types do."""
+    """Return a table of JSON rows; its fields are NOT NULL where the types are."""
     arrays = [from_json_values([row[i] for row in rows], of) for i, of in enumerate(types)]
     fields = [pa.field(name, arrow_type(of), of.nullable) for name, of in zip(names, types, strict=True)]
     return pa.table(arrays, schema=pa.schema(fields))
 
 
 def float_text(value: float) -> str:
-    """The JSON form of a FLOAT or DOUBLE: `1.5`, `-0.0`, and `NaN`, `Infinity`, `-Infinity` as Java writes them."""
+    """Return the JSON form of a FLOAT or DOUBLE: `1.5`, `-0.0`, and `NaN`, `Infinity`, `-Infinity` as Java writes them."""
     if value != value:
         return "NaN"
     return repr(value).replace("inf", "Infinity")
 
 
 def _decimal_text(value: Decimal, scale: int) -> str:
-    # Not format(value, "f") alone: a decimal of scale 0 must not come out with an exponent.
+    # Not format(value, "f") alone: a decimal of scale 0 must have no exponent.
     return f"{value:.{scale}f}"
 
 
 def normalised(value: Any, of: PeerType) -> Any:
-    """A JSON value in the one form by which rows are compared: floats as Python writes them, maps in key order."""
+    """Return the canonical form of a JSON value for comparisons: floats as Python writes them, maps in key order."""
     if value is None:
         return None
     match of.root:
@@ -302,6 +303,6 @@ def normalised(value: Any, of: PeerType) -> Any:
 
 
 def comparable(rows: Iterable[Sequence[Any]], types: Sequence[PeerType]) -> list[list[Any]]:
-    """Rows in a form and an order that are equal exactly when the two tables hold the same rows."""
+    """Return rows in a form and an order that are equal exactly when the two tables hold the same rows."""
     forms = [[normalised(v, of) for v, of in zip(row, types, strict=True)] for row in rows]
     return sorted(forms, key=json.dumps)

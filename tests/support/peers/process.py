@@ -1,4 +1,4 @@
-"""A helper process that answers JSON commands, one a line, until its stdin is closed."""
+"""A helper process that answers JSON commands, one per line, until its stdin is closed."""
 
 import contextlib
 import json
@@ -11,7 +11,7 @@ from typing import Any, Self
 
 
 class PeerError(Exception):
-    """The peer refused a command; `kind` is the class of its exception."""
+    """Error of a command that the peer refused; `kind` is the class of its exception."""
 
     def __init__(self, kind: str, message: str) -> None:
         super().__init__(f"{kind}: {message}")
@@ -19,7 +19,7 @@ class PeerError(Exception):
 
 
 class PeerProcess:
-    """Starts `arguments`; `call` sends one command and waits for its answer, at most `timeout_seconds`."""
+    """Process of `arguments`; `call` sends one command and waits at most `timeout_seconds` for its answer."""
 
     def __init__(
         self,
@@ -35,13 +35,13 @@ class PeerProcess:
             arguments, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self._log, env=environment
         )
         self._answers: queue.Queue[bytes] = queue.Queue()
-        # A thread reads, so that waiting for an answer can end at a deadline.
+        # A thread reads the answers, so that the wait for an answer can time out.
         self._reader = threading.Thread(target=self._read, daemon=True)
         self._reader.start()
 
     @property
     def pid(self) -> int:
-        """The process's number."""
+        """Process id of the helper."""
         return self._process.pid
 
     def _read(self) -> None:
@@ -51,7 +51,7 @@ class PeerProcess:
         self._answers.put(b"")
 
     def call(self, command: str, **fields: Any) -> Any:
-        """The peer's answer; PeerError when it refuses, RuntimeError when it has ended or takes too long."""
+        """Return the peer's answer. Raises PeerError when it refuses, RuntimeError when it has ended or takes too long."""
         assert self._process.stdin is not None
         self._process.stdin.write(json.dumps({"command": command, **fields}).encode() + b"\n")
         self._process.stdin.flush()
@@ -68,7 +68,7 @@ class PeerProcess:
         return answer["ok"]
 
     def close(self) -> None:
-        """End the process by closing its stdin, and by its id if that does not help."""
+        """End the process by closing its stdin, and kill it if that does not help."""
         assert self._process.stdin is not None
         assert self._process.stdout is not None
         if self._process.poll() is None:
@@ -82,7 +82,7 @@ class PeerProcess:
         self._log.close()
 
     def kill(self) -> None:
-        """End the process at once."""
+        """Kill the process at once."""
         self._process.kill()
         self._process.wait(timeout=10)
 
@@ -94,13 +94,13 @@ class PeerProcess:
 
 
 class JvmPeer:
-    """A JVM of a peer, with a directory of its own; close it (or leave its `with`) to end it."""
+    """JVM of a peer with its own temporary directory; close it (or leave its `with` block) to end it."""
 
     _process: PeerProcess
     _directory: "tempfile.TemporaryDirectory[str]"
 
     def close(self) -> None:
-        """End the JVM."""
+        """End the JVM and delete its directory."""
         with contextlib.closing(self._process):
             pass
         self._directory.cleanup()

@@ -1,6 +1,6 @@
-"""pypaimon 2.1.0 and pypaimon-rust 0.4.0 as independent readers and writers, in an environment of their own.
+"""pypaimon 2.1.0 and pypaimon-rust 0.4.0 as independent readers and writers in a separate environment.
 
-`PyPaimon` starts tests/interop/pypaimon_peer.py there; `table(…, engine="rust")` is pypaimon-rust.
+`PyPaimon` starts tests/interop/pypaimon_peer.py there; `table(…, engine="rust")` uses pypaimon-rust.
 """
 
 import os
@@ -28,7 +28,7 @@ Engine = Literal["python", "rust"]
 
 @dataclass(frozen=True, slots=True)
 class PyPaimonTable:
-    """One table of the peer; each method is one command."""
+    """Table of the peer; each method is one command."""
 
     peer: "PyPaimon"
     warehouse: str
@@ -46,7 +46,7 @@ class PyPaimonTable:
         partition_keys: Sequence[str] = (),
         options: Mapping[str, str] | None = None,
     ) -> dict[str, Any]:
-        """Create the table (always by pypaimon), and its database if need be; the schema file's JSON."""
+        """Create the table (always by pypaimon), and its database if it is missing; return the JSON of the schema file."""
         answer: dict[str, Any] = self._call(
             "create_table",
             columns=[{"name": name, "type": of} for name, of in columns],
@@ -57,7 +57,7 @@ class PyPaimonTable:
         return answer
 
     def schema(self) -> dict[str, Any]:
-        """The newest schema, as its file has it."""
+        """Return the newest schema in the form of its file."""
         answer: dict[str, Any] = self._call("schema")
         return answer
 
@@ -66,7 +66,7 @@ class PyPaimonTable:
         return [(column["name"], parse_type(column["type"])) for column in fields]
 
     def write(self, rows: Sequence[Row], **arguments: Any) -> None:
-        """`write_arrow` for JSON rows."""
+        """Write JSON rows; see `write_arrow`."""
         columns = self._columns()
         self.write_arrow(rows_to_table(rows, [name for name, _ in columns], [of for _, of in columns]), **arguments)
 
@@ -79,7 +79,7 @@ class PyPaimonTable:
         commit_identifier: int | None = None,
         options: Mapping[str, str] | None = None,
     ) -> None:
-        """Write a table in one commit: inserts, or with the option `rowkind.field` what that column says."""
+        """Write a table in one commit. All rows are inserts, unless the option `rowkind.field` names a column of kinds."""
         path = self.peer.scratch("write")
         with pa.OSFile(str(path), "wb") as file, pa.ipc.new_file(file, data.schema) as writer:
             writer.write_table(data)
@@ -100,7 +100,7 @@ class PyPaimonTable:
         snapshot_id: int | None = None,
         options: Mapping[str, str] | None = None,
     ) -> pa.Table:
-        """Read the table as the engine gives it; the filter is as in JavaTable.read."""
+        """Return the table as the engine reads it; the filter is as in JavaTable.read."""
         path = self.peer.scratch("read")
         self._call(
             "read",
@@ -114,7 +114,7 @@ class PyPaimonTable:
             return pa.ipc.open_file(file).read_all()
 
     def read(self, *, snapshot_id: int | None = None, **arguments: Any) -> PeerRows:
-        """`read_arrow` as JSON rows."""
+        """Return the rows of `read_arrow` as JSON."""
         table = self.read_arrow(snapshot_id=snapshot_id, **arguments)
         by_name = dict(self._columns(snapshot_id))
         types = tuple(by_name[name] for name in table.column_names)
@@ -122,13 +122,13 @@ class PyPaimonTable:
         return PeerRows(names=tuple(table.column_names), types=types, rows=rows, kinds=["+I"] * len(rows))
 
     def plan(self, *, snapshot_id: int | None = None) -> list[dict[str, Any]]:
-        """pypaimon's splits: bucket, raw_convertible, files with name, level and row count."""
+        """Return pypaimon's splits: bucket, raw_convertible, files with name, level and row count."""
         answer: list[dict[str, Any]] = self._call("plan", snapshot_id=snapshot_id)
         return answer
 
 
 class PyPaimon:
-    """The process; close it (or leave its `with`) to end it."""
+    """The process of pypaimon; close it (or leave its `with` block) to end it."""
 
     def __init__(self, timeout_seconds: float = 120) -> None:
         self._directory = tempfile.TemporaryDirectory(prefix="interbed-pypaimon-")
@@ -137,28 +137,28 @@ class PyPaimon:
             [str(pypaimon_python()), str(INTEROP / "pypaimon_peer.py")],
             home / "stderr.log",
             timeout_seconds,
-            # The peer shares the JSON codec, which needs pyarrow alone.
+            # The peer shares the JSON codec, which needs only pyarrow.
             environment={**os.environ, "PYTHONPATH": str(INTEROP.parent.parent), "TZ": "UTC"},
         )
 
     def call(self, command: str, **fields: Any) -> Any:
-        """Send one command; PeerError when pypaimon refuses it."""
+        """Send one command. Raises PeerError when pypaimon refuses it."""
         return self._process.call(command, **fields)
 
     def option_keys(self) -> list[tuple[str, str | None]]:
-        """Key and default (None for none) of each option of tables."""
+        """Return key and default (None for none) of each option of tables."""
         return [(key, default) for key, default in self.call("option_keys")]
 
     def scratch(self, purpose: str) -> Path:
-        """A path for the next Arrow file of this kind; the one before is overwritten."""
+        """Return the path of the next Arrow file of this kind; the file before it is overwritten."""
         return Path(self._directory.name) / f"{purpose}.arrow"
 
     def table(self, warehouse: str | Path, name: str, engine: Engine = "python") -> PyPaimonTable:
-        """The table `database.table` of a warehouse directory; nothing is looked up yet."""
+        """Return the table `database.table` of a warehouse directory, without a look-up."""
         return PyPaimonTable(self, str(warehouse), name, engine)
 
     def close(self) -> None:
-        """End the process."""
+        """End the process of pypaimon."""
         self._process.close()
         self._directory.cleanup()
 

@@ -1,4 +1,4 @@
-"""Spark SQL in processes of its own: with a Hive client of one version or another, and with Iceberg's catalog."""
+"""Spark SQL in separate processes: with a Hive client of a given version, and with Iceberg's catalog."""
 
 import contextlib
 import json
@@ -21,13 +21,13 @@ HIVE_3_CLIENT = "3.1.3"
 HIVE_4_CLIENT = "4.0.1"
 
 HADOOP_OF_AWS = "3.4.2"
-"""That of Hadoop in Spark 4.1."""
+"""Version of Hadoop in Spark 4.1."""
 
 Rows = list[list[str | None]]
 
 
 class SparkProcess:
-    """A Spark session in a process that runs a program; close it (or leave its `with`) to end it."""
+    """Spark session in a process that runs a program; close it (or leave its `with` block) to end it."""
 
     def __init__(
         self,
@@ -59,16 +59,16 @@ class SparkProcess:
         self._process = PeerProcess(command, self._log, timeout_seconds, environment)
 
     def version(self) -> str:
-        """Spark's version; answered when the session is up."""
+        """Return Spark's version; the answer comes when the session has started."""
         version: str = self._process.call("version")
         return version
 
     def log(self) -> str:
-        """What the process has said beside its answers."""
+        """Return the output of the process without its answers."""
         return self._log.read_text(errors="replace")
 
     def close(self) -> None:
-        """End the process."""
+        """End the process of the session."""
         with contextlib.closing(self._process):
             pass
         self._directory.cleanup()
@@ -81,7 +81,7 @@ class SparkProcess:
 
 
 class SparkPeer(SparkProcess):
-    """A session that runs statements."""
+    """Spark session that runs SQL statements."""
 
     def __init__(
         self,
@@ -92,29 +92,29 @@ class SparkPeer(SparkProcess):
         super().__init__(PROGRAM, settings, timeout_seconds, variables)
 
     def run(self, statement: str) -> Rows:
-        """The answer of one statement, each value as text or None; PeerError when Spark refuses it."""
+        """Return the result of one statement, each value as text or None. Raises PeerError when Spark refuses it."""
         answer: Rows = self._process.call("run", sql=statement)
         return answer
 
     def web(self) -> tuple[str, str]:
-        """The address of the session's pages, which tell all that was done so far, and the application's id."""
+        """Return the address of the session's web UI, which shows all work so far, and the application id."""
         address, application = self._process.call("web")
         return address, application
 
     def stream(self, source: str, columns: Sequence[str], target: str, checkpoint: Path) -> None:
-        """Stream expressions of the columns of one table into another, to the end of what there is."""
+        """Stream expressions of the columns of one table into another, until all present rows are processed."""
         self._process.call(
             "stream", source=source, columns=list(columns), target=target, checkpoint=f"file:{checkpoint}"
         )
 
     def together(self, scripts: Sequence[Sequence[str]]) -> list[list[str]]:
-        """Run the scripts at once, each in a session and a thread of its own; the refusals of each script."""
+        """Run the scripts at the same time, each in its own session and thread, and return the errors of each script."""
         refusals: list[list[str]] = self._process.call("together", scripts=[list(script) for script in scripts])
         return refusals
 
 
 def hive_settings(uri: str, warehouse: Path, client: str = BUNDLED_CLIENT) -> dict[str, str]:
-    """The settings of a session with Hive support over this metastore, with Hive's client of this version."""
+    """Return the settings of a session with Hive support over this metastore, with Hive's client of this version."""
     settings = {
         "spark.sql.catalogImplementation": "hive",
         "spark.hadoop.hive.metastore.uris": uri,
@@ -131,7 +131,7 @@ def hive_settings(uri: str, warehouse: Path, client: str = BUNDLED_CLIENT) -> di
 
 
 def iceberg_settings(uri: str, warehouse: Path, catalog: str = "ice") -> dict[str, str]:
-    """The settings of a session with Iceberg's Hive catalog of this name over this metastore."""
+    """Return the settings of a session with Iceberg's Hive catalog of this name over this metastore."""
     jars = maven_jars("iceberg", "iceberg-spark-1.12.0")
     return {
         "spark.jars": ",".join(str(jar) for jar in sorted(jars.glob("*.jar"))),
@@ -145,17 +145,17 @@ def iceberg_settings(uri: str, warehouse: Path, catalog: str = "ice") -> dict[st
 
 
 def hive_jars(version: str) -> Path:
-    """A directory with what Spark loads as Hive's client of this version."""
+    """Return a directory with the jars that Spark loads as Hive's client of this version."""
     return maven_jars("spark_hive", f"spark-hive-{version}", f"-Dhive.version={version}")
 
 
 def hadoop_aws_jars() -> list[Path]:
-    """Hadoop's client for S3, of the version HADOOP_OF_AWS; what it needs of Hadoop itself is not among them."""
+    """Return the jars of Hadoop's S3 client of version HADOOP_OF_AWS, without their dependencies in Hadoop itself."""
     return sorted(maven_jars("hadoop_aws", f"hadoop-aws-{HADOOP_OF_AWS}").glob("*.jar"))
 
 
 def maven_jars(peer: str, name: str, *more: str) -> Path:
-    """A directory with the jars that the pom.xml of this peer lists; `more` are arguments for Maven."""
+    """Return a directory with the jars that the pom.xml of this peer lists; `more` are arguments for Maven."""
     pom = PEERS / peer / "pom.xml"
 
     def build(directory: Path) -> None:
@@ -166,9 +166,9 @@ def maven_jars(peer: str, name: str, *more: str) -> Path:
 
 @contextlib.contextmanager
 def peers_at_once(*settings: Mapping[str, str]) -> Iterator[list[SparkPeer]]:
-    """Several sessions, which start at the same time; yielded when all are up."""
+    """Start several sessions at the same time, and yield them when all have started."""
     with contextlib.ExitStack() as stack:
-        # Each process starts by itself; only the question for the version waits for it.
+        # The processes start concurrently; only the request for the version waits for each of them.
         peers = [stack.enter_context(SparkPeer(one)) for one in settings]
         for peer in peers:
             peer.version()

@@ -1,8 +1,7 @@
-"""A real Debezium for tests: its PostgreSQL connector in a worker of Kafka Connect that stands alone.
+"""A real Debezium for tests: its PostgreSQL connector in a standalone worker of Kafka Connect.
 
-The worker reads one database and puts its changes into Kafka: as JSON, with or without the schema of each message, or
-as Avro with the schemas in a registry. Its REST interface is on a free port of 127.0.0.1. Its jars come from Maven
-once.
+The worker reads one database and writes its changes to Kafka: as JSON, with or without the schema of each message, or
+as Avro with the schemas in a registry. Its REST interface is on a free port of 127.0.0.1. Maven fetches its jars once.
 """
 
 import http.client
@@ -45,7 +44,7 @@ _AVRO_CONVERTER = "io.apicurio.registry.utils.converter.AvroConverter"
 
 
 class DebeziumServer:
-    """A worker with the one connector `name`, which runs."""
+    """Worker that runs the one connector `name`."""
 
     def __init__(self, directory: Path, port: int, name: str, process: "subprocess.Popen[bytes]") -> None:
         self._directory = directory
@@ -54,7 +53,9 @@ class DebeziumServer:
         self._process = process
 
     def check(self) -> None:
-        """See that it works; RuntimeError with the end of its log when it has died or its connector has failed."""
+        """Check that the connector works. Raises RuntimeError with the end of its log when the worker or the connector
+        failed.
+        """
         if self._process.poll() is not None:
             raise self._error(f"Kafka Connect ended with {self._process.returncode}")
         status = self._status()
@@ -63,7 +64,7 @@ class DebeziumServer:
             raise self._error(f"Debezium failed: {failed[0].get('trace')}")
 
     def wait_until_running(self) -> None:
-        """Wait until the connector and its task run; RuntimeError when they do not."""
+        """Wait until the connector and its task run. Raises RuntimeError when they do not."""
         deadline = time.monotonic() + START_SECONDS_MAX
         while time.monotonic() < deadline:
             self.check()
@@ -74,7 +75,9 @@ class DebeziumServer:
         raise self._error("Debezium did not start")
 
     def _status(self) -> "dict[str, Any] | None":
-        """What the worker says of the connector and its task, None while it does not answer or know them."""
+        """Return the worker's status of the connector and its task; None while it does not answer or does not know
+        them.
+        """
         connection = http.client.HTTPConnection("127.0.0.1", self._port, timeout=REQUEST_SECONDS_MAX)
         try:
             connection.request("GET", f"/connectors/{self._name}/status")
@@ -104,11 +107,11 @@ def running_debezium(
     registry: SchemaRegistryServer | None = None,
     settings: Mapping[str, str] | None = None,
 ) -> Iterator[DebeziumServer]:
-    """A worker that reads the database at the url (`postgresql://USER@127.0.0.1:PORT/DATABASE`) from now on.
+    """Run a worker that reads new changes of the database at the url (`postgresql://USER@127.0.0.1:PORT/DATABASE`).
 
-    Topics are named PREFIX.SCHEMA.TABLE; `prefix` (small letters, digits, _) names the replication slot and the
-    publication, too. Messages are JSON, with their schema beside them if `schemas`; with a `registry` they are Avro.
-    `settings` are more of the connector's.
+    Topics are named PREFIX.SCHEMA.TABLE; `prefix` (lower-case letters, digits, _) also names the replication slot and
+    the publication. Messages are JSON, with their schema if `schemas` is set; with a `registry` they are Avro.
+    `settings` are further settings of the connector.
     """
     with tempfile.TemporaryDirectory(prefix="interbed-debezium-", ignore_cleanup_errors=True) as name:
         directory = Path(name)
@@ -126,7 +129,7 @@ def running_debezium(
             yield server
             server.check()
         finally:
-            # Nobody needs its offsets any more, so that it need not be shut down.
+            # Its offsets are not needed any more, so a kill is enough.
             if process.poll() is None:
                 os.killpg(process.pid, signal.SIGKILL)
             process.wait(timeout=STOP_SECONDS_MAX)
@@ -139,7 +142,7 @@ def _worker(kafka: KafkaServer, directory: Path, port: int) -> Mapping[str, str]
         "value.converter": _CONVERTER,
         "offset.storage.file.filename": str(directory / "offsets"),
         "offset.flush.interval.ms": "1000",
-        # The connector and the converters name themselves, so that no class path is searched for them.
+        # The plugins are listed by name, so that the class path is not scanned for them.
         "plugin.discovery": "service_load",
         "listeners": f"http://127.0.0.1:{port}",
     }
@@ -155,7 +158,7 @@ def _avro(registry: SchemaRegistryServer) -> Mapping[str, str]:
         "": _AVRO_CONVERTER,
         ".apicurio.registry.url": registry.own_url,
         ".apicurio.registry.auto-register": "true",
-        # Messages begin as Confluent's do, with the number that Confluent's interface takes.
+        # Messages begin with the schema id of Confluent's interface, as messages of Confluent do.
         ".apicurio.registry.headers.enabled": "false",
         ".apicurio.registry.use-id": "contentId",
         ".apicurio.registry.as-confluent": "true",
@@ -183,7 +186,7 @@ def _connector(postgres_url: str, prefix: str) -> Mapping[str, str]:
 
 
 def _parts(status: "dict[str, Any] | None") -> "list[dict[str, Any]]":
-    """The connector and its tasks, each with its state."""
+    """Return the connector and its tasks, each with its state."""
     return [] if status is None else [status["connector"], *status["tasks"]]
 
 
@@ -203,7 +206,7 @@ def _start(directory: Path, jars: Sequence[Path]) -> "subprocess.Popen[bytes]":
             stdout=output,
             stderr=subprocess.STDOUT,
             cwd=directory,
-            # A group of its own: it is ended by its id, and a Ctrl-C at the tests does not reach it before they do.
+            # A process group of its own: it is killed by the group id, and a Ctrl-C reaches the tests first.
             start_new_session=True,
         )
 

@@ -1,4 +1,4 @@
-"""A gate before an HTTP server: TLS, and those alone who give the right credentials; or an answer of its own."""
+"""A reverse proxy before an HTTP server: it requires TLS or credentials, or answers by itself."""
 
 import http.client
 import ssl
@@ -13,17 +13,17 @@ REQUEST_SECONDS_MAX = 10.0
 
 @dataclass(slots=True)
 class HttpGate:
-    """Hands requests on to a server at 127.0.0.1. `answers` are given before, one to each: a status and its headers."""
+    """Proxy of a server at 127.0.0.1. It first gives the `answers`, one per request: a status and its headers."""
 
     target: int
     authorization: str | None = None
     answers: list[tuple[int, dict[str, str]]] = field(default_factory=list)
     seen: list[str] = field(default_factory=list)
-    """The Authorization header of each request, empty where it had none."""
+    """Authorization header of each request, empty where it had none."""
     port: int = 0
 
     def handle(self, request: BaseHTTPRequestHandler) -> tuple[int, dict[str, str], bytes]:
-        """The answer to a request."""
+        """Return the answer to a request."""
         given = request.headers.get("Authorization", "")
         self.seen.append(given)
         if self.answers:
@@ -41,8 +41,8 @@ class HttpGate:
 
 @contextmanager
 def running_gate(gate: HttpGate, *, tls: Sequence[str] = (), authority: str | None = None) -> Iterator[HttpGate]:
-    """The gate, open at its `port`; with `tls`, a certificate and its key, by TLS, and with an `authority` only for
-    clients with a certificate of it.
+    """Serve the gate at its `port`. `tls`, a certificate and its key, turns TLS on. With an `authority` clients need a
+    certificate of that authority.
     """
 
     class Handler(BaseHTTPRequestHandler):
@@ -61,7 +61,7 @@ def running_gate(gate: HttpGate, *, tls: Sequence[str] = (), authority: str | No
 
     class Server(ThreadingHTTPServer):
         def handle_error(self, *_: object) -> None:
-            # Handshakes that fail are what tests are about.
+            # Failed handshakes are expected by the tests.
             pass
 
     with Server(("127.0.0.1", 0), Handler) as server:

@@ -1,7 +1,7 @@
-"""What speaks as Google's store does to its client in obstore: moto, behind a proxy that changes names of headers.
+"""Emulator of Google Cloud Storage for the client in obstore: moto behind a proxy that renames headers.
 
-None of the emulators of that store on the registries has its XML interface, which obstore speaks: S3's requests, with
-headers of other names. What a put with a condition answers is what moto answers; who asks is not looked at.
+The public emulators of that store lack its XML interface, which obstore uses: requests of S3 with other header names.
+moto answers conditional puts. Credentials are not checked.
 """
 
 from collections.abc import Iterable, Iterator
@@ -14,31 +14,29 @@ _TO_S3 = {"x-goog-copy-source": "x-amz-copy-source"}
 _CONDITION = "x-goog-if-generation-match"
 _OF_GOOGLE, _OF_S3 = "x-goog-meta-", "x-amz-meta-"
 _ANY_SIGNATURE = "AWS4-HMAC-SHA256 Credential=a/20260101/us-east-1/s3/aws4_request, SignedHeaders=host, Signature=0"
-"""moto lets nobody write who has no name, and does not check it."""
+"""Signature that every request gets: moto refuses anonymous writes, but does not check signatures."""
 
 
 class _RenamingProxy(StoreProxy):
     def asked_headers(self, headers: Iterable[tuple[str, str]]) -> Iterator[tuple[str, str]]:
-        """See StoreProxy."""
         yield "Authorization", _ANY_SIGNATURE
         for given, value in headers:
             name = given.lower()
             if name == _CONDITION:
-                # The generation of what is not there; obstore asks for no other one.
+                # Generation 0 is a missing object; obstore sends no other one.
                 assert value == "0", value
                 yield "If-None-Match", "*"
             else:
                 yield _TO_S3.get(name, name.replace(_OF_GOOGLE, _OF_S3)), value
 
     def answered_headers(self, headers: Iterable[tuple[str, str]]) -> Iterator[tuple[str, str]]:
-        """See StoreProxy."""
         for name, value in headers:
             yield name.lower().replace(_OF_S3, _OF_GOOGLE), value
 
 
 @contextmanager
 def running_google(bucket: str) -> Iterator[dict[str, str]]:
-    """A store with an empty bucket; what opens it, by the names of Google's connector for Hadoop."""
+    """Run a store with an empty bucket, and yield its options by the names of Google's connector for Hadoop."""
     with running_s3(bucket) as store, _RenamingProxy.before(store) as proxy:
         yield {
             "fs.gs.storage.root.url": f"http://127.0.0.1:{proxy.port}",

@@ -1,7 +1,7 @@
-"""A real HDFS for tests: two name nodes, of which one is active, and a data node in one JVM on ports of 127.0.0.1.
+"""A real HDFS for tests: two name nodes, one of them active, and a data node in one JVM on ports of 127.0.0.1.
 
-Its jars come from Maven once, 92 MB. `tests/peers/hdfs/java/HdfsPeer.java` starts it; it takes its first request some
-five seconds later, and its files are gone with it.
+Maven fetches its jars once, 92 MB. `tests/peers/hdfs/java/HdfsPeer.java` starts it. It takes its first request after
+some five seconds; its files are temporary.
 """
 
 import os
@@ -30,7 +30,7 @@ _JAVA = ("java", "-Xmx256m", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xs
 
 
 class HdfsServer:
-    """A running HDFS; `tell` has it do something, and `ports` are those of its name nodes, the active one first."""
+    """Running HDFS. `send` sends it a command; `ports` are those of its name nodes, the active one first."""
 
     def __init__(self, process: "subprocess.Popen[str]", ports: list[int], home: Path) -> None:
         self.ports = ports
@@ -43,12 +43,12 @@ class HdfsServer:
 
     @property
     def uri(self) -> str:
-        """Of the name node that is active at first: `hdfs://127.0.0.1:port`."""
+        """URI of the name node that is active at first: `hdfs://127.0.0.1:port`."""
         return f"hdfs://127.0.0.1:{self.ports[0]}"
 
     @property
     def standby_uri(self) -> str:
-        """Of the name node that is a standby at first."""
+        """URI of the name node that is the standby at first."""
         return f"hdfs://127.0.0.1:{self.ports[1]}"
 
     @property
@@ -63,15 +63,15 @@ class HdfsServer:
             f"dfs.client.failover.proxy.provider.{NAMESERVICE}": provider,
         }
 
-    def tell(self, command: str) -> None:
-        """Have it `fail over`, enter `safe mode` or `leave safe mode`; RuntimeError when it does not."""
+    def send(self, command: str) -> None:
+        """Send a command: `fail over`, `safe mode` or `leave safe mode`. Raises RuntimeError when it fails."""
         assert self._process.stdin is not None
         self._process.stdin.write(command + "\n")
         self._process.stdin.flush()
         self.expect("done", COMMAND_SECONDS_MAX)
 
     def expect(self, line: str, seconds: float) -> None:
-        """Wait until it says so; RuntimeError with the end of its log when it says anything else, or nothing."""
+        """Wait for this line of output. Raises RuntimeError with the end of the log for another line or none."""
         try:
             said = self._lines.get(timeout=seconds)
         except queue.Empty:
@@ -81,7 +81,7 @@ class HdfsServer:
             raise RuntimeError(f"HDFS says {said!r} in place of {line!r}:\n{log}")
 
     def close(self) -> None:
-        """End it by the id of its process: nothing of it is needed again."""
+        """Kill the process group; none of its state is needed again."""
         if self._process.poll() is None:
             os.killpg(self._process.pid, signal.SIGKILL)
         self._process.wait(timeout=STOP_SECONDS_MAX)
@@ -98,7 +98,7 @@ class HdfsServer:
 
 @contextmanager
 def running_hdfs() -> Iterator[HdfsServer]:
-    """An HDFS with empty directories."""
+    """Run an HDFS with empty directories."""
     with tempfile.TemporaryDirectory(prefix="interbed-hdfs-", ignore_cleanup_errors=True) as name:
         home = Path(name)
         ports = free_ports(2)
@@ -111,7 +111,7 @@ def running_hdfs() -> Iterator[HdfsServer]:
                 stderr=log,
                 text=True,
                 cwd=home,
-                # A group of its own: it is ended by its id, and a Ctrl-C at the tests does not reach it before them.
+                # A process group of its own: it is killed by the group id, and a Ctrl-C reaches the tests first.
                 start_new_session=True,
             )
         server = HdfsServer(process, ports, home)
@@ -126,7 +126,7 @@ def _classpath() -> str:
     jars = maven_jars("hdfs", "hdfs-3.3.6", "-DincludeScope=runtime")
 
     def build(directory: Path) -> None:
-        # -proc:none: some jars carry annotation processors that would only warn.
+        # -proc:none: the annotation processors in some jars would only warn.
         run("javac", "-proc:none", "-nowarn", "-d", directory, "-cp", f"{jars}/*", SOURCE)
 
     name = f"hdfs-peer-{fingerprint(PEERS / 'hdfs' / 'pom.xml', SOURCE)}"

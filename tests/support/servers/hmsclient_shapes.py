@@ -1,4 +1,4 @@
-"""What the tests of hmsclient send: shapes in hmsclient's own types."""
+"""Tables and statistics in hmsclient's own types, for the tests of hmsclient."""
 
 from typing import Any
 
@@ -6,7 +6,7 @@ from hmsclient.genthrift.hive_metastore import ttypes
 
 
 def table(database: str, name: str, *columns: str, keys: tuple[str, ...] = (), **fields: Any) -> ttypes.Table:
-    """A managed table whose columns and partition keys are given as `name:type`."""
+    """Return a managed table whose columns and partition keys are given as `name:type`."""
     return ttypes.Table(
         dbName=database,
         tableName=name,
@@ -29,12 +29,12 @@ def table(database: str, name: str, *columns: str, keys: tuple[str, ...] = (), *
 
 
 def schema(*columns: str) -> list[ttypes.FieldSchema]:
-    """Fields given as `name:type`."""
+    """Return fields given as `name:type`."""
     return [ttypes.FieldSchema(name=name, type=kind) for name, _, kind in (each.partition(":") for each in columns)]
 
 
 def long_statistics(column: str, low: int, high: int, nulls: int, distinct: int) -> ttypes.ColumnStatisticsObj:
-    """Statistics of an int column."""
+    """Return statistics of an int column."""
     data = ttypes.LongColumnStatsData(lowValue=low, highValue=high, numNulls=nulls, numDVs=distinct)
     return ttypes.ColumnStatisticsObj(
         colName=column, colType="int", statsData=ttypes.ColumnStatisticsData(longStats=data)
@@ -44,7 +44,7 @@ def long_statistics(column: str, low: int, high: int, nulls: int, distinct: int)
 def column_statistics(
     database: str, name: str, *objects: ttypes.ColumnStatisticsObj, partition: str | None = None
 ) -> ttypes.ColumnStatistics:
-    """Statistics of a table or of a partition."""
+    """Return statistics of a table or of a partition."""
     about = ttypes.ColumnStatisticsDesc(
         isTblLevel=partition is None, dbName=database, tableName=name, partName=partition, lastAnalyzed=1
     )

@@ -1,8 +1,7 @@
-"""Servers for tests that speak HTTP on a free port of 127.0.0.1: stores of objects, Iceberg's REST catalog.
+"""HTTP servers for tests on a free port of 127.0.0.1: object stores, Iceberg's REST catalog.
 
-They are processes whose state is gone with them: moto in an environment of its own, S3Mock and S3Proxy, whose jars come
-from Maven, Azurite from npm, and the server that Iceberg's own tests start, with a catalog in SQLite. They are fetched
-once.
+They are processes with temporary state: moto in a separate environment, S3Mock and S3Proxy with jars from Maven,
+Azurite from npm, and the REST server of Iceberg's own tests with a catalog in SQLite. They are fetched once.
 """
 
 import base64
@@ -36,13 +35,13 @@ S3_REQUIREMENTS = PEERS / "s3" / "requirements.txt"
 
 @contextmanager
 def running_s3(bucket: str) -> Iterator[dict[str, str]]:
-    """A store with an empty bucket; what opens it, by the names of interbed's options."""
+    """Run an S3 store with an empty bucket, and yield its options by interbed's names."""
     with testing.s3(bucket, python=str(moto_python())) as options:
         yield options
 
 
 def for_hadoop(store: Mapping[str, str]) -> dict[str, str]:
-    """What Hadoop's client opens it with, as `s3a`."""
+    """Return the options of the store for Hadoop's client `s3a`."""
     return {
         "fs.s3a.endpoint": store["s3.endpoint"],
         "fs.s3a.endpoint.region": store["s3.region"],
@@ -54,7 +53,7 @@ def for_hadoop(store: Mapping[str, str]) -> dict[str, str]:
 
 @contextmanager
 def running_s3mock(bucket: str) -> Iterator[dict[str, str]]:
-    """Adobe's S3Mock with an empty bucket: a second store that heeds the conditions of puts, with other code."""
+    """Run Adobe's S3Mock with an empty bucket: a second implementation that honours conditional puts."""
     port, secure = free_ports(2)
     jar = next(maven_jars("s3mock", "s3mock-4.6.0").glob("*.jar"))
     command = [*_JAVA, "-jar", str(jar), f"--server.port={secure}", f"--com.adobe.testing.s3mock.httpPort={port}"]
@@ -69,9 +68,9 @@ def running_s3mock(bucket: str) -> Iterator[dict[str, str]]:
 
 @contextmanager
 def running_s3proxy(bucket: str, directory: Path | None = None) -> Iterator[dict[str, str]]:
-    """S3Proxy over a store in memory, or in a directory, with an empty bucket: it overlooks the conditions of puts.
+    """Run S3Proxy over a store in memory, or in a directory, with an empty bucket. It ignores the conditions of puts.
 
-    Its options go by Hadoop's names.
+    Its options have Hadoop's names.
     """
     provider = "transient" if directory is None else f"filesystem\njclouds.filesystem.basedir={directory}"
     port = free_port()
@@ -96,12 +95,12 @@ def running_s3proxy(bucket: str, directory: Path | None = None) -> Iterator[dict
 
 AZURITE_ACCOUNT = "devstoreaccount1"
 AZURITE_KEY = "Eby8vdM02xNOcqFlqUwJPLlmEtlCDXJ1OUzFT50uSRZ6IFsuFq2UVErCz4I6tq/K1SZFPTOtr/KBHBeksoGMGw=="
-"""Azurite's own, which its documentation tells everybody."""
+"""Azurite's default key, which its documentation publishes."""
 
 
 @contextmanager
 def running_azurite(container: str) -> Iterator[dict[str, str]]:
-    """Azure's blobs with an empty container, of the account AZURITE_ACCOUNT."""
+    """Run Azure's blob store with an empty container of the account AZURITE_ACCOUNT."""
     port = free_port()
     program = _azurite() / "node_modules" / ".bin" / "azurite-blob"
     command = [str(program), "--inMemoryPersistence", "--skipApiVersionCheck", "--disableTelemetry"]
@@ -117,10 +116,10 @@ def running_azurite(container: str) -> Iterator[dict[str, str]]:
 
 
 def _shared_key(method: str, place: str) -> dict[str, str]:
-    """The headers that sign a request for a new container."""
+    """Return the headers that sign the request for a new container."""
     date = formatdate(usegmt=True)
     version = "2021-08-06"
-    # Twelve headers that this request has not.
+    # Twelve headers that this request lacks.
     lines = "\n" * 12
     text = f"{method}{lines}x-ms-date:{date}\nx-ms-version:{version}\n/{AZURITE_ACCOUNT}{place}\nrestype:container"
     digest = hmac.new(base64.b64decode(AZURITE_KEY), text.encode(), hashlib.sha256).digest()
@@ -145,7 +144,7 @@ def _azurite() -> Path:
 
 @contextmanager
 def running_rest_catalog(warehouse: Path) -> Iterator[str]:
-    """Iceberg's REST catalog in Java over a directory; its address."""
+    """Run Iceberg's REST catalog in Java over a directory, and yield its address."""
     port = free_port()
     jars = maven_jars("iceberg_rest", "iceberg-rest-1.10.0")
     command = [*_JAVA, "-cp", f"{jars}/*", "org.apache.iceberg.rest.RESTCatalogServer"]
@@ -156,7 +155,7 @@ def running_rest_catalog(warehouse: Path) -> Iterator[str]:
 
 
 def request(port: int, method: str, path: str, headers: Mapping[str, str] | None = None) -> tuple[int, bytes]:
-    """The status of an answer, and its content; OSError when there is none."""
+    """Return the status and the content of an answer. Raises OSError when there is none."""
     connection = http.client.HTTPConnection("127.0.0.1", port, timeout=REQUEST_SECONDS_MAX)
     try:
         connection.request(method, path, headers=dict(headers or {}))
@@ -170,7 +169,7 @@ def request(port: int, method: str, path: str, headers: Mapping[str, str] | None
 def _running(
     command: Sequence[str], port: int, ready: str | None, variables: Mapping[str, str] | None = None
 ) -> Iterator[None]:
-    """The server while it runs, from when it answers at the path `ready`, or at all where that is None."""
+    """Run the server. The block starts when it answers at the path `ready`, or on any path if that is None."""
     with tempfile.TemporaryDirectory(prefix="interbed-server-", ignore_cleanup_errors=True) as name:
         log = Path(name) / "server.log"
         with log.open("ab") as output:
@@ -181,14 +180,14 @@ def _running(
                 stderr=subprocess.STDOUT,
                 cwd=name,
                 env={**os.environ, **(variables or {})},
-                # A group of its own: it is ended by its id, and a Ctrl-C at the tests does not reach it before they do.
+                # A process group of its own: it is killed by the group id, and a Ctrl-C reaches the tests first.
                 start_new_session=True,
             )
         try:
             _wait_until_ready(process, port, ready, log)
             yield
         finally:
-            # What it knows is in its memory alone, so that it need not be shut down.
+            # All its state is in memory, so a kill is enough.
             if process.poll() is None:
                 os.killpg(process.pid, signal.SIGKILL)
             process.wait(timeout=STOP_SECONDS_MAX)
@@ -208,7 +207,7 @@ def _wait_until_ready(process: "subprocess.Popen[bytes]", port: int, path: str |
 
 
 def moto_python() -> Path:
-    """The interpreter of an environment with moto."""
+    """Return the interpreter of an environment with moto."""
     return python_with("moto", S3_REQUIREMENTS)
 
 

@@ -1,8 +1,8 @@
-"""Hive's own metastore, in Java: the peer that the catalog server is compared with.
+"""Hive's own metastore, in Java: the peer of the catalog server.
 
-Version 2.3.10 runs from the jars that PySpark brings, 3.1.3 and 4.0.1 from Maven's; all keep their data in an embedded
-Derby. A Derby database with all tables takes many seconds to make, so it is made once, kept in the tests' cache and
-copied for every server; a server is up in two to three seconds then. It serves on a free port that it binds itself.
+Version 2.3.10 runs from the jars of PySpark, 3.1.3 and 4.0.1 from jars of Maven. All keep their data in an embedded
+Derby. Creating all tables of a Derby database takes many seconds, so one database is prepared, kept in the tests'
+cache, and copied for every server. A server then starts in two to three seconds, on a free port.
 """
 
 import os
@@ -33,15 +33,18 @@ STOP_SECONDS_MAX = 30.0
 EVENT_LISTENER = "org.apache.hive.hcatalog.listener.DbNotificationListener"
 
 DERBY_LOCK_SECONDS_MAX = 0
-"""How long a statement waits for a row. In 4.0.1 a `check_lock` keeps the row of its lock while it waits for the one
-mutex that Hive has for Derby, and a `lock` that holds the mutex waits for the row: by default 60 s, as long as clients
-wait for an answer. When the wait ends, Hive repeats the statement by itself."""
+"""Seconds that a statement waits for a row lock.
+
+In 4.0.1 a `check_lock` keeps the row of its lock while it waits for the one mutex that Hive has for Derby, and a `lock`
+that holds the mutex waits for the row: by default 60 s, which is also the timeout of clients. When the wait ends, Hive
+repeats the statement by itself.
+"""
 
 SQL_PAGES = 40_000
-"""Pages of 4 kB and more that Derby keeps in memory while it runs statements."""
+"""Pages of at least 4 kB that Derby caches while it runs statements."""
 
 QUICK_START = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC")
-"""Options for servers that answer few calls; a benchmark leaves them out."""
+"""Options for servers with few calls; a benchmark leaves them out."""
 
 _LOGGING = """\
 rootLogger.level=info
@@ -63,7 +66,7 @@ _COMMON_SETTINGS = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JavaMetastore:
-    """A running server: `uri` for clients, its process, and the directory of its warehouse."""
+    """Running server: `uri` for clients, its process, and the directory of its warehouse."""
 
     uri: str
     process: subprocess.Popen[bytes]
@@ -73,29 +76,29 @@ class JavaMetastore:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _MetastoreVersion:
-    """How one version of the metastore is started."""
+    """Start parameters of one version of the metastore."""
 
     jars: Callable[[], list[Path]]
     site: str
-    """The name of its configuration file."""
+    """Name of the configuration file."""
     logging: str
-    """The name of its logging configuration."""
+    """Name of the logging configuration."""
     settings: Mapping[str, str] = field(default_factory=dict)
     makes_lock_tables: bool
-    """Whether it makes its tables of locks by itself when it is told that this is a test."""
+    """Whether it creates its lock tables by itself when the setting says that this is a test."""
     lock_tables: tuple[str, ...] = ()
-    """Statements that make them otherwise."""
+    """Statements that create the lock tables if it does not."""
     first_objects: tuple[str, ...]
-    """The tables with the objects that are made at the first start, in the order in which rows can be deleted."""
+    """Tables with the objects that the first start creates, in an order in which their rows can be deleted."""
 
 
 @contextmanager
 def java_metastore(
     version: str = "2.3.10", settings: Mapping[str, str] | None = None, *, first_jars: Sequence[Path] = ()
 ) -> Iterator[str]:
-    """A running Java metastore, empty; yields its uri. Its data and warehouse are gone afterwards.
+    """Run an empty Java metastore, and yield its uri. Its data and warehouse are temporary.
 
-    `settings` are further values of hive-site.xml, `first_jars` come before its own.
+    `settings` are further values of hive-site.xml; `first_jars` precede its own jars on the class path.
     """
     with running_java_metastore(version, settings=settings, java_options=QUICK_START, first_jars=first_jars) as running:
         yield running.uri
@@ -111,11 +114,11 @@ def running_java_metastore(
     java_options: tuple[str, ...] = (),
     first_jars: Sequence[Path] = (),
 ) -> Iterator[JavaMetastore]:
-    """A running Java metastore of this version (2.3.10, 3.1.3 or 4.0.1), empty.
+    """Run an empty Java metastore of this version (2.3.10, 3.1.3 or 4.0.1).
 
-    `directory` gets the database, unless it has one, and the warehouse; without it they are temporary. `settings` are
-    further values of hive-site.xml, `first_jars` come before its own. `events` lets 2.3.10 write its notification log.
-    RuntimeError if the server does not come up.
+    `directory` gets the warehouse, and the database unless it has one; by default they are temporary. `settings` are
+    further values of hive-site.xml; `first_jars` precede its own jars on the class path. `events` lets 2.3.10 write its
+    notification log. Raises RuntimeError if the server does not start.
     """
     prepared = _prepared_database(version)
     with tempfile.TemporaryDirectory(prefix="interbed-java-metastore-", ignore_cleanup_errors=True) as temporary:
@@ -135,23 +138,23 @@ def run_sql(
     java_options: tuple[str, ...] = (),
     timeout_seconds: float = BUILD_TIMEOUT_SECONDS,
 ) -> None:
-    """Run statements in a Derby database that no server has open; RuntimeError for one that fails."""
+    """Run statements in a Derby database that is not open in a server. Raises RuntimeError for a failed statement."""
     script = derby.parent / "statements.sql"
     script.write_text("\n".join(f"{each};" for each in [f"CONNECT 'jdbc:derby:{derby}'", *statements]))
     options = (f"-Dderby.stream.error.file={derby.parent / 'derby.log'}", f"-Dderby.storage.pageCacheSize={SQL_PAGES}")
     ij = "org.apache.derby.tools.ij"
     said = run("java", *java_options, *options, "-cp", _pyspark_jars()[0], ij, script, timeout_seconds=timeout_seconds)
-    # It goes on after a statement that failed, and ends as if there was none.
+    # The tool continues after a failed statement and exits with 0.
     failed = [line for line in said.splitlines() if line.startswith("ERROR ")]
     if failed:
         raise RuntimeError("\n".join(failed))
 
 
 def _prepared_database(version: str) -> Path:
-    """A directory with an empty Derby database in which all tables are made."""
+    """Return a directory with an empty Derby database in which all tables exist."""
 
     def build(directory: Path) -> None:
-        # The lock tables are made in this mode alone; nothing else may run in it.
+        # Only this mode creates the lock tables; no server may run in it.
         settings = {"hive.in.test": "true"} if _VERSIONS[version].makes_lock_tables else {}
         with (
             tempfile.TemporaryDirectory(prefix="interbed-java-metastore-") as temporary,
@@ -159,11 +162,11 @@ def _prepared_database(version: str) -> Path:
             metastore_client(running.uri) as client,
         ):
             _touch_everything(client, version, running.warehouse)
-            # Derby writes its files at a checkpoint that only an orderly end brings.
+            # Derby writes its files at a checkpoint, which only an orderly shutdown triggers.
             running.process.terminate()
             running.process.wait(timeout=STOP_SECONDS_MAX)
             shutil.copytree(Path(temporary) / "derby", directory / "derby")
-        # What a metastore makes at its first start holds the place of its warehouse.
+        # The objects of the first start contain the location of the warehouse.
         forget = [f"DELETE FROM APP.{table}" for table in _VERSIONS[version].first_objects]
         lock_tables = _VERSIONS[version].lock_tables
         run_sql(directory / "derby", [*forget, *lock_tables], java_options=QUICK_START)
@@ -174,7 +177,7 @@ def _prepared_database(version: str) -> Path:
 
 
 def _touch_everything(client: Client, version: str, warehouse: Path) -> None:
-    """Use each kind of object once, because its tables are made when it is first used, and leave nothing behind."""
+    """Use each kind of object once, because its tables are created at the first use, and delete the objects again."""
     if _VERSIONS[version].makes_lock_tables:
         client.show_locks(ttypes.ShowLocksRequest())
         client.get_current_notificationEventId()
@@ -254,7 +257,7 @@ def _server(
             stdout=output,
             stderr=subprocess.STDOUT,
             cwd=home,
-            # Whatever the shell has been set up for must not reach into the configuration.
+            # Variables of the shell must not change the configuration.
             env={name: value for name, value in os.environ.items() if not name.startswith(("HIVE_", "HADOOP_"))},
         )
     try:
@@ -270,7 +273,7 @@ def _server(
 
 
 def _uri_when_ready(process: subprocess.Popen[bytes], log: Path) -> str:
-    """The address of the server once it answers."""
+    """Return the address of the server once it answers."""
     deadline = time.monotonic() + START_SECONDS_MAX
     while time.monotonic() < deadline and process.poll() is None:
         try:
@@ -291,7 +294,7 @@ def _uri_when_ready(process: subprocess.Popen[bytes], log: Path) -> str:
 
 @contextmanager
 def metastore_client(uri: str, timeout_seconds: float = 120) -> Iterator[Client]:
-    """A client of a metastore by the generated code alone, over a buffered transport and the binary protocol."""
+    """Return a client of a metastore: the generated code over a buffered transport and the binary protocol."""
     host, _, port = uri.removeprefix("thrift://").partition(":")
     socket = TSocket(host, int(port))
     socket.setTimeout(timeout_seconds * 1000)
@@ -313,7 +316,7 @@ def _site(values: Mapping[str, str]) -> str:
 
 
 def _maven_jars(peer: str) -> Path:
-    """A directory with the jars that a pom.xml below tests/peers lists."""
+    """Return a directory with the jars that a pom.xml below tests/peers lists."""
     pom = PEERS / peer / "pom.xml"
 
     def build(directory: Path) -> None:
@@ -323,7 +326,7 @@ def _maven_jars(peer: str) -> Path:
 
 
 def jars_of_3_1_3() -> Path:
-    """The directory with the jars of Hive's metastore 3.1.3, which has the client, too."""
+    """Return the directory with the jars of Hive's metastore 3.1.3, which include the client."""
     return _maven_jars("metastore-3.1.3")
 
 
@@ -352,7 +355,7 @@ _LOCK_TABLES = (
     "CREATE TABLE TXN_LOCK_TBL (TXN_LOCK BIGINT NOT NULL)",
     "INSERT INTO TXN_LOCK_TBL VALUES (1)",
 )
-"""What locks need in Hive 4, whose own script is in no jar."""
+"""Lock tables of Hive 4; its own script is in no jar."""
 
 _VERSIONS: Mapping[str, _MetastoreVersion] = {
     "2.3.10": _MetastoreVersion(

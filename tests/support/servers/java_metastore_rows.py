@@ -1,7 +1,7 @@
-"""Very many tables and partitions in the Derby database of a Java metastore 4.0.1, made of a few by SQL.
+"""Generator of very many tables and partitions in the Derby database of a Java metastore 4.0.1, by SQL.
 
-By calls a million partitions would take hours. The first tables, `t_00000000` and so on, and the partitions of the
-first day are made by calls; each copy has the ids of its pattern plus a multiple of a stride.
+A million partitions would take hours by calls. Calls create the first tables, `t_00000000` and so on, and the
+partitions of the first day. SQL copies them; each copy has the ids of its original plus a multiple of a stride.
 """
 
 from collections.abc import Iterator, Sequence
@@ -56,7 +56,7 @@ _PARTITIONS = (
 
 
 def multiplied(*, tables: int, seeds: int, days: Sequence[str]) -> Iterator[str]:
-    """Statements after which there are as many tables, of `seeds`, and the first day's partitions for each day."""
+    """Yield statements that grow the `seeds` tables to `tables`, and copy the partitions of the first day to each day."""
     yield "CREATE TABLE APP.COPIES (N BIGINT PRIMARY KEY, DAY CHAR(10))"
     copies = list(enumerate(days))[1:]
     for start in range(0, len(copies), _AT_ONCE):

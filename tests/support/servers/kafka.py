@@ -1,7 +1,7 @@
-"""A real Kafka for tests: one node that is broker and controller, on free ports of 127.0.0.1, gone afterwards.
+"""A real Kafka for tests: one temporary node that is broker and controller, on free ports of 127.0.0.1.
 
-Its jars come from Maven once. Storage that is formatted and an archive of the loaded classes are made once, too, and
-kept in the tests' cache, so that a broker takes its first request one second after its start instead of four.
+Maven fetches its jars once. Formatted storage and an archive of the loaded classes are also prepared once and kept in
+the tests' cache, so that a broker takes its first request after one second instead of four.
 """
 
 import os
@@ -25,10 +25,10 @@ POM = Path(__file__).resolve().parents[2] / "peers" / "kafka" / "pom.xml"
 START_SECONDS_MAX = 120.0
 STOP_SECONDS_MAX = 30.0
 CLUSTER_ID = "aW50ZXJiZWQtdGVzdHMtMQ"
-"""Sixteen bytes in Base64, as Kafka wants them; all brokers of the tests have the same, and never meet."""
+"""Sixteen bytes in Base64, as Kafka requires; all brokers of the tests share it, and are never connected."""
 
 USER, PASSWORD = "reader", "open-sesame-17"
-"""Who is let in where clients have to authenticate themselves, by SASL's mechanism PLAIN."""
+"""Credentials for clients that authenticate themselves by SASL's mechanism PLAIN."""
 
 _JAVA = (
     "java",
@@ -53,12 +53,12 @@ _SETTINGS = {
     "transaction.state.log.num.partitions": "1",
     "transaction.state.log.min.isr": "1",
     "group.initial.rebalance.delay.ms": "0",
-    # There is nobody to wait for in an election, and a broker that was killed is let in again when its session is over.
+    # An election has a single voter. A killed broker may register again when its session has expired.
     "controller.quorum.election.timeout.ms": "200",
     "controller.quorum.election.backoff.max.ms": "100",
     "broker.heartbeat.interval.ms": "250",
     "broker.session.timeout.ms": "2000",
-    # Few threads start sooner, and a small buffer of the cleaner leaves the heap to messages.
+    # Few threads start faster, and a small buffer of the cleaner leaves the heap to messages.
     "num.network.threads": "1",
     "num.io.threads": "2",
     "background.threads": "2",
@@ -67,10 +67,10 @@ _SETTINGS = {
 
 
 class KafkaServer:
-    """A Kafka broker at `bootstrap_servers`; it may be killed and started anew on the same port and data."""
+    """Kafka broker at `bootstrap_servers`; it can be killed and restarted on the same port and data."""
 
     def __init__(self, directory: Path) -> None:
-        """Prepare its data below `directory`; nothing runs yet."""
+        """Prepare its data below `directory` without starting it."""
         self._directory = directory
         prepared = _prepared()
         shutil.copytree(prepared / "data", directory / "data")
@@ -82,22 +82,22 @@ class KafkaServer:
 
     @property
     def bootstrap_servers(self) -> str:
-        """Where clients find it: host and port."""
+        """Host and port for clients."""
         return f"127.0.0.1:{self._port}"
 
     @property
     def sasl_bootstrap_servers(self) -> str:
-        """Where clients find it that authenticate themselves as USER with PASSWORD, without TLS."""
+        """Host and port for clients that authenticate themselves as USER with PASSWORD, without TLS."""
         return f"127.0.0.1:{self._sasl_port}"
 
     def start(self) -> None:
-        """Start it and wait until it answers; RuntimeError with the end of its log when it does not."""
+        """Start the broker and wait until it answers. Raises RuntimeError with the end of its log when it does not."""
         options = [f"-XX:SharedArchiveFile={self._classes}"] if self._classes.exists() else []
         self._process = _start(self._directory, *options)
         _wait_until_ready(self._directory, self._port, self._process)
 
     def kill(self) -> None:
-        """End it as a crash does, by SIGKILL; what it has taken is in its data."""
+        """Kill the broker by SIGKILL, as a crash; accepted messages remain in its data."""
         if self._process is None:
             return
         process, self._process = self._process, None
@@ -108,19 +108,19 @@ class KafkaServer:
 
 @contextmanager
 def running_kafka() -> Iterator[KafkaServer]:
-    """A Kafka broker without topics that runs; its data are gone afterwards."""
+    """Run a Kafka broker without topics and with temporary data."""
     with tempfile.TemporaryDirectory(prefix="interbed-kafka-", ignore_cleanup_errors=True) as name:
         server = KafkaServer(Path(name))
         try:
             server.start()
             yield server
         finally:
-            # Nobody needs its data any more, so that it need not be shut down.
+            # Its data are not needed any more, so a kill is enough.
             server.kill()
 
 
 def _write_settings(directory: Path, ports: Sequence[int]) -> None:
-    """`ports` are one for clients, one for those that authenticate themselves, and one for the controller."""
+    """Write the settings. `ports` are for clients, for clients that authenticate themselves, and for the controller."""
     addresses = [
         f"{name}://127.0.0.1:{port}" for name, port in zip(("PLAINTEXT", "SASL", "CONTROLLER"), ports, strict=True)
     ]
@@ -143,7 +143,7 @@ def _start(directory: Path, *options: str) -> subprocess.Popen[bytes]:
             stdout=output,
             stderr=subprocess.STDOUT,
             cwd=directory,
-            # A group of its own: it is ended by its id, and a Ctrl-C at the tests does not reach it before they do.
+            # A process group of its own: it is killed by the group id, and a Ctrl-C reaches the tests first.
             start_new_session=True,
         )
 
@@ -160,7 +160,7 @@ def _wait_until_ready(directory: Path, port: int, process: subprocess.Popen[byte
 
 def _answers(port: int) -> bool:
     try:
-        # A client that finds the port closed waits before it tries again; a plain connection does not.
+        # A client backs off before it connects again to a closed port; a plain connection does not.
         with socket.create_connection(("127.0.0.1", port), timeout=1):
             pass
         client = AdminClient({"bootstrap.servers": f"127.0.0.1:{port}", "log_level": 0})
@@ -177,12 +177,12 @@ def _jars() -> Path:
 
 
 def _classpath() -> str:
-    # The archive of classes is good for the same jars in the same order only.
+    # The archive of classes is valid only for the same jars in the same order.
     return ":".join(str(jar) for jar in sorted(_jars().glob("*.jar")))
 
 
 def _prepared() -> Path:
-    """A directory with `data`, storage that is formatted, and `classes.jsa`, the classes that a broker loads."""
+    """Return a directory with `data`, formatted storage, and `classes.jsa`, the classes that a broker loads."""
 
     def build(directory: Path) -> None:
         ports = free_ports(3)

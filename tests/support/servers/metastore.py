@@ -1,4 +1,4 @@
-"""Catalog servers for tests, on SQLite and on PostgreSQL, and shapes that several tests send to them."""
+"""Catalog servers for tests, on SQLite and on PostgreSQL, and Thrift objects for several tests."""
 
 import itertools
 from collections.abc import Iterator
@@ -23,7 +23,7 @@ _database_numbers = itertools.count(1)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MetastoreUnderTest:
-    """A running server with what it was started on."""
+    """Running server with its database and directory."""
 
     running: RunningServer
     db: str
@@ -31,12 +31,12 @@ class MetastoreUnderTest:
 
     @property
     def uri(self) -> str:
-        """Address for clients."""
+        """Thrift address for clients."""
         return self.running.uri
 
     @property
     def port(self) -> int:
-        """Port on 127.0.0.1."""
+        """Listening port on 127.0.0.1."""
         port = urlsplit(self.uri).port
         assert port is not None
         return port
@@ -44,7 +44,7 @@ class MetastoreUnderTest:
 
 @contextmanager
 def metastore_under_test(db: str, directory: Path, *arguments: str) -> Iterator[MetastoreUnderTest]:
-    """A server on this database, with its warehouse and log in the directory."""
+    """Run a server on this database, with its warehouse and log in the directory."""
     running = start_server(db, f"file:{directory / 'warehouse'}", *arguments, log=directory / "server.log")
     try:
         yield MetastoreUnderTest(running=running, db=db, warehouse=directory / "warehouse")
@@ -53,7 +53,7 @@ def metastore_under_test(db: str, directory: Path, *arguments: str) -> Iterator[
 
 
 def new_database(postgres_url: str) -> str:
-    """The url of a new, empty database of a PostgreSQL server."""
+    """Create an empty database in a PostgreSQL server, and return its url."""
     name = f"metastore_{next(_database_numbers)}"
     with psycopg.connect(postgres_url, autocommit=True) as connection:
         connection.execute(f"CREATE DATABASE {name}".encode())
@@ -62,7 +62,7 @@ def new_database(postgres_url: str) -> str:
 
 @contextmanager
 def foreign_client(port: int) -> Iterator[hmsclient.HMSClient]:
-    """hmsclient: a client that knows nothing of interbed."""
+    """Return hmsclient: a client that knows nothing of interbed."""
     with hmsclient.HMSClient(host="127.0.0.1", port=port) as client:
         yield client
 
@@ -70,7 +70,7 @@ def foreign_client(port: int) -> Iterator[hmsclient.HMSClient]:
 def storage(
     *columns: tuple[str, str], location: str | None = None, serde: str = "org.example.SerDe"
 ) -> ttypes.StorageDescriptor:
-    """A storage descriptor with these (name, type) columns, or one column `id int`."""
+    """Return a storage descriptor with these (name, type) columns, or one column `id int`."""
     return ttypes.StorageDescriptor(
         cols=[ttypes.FieldSchema(name=name, type=kind, comment=None) for name, kind in columns or (("id", "int"),)],
         location=location,
@@ -94,7 +94,7 @@ def table(
     table_type: str = "MANAGED_TABLE",
     location: str | None = None,
 ) -> ttypes.Table:
-    """A table with these (name, type) columns."""
+    """Return a table with these (name, type) columns."""
     return ttypes.Table(
         dbName=database,
         tableName=name,
@@ -107,14 +107,14 @@ def table(
 
 
 def lock_request(*components: ttypes.LockComponent, user: str = "tester", host: str = "here") -> ttypes.LockRequest:
-    """A lock request with these components."""
+    """Return a lock request with these components."""
     return ttypes.LockRequest(component=list(components), user=user, hostname=host)
 
 
 def lock_component(
     kind: int, database: str, table_name: str | None = None, partition: str | None = None
 ) -> ttypes.LockComponent:
-    """A lock component on a database, a table or a partition, whichever is named last."""
+    """Return a lock component on a database, a table or a partition: the most specific one that is named."""
     level = (
         ttypes.LockLevel.DB
         if table_name is None
@@ -127,7 +127,7 @@ def lock_component(
 
 @contextmanager
 def plain_client(port: int) -> Iterator[ThriftHiveMetastore.Client]:
-    """The generated client of our own interface definition, with every method of it and nothing around it."""
+    """Return the generated client of our own interface definition, with all its methods and no wrapper."""
     socket = TSocket("127.0.0.1", port)
     socket.setTimeout(60_000)
     transport = TBufferedTransport(socket)

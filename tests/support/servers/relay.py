@@ -1,4 +1,4 @@
-"""A relay before a metastore that loses replies: the call is carried out, and its caller never hears of it."""
+"""A relay before a metastore that loses replies: the server carries out the call, but the caller gets no reply."""
 
 import contextlib
 import socket
@@ -11,7 +11,7 @@ DEADLINE_SECONDS = 60
 
 
 class Relay:
-    """Hands bytes on to a server on 127.0.0.1 at `port`, from one of its own at `self.port`; used in a `with` block."""
+    """Copies bytes to a server on 127.0.0.1 at `port`, from its own port `self.port`; used in a `with` block."""
 
     def __init__(self, port: int) -> None:
         self._target = port
@@ -27,7 +27,7 @@ class Relay:
 
     @property
     def uri(self) -> str:
-        """Address for clients."""
+        """Thrift address for clients."""
         return f"thrift://127.0.0.1:{self.port}"
 
     def lose_reply_of(self, method: str = "", *, every: bool = False) -> None:
@@ -35,22 +35,22 @@ class Relay:
         self._lose = (method, every)
 
     def before(self, method: str, action: Callable[[], object]) -> None:
-        """Do this before the next call of the method is handed on."""
+        """Run the action before the next call of the method is forwarded."""
         self._before = (method, action)
 
     def overtake(self, method: str) -> None:
-        """Cut the connection at the next call of the method, and hand it on before the one after it all the same."""
+        """Cut the connection at the next call of the method, and forward that call just before the call after it."""
         self._overtaken = method
 
     def start(self) -> None:
-        """Listen, on the port of before if there was one."""
+        """Listen on the previous port, or on a free port at the first start."""
         self._listener = socket.create_server(("127.0.0.1", self.port))
         self.port = self._listener.getsockname()[1]
         self._acceptor = threading.Thread(target=self._accept, args=(self._listener,))
         self._acceptor.start()
 
     def stop(self) -> None:
-        """Refuse connections, and end those that there are."""
+        """Refuse connections, and close the open ones."""
         if self._listener is None or self._acceptor is None:
             return
         # Closing alone does not wake up the thread that waits in accept().
@@ -87,7 +87,7 @@ class Relay:
     def _serve(self, connection: socket.socket) -> None:
         with connection, self._connected() as server:
             try:
-                # Calls and replies are small here: each is one piece.
+                # Calls and replies are small here: each arrives in one piece.
                 while data := connection.recv(65536):
                     method = _method(data)
                     if self._before is not None and self._before[0] == method:
@@ -111,7 +111,7 @@ class Relay:
                         return
                     connection.sendall(reply)
             except OSError:
-                # One of the two has hung up.
+                # One of the two sides has hung up.
                 return
 
     def _connected(self) -> socket.socket:
@@ -119,6 +119,6 @@ class Relay:
 
 
 def _method(call: bytes) -> str:
-    """The name of the method that a message of the binary protocol calls."""
+    """Return the name of the method that a message of the binary protocol calls."""
     _, length = struct.unpack_from(">ii", call)
     return call[8 : 8 + length].decode(errors="replace")

@@ -1,6 +1,6 @@
-"""A real schema registry for tests: Apicurio's, with the interface of Confluent's, on a free port of 127.0.0.1.
+"""A real schema registry for tests: Apicurio with Confluent's interface, on a free port of 127.0.0.1.
 
-It keeps its schemas in memory, and they are gone with it. Its distribution comes from Maven once.
+It keeps its schemas in memory. Maven fetches its distribution once.
 """
 
 import http.client
@@ -27,23 +27,23 @@ _JAVA = ("java", "-Xmx512m", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xs
 
 
 class SchemaRegistryServer:
-    """A registry at `port` of 127.0.0.1."""
+    """Schema registry at `port` of 127.0.0.1."""
 
     def __init__(self, port: int) -> None:
         self.port = port
 
     @property
     def url(self) -> str:
-        """Where Confluent's interface is."""
+        """URL of Confluent's interface."""
         return f"http://127.0.0.1:{self.port}/apis/ccompat/v7"
 
     @property
     def own_url(self) -> str:
-        """Where Apicurio's own interface is."""
+        """URL of Apicurio's own interface."""
         return f"http://127.0.0.1:{self.port}/apis/registry/v2"
 
     def register(self, subject: str, schema: Any, references: Sequence[dict[str, Any]] = (), kind: str = "AVRO") -> int:
-        """Put a schema there, and return its number."""
+        """Register a schema, and return its id."""
         text = schema if isinstance(schema, str) else json.dumps(schema)
         body = {"schema": text, "schemaType": kind, "references": list(references)}
         status, answer = self.request("POST", f"/apis/ccompat/v7/subjects/{subject}/versions", json.dumps(body))
@@ -53,7 +53,7 @@ class SchemaRegistryServer:
         return number
 
     def request(self, method: str, path: str, body: str | None = None) -> tuple[int, bytes]:
-        """The status of an answer, and its content; OSError when there is none."""
+        """Return the status and the content of an answer. Raises OSError when there is none."""
         connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=REQUEST_SECONDS_MAX)
         try:
             connection.request(method, path, body, {"Content-Type": "application/json"})
@@ -65,7 +65,7 @@ class SchemaRegistryServer:
 
 @contextmanager
 def running_schema_registry() -> Iterator[SchemaRegistryServer]:
-    """A registry without schemas that runs."""
+    """Run a registry without schemas."""
     with tempfile.TemporaryDirectory(prefix="interbed-registry-", ignore_cleanup_errors=True) as name:
         log = Path(name) / "registry.log"
         server = SchemaRegistryServer(free_port())
@@ -74,7 +74,7 @@ def running_schema_registry() -> Iterator[SchemaRegistryServer]:
             _wait_until_ready(server, process, log)
             yield server
         finally:
-            # What it knows is in its memory alone, so that it need not be shut down.
+            # All its state is in memory, so a kill is enough.
             if process.poll() is None:
                 os.killpg(process.pid, signal.SIGKILL)
             process.wait(timeout=STOP_SECONDS_MAX)
@@ -89,7 +89,7 @@ def _start(directory: Path, port: int, log: Path) -> "subprocess.Popen[bytes]":
             stdout=output,
             stderr=subprocess.STDOUT,
             cwd=directory,
-            # A group of its own: it is ended by its id, and a Ctrl-C at the tests does not reach it before they do.
+            # A process group of its own: it is killed by the group id, and a Ctrl-C reaches the tests first.
             start_new_session=True,
         )
 
@@ -109,7 +109,7 @@ def _wait_until_ready(server: SchemaRegistryServer, process: "subprocess.Popen[b
 
 def _distribution() -> Path:
     def build(directory: Path) -> None:
-        # Its marks of what was unpacked belong to the directory, and not to the place of the list.
+        # Maven's markers of unpacked files belong to the cached directory, not to the location of the pom.xml.
         where = [f"-DoutputDirectory={directory}", f"-DmarkersDirectory={directory}/unpacked"]
         run("mvn", "-q", "-B", "-f", POM, "dependency:unpack-dependencies", *where)
 

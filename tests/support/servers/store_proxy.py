@@ -1,4 +1,4 @@
-"""A proxy before a store that speaks HTTP: it counts requests, makes them slow as a network does, and spoils some.
+"""A proxy before an HTTP object store: it counts requests, adds network latency, and injects faults.
 
     with running_s3("lake") as options, StoreProxy.before(options) as proxy:
         lake = interbed.load_catalog("lake", warehouse="s3://lake/warehouse", **proxy.options)
@@ -6,8 +6,8 @@
             lake.get_table("shop.orders").count()
         assert len(seen.requests) <= 3
 
-`latency_seconds` is what each request takes at least, `bytes_per_second` how fast the body of an answer comes.
-`fault(request)` says of each request what goes wrong with it, or None.
+`latency_seconds` is the minimal time of a request, `bytes_per_second` the pace of the body of an answer.
+`fault(request)` returns the fault of a request, or None.
 """
 
 import contextlib
@@ -29,7 +29,7 @@ _OF_A_CONNECTION = frozenset({"connection", "keep-alive", "transfer-encoding", "
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Request:
-    """What was asked for, and, once it is over, what came of it. Times are those of `time.monotonic`."""
+    """Request and, once it has ended, its result. Times are those of `time.monotonic`."""
 
     method: str
     path: str
@@ -43,18 +43,18 @@ class Request:
 
     @property
     def name(self) -> str:
-        """The method and what follows the bucket, for messages."""
+        """Return the method and the path below the bucket, for messages."""
         return f"{self.method} {self.path}{f'?{self.query}' if self.query else ''}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fault:
-    """What goes wrong with one request.
+    """Fault that is injected into one request.
 
-    `kind`: "answer" is an answer of `status` and `body`, and the store never hears of the request; "refuse" hangs up
-    before the store hears of it; "lose" hangs up after the store has carried it out; "cut" hangs up after `after_bytes`
-    of the answer's body; "twice" carries it out two times, as a repeated packet does, and hands on the second answer;
-    "stall" lets `seconds` pass before the store hears of it.
+    `kind`: "answer" answers with `status` and `body`, and the store does not get the request; "refuse" hangs up
+    before the store gets it; "lose" hangs up after the store has carried it out; "cut" hangs up after `after_bytes`
+    of the answer's body; "twice" carries it out two times, as a repeated packet does, and returns the second answer;
+    "stall" waits for `seconds` before the store gets it.
     """
 
     kind: Literal["answer", "refuse", "lose", "cut", "twice", "stall"]
@@ -67,23 +67,23 @@ class Fault:
 
 @dataclass(slots=True)
 class SeenRequests:
-    """The requests of a stretch of time, in the order in which they ended."""
+    """Requests of an interval, in the order in which they ended."""
 
     requests: list[Request] = field(default_factory=list[Request])
 
     @property
     def names(self) -> list[str]:
-        """What was asked for."""
+        """Names of the requests."""
         return [request.name for request in self.requests]
 
     @property
     def received_bytes(self) -> int:
-        """Of the bodies of all answers."""
+        """Bytes of the bodies of all answers."""
         return sum(request.received_bytes for request in self.requests)
 
     @property
     def rounds(self) -> int:
-        """How many requests had to wait for one another: the longest chain of them of which none overlap."""
+        """Number of sequential round trips: the length of the longest chain of requests that do not overlap."""
         count, until = 0, float("-inf")
         for request in sorted(self.requests, key=lambda request: request.ended):
             if request.started >= until:
@@ -92,7 +92,7 @@ class SeenRequests:
 
 
 class StoreProxy:
-    """Hands requests on to the store; use it in a `with` block. Settings may be changed while it runs."""
+    """Proxy of the store; use it in a `with` block. Settings may be changed while it runs."""
 
     def __init__(
         self,
@@ -104,7 +104,7 @@ class StoreProxy:
     ) -> None:
         self._target = port
         self.options: dict[str, str] = dict(options)
-        """The store's, with the proxy's address."""
+        """Options of the store with the address of the proxy."""
         self.latency_seconds = latency_seconds
         self.bytes_per_second = bytes_per_second
         self.fault: Callable[[Request], Fault | None] | None = None
@@ -119,7 +119,9 @@ class StoreProxy:
     def before(
         cls, options: Mapping[str, str], *, latency_seconds: float = 0.0, bytes_per_second: float | None = None
     ) -> Self:
-        """Before the store that these options open, by interbed's, Hadoop's or Azure's name for the address."""
+        """Return a proxy before the store of these options, which have interbed's, Hadoop's or Azure's name of the
+        address.
+        """
         name = next(name for name in options if name.endswith("endpoint"))
         address = urlsplit(options[name])
         assert address.port is not None
@@ -129,7 +131,7 @@ class StoreProxy:
 
     @contextlib.contextmanager
     def watched(self) -> Iterator[SeenRequests]:
-        """What is asked for within the block; its end waits for the proxy to be done with all of it."""
+        """Record the requests of the block; the end of the block waits until the proxy has finished all of them."""
         seen = SeenRequests()
         with self._changed:
             self._changed.wait_for(lambda: not self._under_way, timeout=UPSTREAM_SECONDS_MAX)
@@ -138,22 +140,22 @@ class StoreProxy:
             yield seen
         finally:
             with self._changed:
-                # A client has its answer a moment before the proxy knows what it was.
+                # A client gets its answer a moment before the proxy records the request.
                 self._changed.wait_for(lambda: not self._under_way, timeout=UPSTREAM_SECONDS_MAX)
                 self._watching.remove(seen)
 
     def wait_until_idle(self) -> None:
-        """Wait for requests that nobody waits for any more: they may yet change what is in the store."""
+        """Wait for abandoned requests, whose clients have hung up: they may still change objects in the store."""
         with self._changed:
             assert self._changed.wait_for(lambda: not self._under_way, timeout=UPSTREAM_SECONDS_MAX), "a request hangs"
 
     def begin(self) -> None:
-        """A request has come."""
+        """Count a request that has arrived."""
         with self._changed:
             self._under_way += 1
 
     def note(self, request: Request) -> None:
-        """A request has ended: add it for whoever watches."""
+        """Record a request that has ended."""
         with self._changed:
             self._under_way -= 1
             for seen in self._watching:
@@ -161,15 +163,15 @@ class StoreProxy:
             self._changed.notify_all()
 
     def asked_headers(self, headers: Iterable[tuple[str, str]]) -> Iterable[tuple[str, str]]:
-        """The headers of a request as the store is to have them."""
+        """Return the headers of a request as the store gets them."""
         return headers
 
     def answered_headers(self, headers: Iterable[tuple[str, str]]) -> Iterable[tuple[str, str]]:
-        """Those of an answer as the client is to have them."""
+        """Return the headers of an answer as the client gets them."""
         return headers
 
     def connected(self) -> http.client.HTTPConnection:
-        """A new connection to the store."""
+        """Return a new connection to the store."""
         return http.client.HTTPConnection("127.0.0.1", self._target, timeout=UPSTREAM_SECONDS_MAX)
 
     def __enter__(self) -> Self:
@@ -184,7 +186,7 @@ class StoreProxy:
 
 
 class _Server(ThreadingHTTPServer):
-    """Its threads end when their connections do, which `hang_up` sees to."""
+    """Server whose threads end with their connections; `hang_up` closes these."""
 
     daemon_threads = False
     request_queue_size = 128
@@ -206,10 +208,10 @@ class _Server(ThreadingHTTPServer):
         super().shutdown_request(request)
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """Say nothing: clients hang up whenever they like."""
+        """Log nothing: clients may hang up at any time."""
 
     def hang_up(self) -> None:
-        """End every connection."""
+        """Close every open connection."""
         with self._open_lock:
             for connection in self._open:
                 with contextlib.suppress(OSError):
@@ -217,21 +219,21 @@ class _Server(ThreadingHTTPServer):
 
 
 class _HangUpError(Exception):
-    """The client is to get no answer, or no more of it."""
+    """Signal that the client gets no answer, or no more of it."""
 
 
 class _Handler(BaseHTTPRequestHandler):
-    """One client's connection, with one of its own to the store."""
+    """Connection of one client, with its own connection to the store."""
 
     protocol_version = "HTTP/1.1"
     disable_nagle_algorithm = True
     server: _Server
     _upstream: http.client.HTTPConnection | None = None
     _answered_at = 0.0
-    """Just before the last piece of the answer went out: what its client asks for next comes later."""
+    """Time just before the last piece of the answer was sent: the next request of the client comes later."""
 
     def log_message(self, *_: Any, **__: Any) -> None:
-        """Say nothing."""
+        """Log nothing: the proxy records the requests."""
 
     def _hand_on(self) -> None:
         proxy = self.server.proxy
@@ -301,7 +303,7 @@ class _Handler(BaseHTTPRequestHandler):
         except (http.client.HTTPException, ConnectionError):
             upstream.close()
             self._upstream = None
-            # A store may end a connection that was idle; nothing of this request has come then.
+            # A store may close an idle connection; it has then received nothing of this request.
             if fresh:
                 raise
             return self._asked(body)
@@ -312,7 +314,7 @@ class _Handler(BaseHTTPRequestHandler):
         held = None
         if length is None and self.command != "HEAD":
             held = answer.read()
-        # send_response would add a date and a server of its own.
+        # send_response would add its own Date and Server headers.
         self.send_response_only(answer.status, answer.reason)
         for name, value in proxy.answered_headers(answer.getheaders()):
             if name.lower() not in _OF_A_CONNECTION:
@@ -325,7 +327,7 @@ class _Handler(BaseHTTPRequestHandler):
             answer.read()
             return 0
         sent = 0
-        # The pace is that of the stream: what was sent late is not made up for by a faster rest.
+        # The pace is that of the stream: a delay is not made up for by sending the rest faster.
         while chunk := (held if held is not None else answer.read(CHUNK_BYTES)):
             held = b"" if held is not None else None
             if cut_after is not None and sent + len(chunk) > cut_after:

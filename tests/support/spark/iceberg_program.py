@@ -1,8 +1,8 @@
-"""Run by tests/support/peers/iceberg.py in a process of its own: Iceberg's Java code, in Spark and beside it.
+"""Program of tests/support/peers/iceberg.py, in a separate process: Iceberg's Java code, in Spark and without it.
 
-Commands come as JSON lines (`spark_program.serve`). What Spark has no statement for is done by the classes in
-tests/peers/iceberg/java, which take a table of Iceberg's and JSON: py4j makes a Python number of each boxed one, so
-that Python cannot give a record the `Long` that its field asks for.
+Commands are JSON lines (`spark_program.serve`). Operations without a Spark statement are done by the classes in
+tests/peers/iceberg/java, which take an Iceberg table and JSON. py4j converts each boxed number to a Python number, so
+Python cannot give a record the `Long` that its field needs.
 """
 
 import datetime
@@ -18,7 +18,7 @@ from tests.support.spark.spark_program import serve
 
 
 class IcebergCommands:
-    """The commands, in a session with Iceberg's catalogs; tables have the names that SQL knows them by."""
+    """Commands in a session with Iceberg's catalogs; tables have their SQL names."""
 
     def __init__(self, spark: SparkSession) -> None:
         self._spark = spark
@@ -28,19 +28,19 @@ class IcebergCommands:
         self._own = jvm.interbed.tests.iceberg
 
     def version(self) -> str:
-        """Spark's version."""
+        """Return the version of Spark."""
         return self._spark.version
 
     def run(self, sql: str) -> list[list[Any]]:
-        """A statement's rows."""
+        """Return the rows of a statement."""
         return [[plain(value) for value in row] for row in self._spark.sql(sql).collect()]
 
     def arrow(self, sql: str, path: str) -> int:
-        """Write a query's answer to an Arrow IPC file; the number of its rows."""
+        """Write the result of a query to an Arrow IPC file, and return the number of its rows."""
         return written(self._spark.sql(sql), Path(path))
 
     def create(self, table: str, schema: Any, partition: list[Any], properties: dict[str, str]) -> None:
-        """Create a table of a schema as Iceberg's metadata has it, with types that SQL has no names for."""
+        """Create a table from a schema in the form of Iceberg's metadata, with types without SQL names."""
         catalog, _, name = table.partition(".")
         of = self._iceberg.SchemaParser.fromJson(json.dumps(schema))
         spec = self._iceberg.PartitionSpecParser.fromJson(of, json.dumps({"spec-id": 0, "fields": partition}))
@@ -48,7 +48,7 @@ class IcebergCommands:
         tables.createTable(self._iceberg.catalog.TableIdentifier.parse(name), of, spec, properties)
 
     def add_column(self, table: str, name: str, type: str, default: Any) -> None:  # noqa: A002 - the field's word
-        """Add a column; its default is that of old rows and of new ones."""
+        """Add a column; its default holds for existing and for new rows."""
         of = self._iceberg.types.Types.fromPrimitiveString(type)
         update = self._table(table).updateSchema()
         if default is None:
@@ -57,24 +57,26 @@ class IcebergCommands:
             update.addColumn(name, of, self._iceberg.expressions.Expressions.lit(default).to(of)).commit()
 
     def together(self, table: str, operations: list[dict[str, Any]], branch: str | None) -> dict[str, Any]:
-        """One commit of these operations; its snapshot and the paths of the files that each has written."""
+        """Commit these operations in one snapshot, and return the snapshot and the paths of the files of each
+        operation.
+        """
         told: dict[str, Any] = json.loads(
             self._own.Commit.operations(self._table(table), json.dumps(operations), branch)
         )
         return told
 
     def files(self, table: str) -> list[dict[str, Any]]:
-        """The data and delete files of the current snapshot."""
+        """Return the data and delete files of the current snapshot."""
         told: list[dict[str, Any]] = json.loads(self._own.Files.list(self._table(table)))
         return told
 
     def records(self, table: str, snapshot_id: int | None) -> list[list[Any]]:
-        """The rows by Iceberg's generic reader, without Spark."""
+        """Return the rows by Iceberg's generic reader, without Spark."""
         told: list[list[Any]] = json.loads(self._own.Files.rows(self._table(table), snapshot_id))
         return told
 
     def metadata(self, table: str) -> str:
-        """Where the table's current metadata file is."""
+        """Return the path of the current metadata file of the table."""
         location: str = self._table(table).operations().current().metadataFileLocation()
         return location
 
@@ -83,7 +85,7 @@ class IcebergCommands:
 
 
 def written(answer: DataFrame, path: Path) -> int:
-    """Write an answer as Arrow has it; the number of its rows."""
+    """Write a result as Arrow, and return the number of its rows."""
     table: pa.Table = answer.toArrow()
     with pa.OSFile(str(path), "wb") as file, pa.ipc.new_file(file, table.schema) as out:
         out.write_table(table)
@@ -91,7 +93,9 @@ def written(answer: DataFrame, path: Path) -> int:
 
 
 def plain(value: Any) -> Any:
-    """A row's value as JSON has it: times as ISO text, decimals as text, bytes hexadecimal, maps as lists of pairs."""
+    """Return a value of a row in the form of JSON: times as ISO text, decimals as text, bytes hexadecimal, maps as
+    lists of pairs.
+    """
     match value:
         case datetime.date() | datetime.time():
             return value.isoformat()
@@ -108,7 +112,7 @@ def plain(value: Any) -> Any:
 
 
 def answer(spark: SparkSession, request: dict[str, Any]) -> Any:
-    """The answer of one command."""
+    """Return the answer of one command."""
     command = request.pop("command")
     return getattr(IcebergCommands(spark), command)(**request)
 

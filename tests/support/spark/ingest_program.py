@@ -1,8 +1,8 @@
-"""Run by tests/spark_ext/ingestion/test_kills.py: ingests a topic to its end, into tables of `lake.shop`.
+"""Program of tests/spark_ext/ingestion/test_kills.py: ingests a topic to its end, into tables of `lake.shop`.
 
     python ingest_program.py WAREHOUSE PIDS SERVERS TOPIC
 
-It has to be started again when it was killed.
+A killed program must be started again.
 """
 
 import sys
@@ -14,7 +14,7 @@ TIMEOUT_SECONDS = 300
 
 
 def main(warehouse: str, pids: str, servers: str, topic: str) -> None:
-    """Ingest in rounds of a few messages, so that there are several commits."""
+    """Ingest in batches of a few messages, so that there are several commits."""
     spark = small_session(warehouse, pids, "local[2]")
     query = ingest(
         spark,

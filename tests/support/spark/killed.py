@@ -1,4 +1,4 @@
-"""Spark applications of their own that meet a fault, most often SIGKILL, as storage.io.faults writes it."""
+"""Spark applications with an injected fault, most often SIGKILL, in the notation of storage.io.faults."""
 
 import os
 import subprocess
@@ -11,10 +11,11 @@ TIMEOUT_SECONDS = 600
 
 
 def run_killed(path: Path, program: str, *arguments: str, fault: str | None, once: Path | None = None) -> int:
-    """The exit code of a program of tests/support that is killed as `fault` says, None: not at all.
+    """Run a program of tests/support with the fault `fault`, None for no fault, and return its exit code.
 
-    The application writes its processes' ids to the file `pids` in `path`; what it says is added to `log` there. With
-    `once` the fault is met by one task, or its executor is killed, not the application; that file is made by it then.
+    The application writes the ids of its processes to the file `pids` in `path`; its output is appended to `log` there.
+    With `once` only one task meets the fault, or only its executor is killed instead of the application; that task
+    creates the file `once`.
     """
     environment = {
         **os.environ,

@@ -1,6 +1,6 @@
-"""The versions of PySpark that interbed works with, each installed once in the tests' cache.
+"""Versions of PySpark that interbed supports, each installed once in the tests' cache.
 
-The environment of the tests has INSTALLED; the others are put before it on the path of a process of its own.
+The environment of the tests has INSTALLED. The others precede it on the path of a separate process.
 """
 
 import os
@@ -12,12 +12,12 @@ from tests.support.peers.cache import built_once, run
 
 INSTALLED = "4.1"
 VERSIONS = {"4.0": "4.0.5", "4.2": "4.2.1", "4.3": "4.3.0"}
-"""The exact version that stands for each of the others."""
+"""Exact version for each of the other minor versions."""
 _EXACT = {**VERSIONS, "3.5": "3.5.9"}  # Paimon's own connector runs in 3.5.
 
 
 def pyspark_directory(version: str) -> Path:
-    """Where the PySpark of that version is installed; some 400 MB each."""
+    """Return the directory with that version of PySpark; each takes some 400 MB."""
     exact = _EXACT[version]
 
     def build(directory: Path) -> None:
@@ -27,6 +27,6 @@ def pyspark_directory(version: str) -> Path:
 
 
 def version_variables(version: str, path: Sequence[Path]) -> dict[str, str]:
-    """The variables of a process with that PySpark and these directories on its path, for spark_process."""
+    """Return the variables of a process with that PySpark and these directories on its path, for spark_process."""
     before = [] if version == INSTALLED else [pyspark_directory(version)]
     return {"PYTHONPATH": os.pathsep.join(map(str, (*before, *path)))}

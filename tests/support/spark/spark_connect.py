@@ -1,4 +1,4 @@
-"""A Spark Connect server in a process of its own, started as a user starts it."""
+"""A Spark Connect server in a separate process, started as a user starts it."""
 
 import collections
 import contextlib
@@ -23,8 +23,8 @@ _STARTED = re.compile(r"Spark Connect server started at: \S*:(\d+)")
 def connect_server(
     settings: Mapping[str, str], home: Path, variables: Mapping[str, str] | None = None
 ) -> Iterator[str]:
-    """The address of a server with these settings, `sc://127.0.0.1:port`; it ends with the block. `variables` of its
-    environment come on top.
+    """Run a server with these settings, and yield its address, `sc://127.0.0.1:port`. `variables` are added to its
+    environment.
     """
     values = {
         **MODEST_SETTINGS,
@@ -34,7 +34,7 @@ def connect_server(
         "spark.local.dir": str(home),
         **settings,
     }
-    # What start-connect-server.sh of a Spark distribution runs; PySpark's has no such script.
+    # The command of start-connect-server.sh in a Spark distribution; PySpark lacks that script.
     command = [
         str(Path(pyspark.__path__[0]) / "bin" / "spark-submit"),
         "--class=org.apache.spark.sql.connect.service.SparkConnectServer",
@@ -62,7 +62,7 @@ def connect_server(
 
 
 class _LogReader:
-    """Reads a server's log to its end, lest the server waits for a reader, and finds its port in it."""
+    """Reads a server's log to its end, because a full pipe would block the server, and finds the port in it."""
 
     def __init__(self, process: subprocess.Popen[str]) -> None:
         self._process = process
@@ -82,12 +82,12 @@ class _LogReader:
         self._settled.set()
 
     def port(self) -> str:
-        """The port; RuntimeError with the log's end when the server ended or took too long."""
+        """Return the port. Raises RuntimeError with the end of the log when the server ended or took too long."""
         self._settled.wait(START_TIMEOUT_SECONDS)
         if self._found is None:
             raise RuntimeError(f"no Spark Connect server:\n{''.join(self._last)}")
         return self._found
 
     def join(self) -> None:
-        """Wait for the log's end."""
+        """Wait for the end of the log."""
         self._thread.join(STOP_TIMEOUT_SECONDS)

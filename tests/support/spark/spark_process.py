@@ -1,4 +1,4 @@
-"""Processes that use Spark with settings of their own, whatever the tests' process was told by its environment."""
+"""Processes that use Spark with their own settings, independent of the environment of the test process."""
 
 import os
 import subprocess
@@ -6,7 +6,8 @@ import sys
 from collections.abc import Mapping
 
 QUICK_JVM = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
-"""Options of a JVM that runs each of its plans once or twice: compiling them well takes longer than running them."""
+"""Options of a JVM that runs each of its plans once or twice: optimizing compilation would take longer than the runs.
+"""
 
 
 def driver_jvm() -> str:
@@ -26,16 +27,18 @@ MODEST_SETTINGS = {
     "spark.sql.shuffle.partitions": "1",
     "spark.sql.session.timeZone": "UTC",
 }
-"""A driver that shares a small machine with others."""
+"""Settings of a driver that shares a small machine with other processes."""
 
 
 def clean_environment() -> dict[str, str]:
-    """The environment without Spark's variables, which name this process's installation and Python."""
+    """Return the environment without Spark's variables, which name the installation and the Python of this process."""
     return {k: v for k, v in os.environ.items() if not k.startswith(("SPARK_", "PYSPARK_"))}
 
 
 def run_program(*arguments: str, variables: Mapping[str, str], timeout_seconds: int) -> str:
-    """What a Python process with these arguments printed; RuntimeError with the end of its errors when it failed."""
+    """Return the output of a Python process with these arguments. Raises RuntimeError with the end of its errors when
+    it failed.
+    """
     done = subprocess.run(
         [sys.executable, *arguments],
         env={**clean_environment(), **variables},

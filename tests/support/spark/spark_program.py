@@ -1,8 +1,10 @@
-"""Run by tests/support/peers/spark.py in a process of its own: Spark SQL, statements as JSON lines on standard input.
+"""Program of tests/support/peers/spark.py, in a separate process: runs Spark SQL statements from JSON lines on standard
+input.
 
     python spark_program.py '{"spark.master": "local[2]", …}'
 
-A process, because a JVM has one Hive client for its life, and because some tests want two sessions that share nothing.
+It is a process because a JVM has one Hive client for its whole life, and because some tests need two independent
+sessions.
 """
 
 import json
@@ -16,24 +18,24 @@ from pyspark.sql import SparkSession
 
 
 def rows(session: SparkSession, statement: str) -> list[list[str | None]]:
-    """The statement's answer, each value as text or None."""
+    """Return the result of the statement, each value as text or None."""
     found = session.sql(statement).collect()
     return [[None if value is None else str(value) for value in row] for row in found]
 
 
 def script(session: SparkSession, statements: list[str]) -> list[str]:
-    """Run the statements one after another, whatever becomes of each; what the refused ones said."""
+    """Run all statements one after another, and return the errors of those that failed."""
     refusals = []
     for statement in statements:
         try:
             session.sql(statement).collect()
-        except Exception as error:  # noqa: BLE001 - whatever Spark says is the answer looked for
+        except Exception as error:  # noqa: BLE001 - every error of Spark is an answer
             refusals.append(str(error))
     return refusals
 
 
 def answer(spark: SparkSession, request: dict[str, Any]) -> Any:
-    """The answer of one command."""
+    """Return the answer of one command."""
     match request["command"]:
         case "version":
             return spark.version
@@ -46,7 +48,7 @@ def answer(spark: SparkSession, request: dict[str, Any]) -> Any:
                 return [one.result() for one in running]
         case "web":
             context = spark.sparkContext
-            # Its pages tell what has come to them.
+            # The web UI shows only events that have reached it.
             context._jsc.sc().listenerBus().waitUntilEmpty()
             return [context.uiWebUrl, context.applicationId]
         case "stream":
@@ -58,8 +60,8 @@ def answer(spark: SparkSession, request: dict[str, Any]) -> Any:
 
 
 def serve(answer: Callable[[SparkSession, dict[str, Any]], Any]) -> None:
-    """Answer commands until standard input ends, in a session with the settings that are the first argument."""
-    # The answers keep standard output for themselves: the JVM's own goes with the log from here on.
+    """Answer commands until standard input ends, in a session with the settings of the first argument."""
+    # Only answers go to standard output; the output of the JVM goes to the log from here on.
     answers = os.fdopen(os.dup(1), "w", encoding="utf-8")
     os.dup2(2, 1)
     builder = SparkSession.builder
@@ -70,7 +72,7 @@ def serve(answer: Callable[[SparkSession, dict[str, Any]], Any]) -> None:
     for line in sys.stdin:
         try:
             said = {"ok": answer(spark, json.loads(line))}
-        except Exception as error:  # noqa: BLE001 - whatever Spark says is the answer looked for
+        except Exception as error:  # noqa: BLE001 - every error of Spark is an answer
             said = {"error": {"class": type(error).__name__, "message": str(error)}}
         print(json.dumps(said), file=answers, flush=True)
     spark.stop()

@@ -1,4 +1,4 @@
-"""Run by the tests of statements whose processes are killed: carries SQL statements out, one after another.
+"""Program of the tests of statements whose processes are killed: runs SQL statements, one after another.
 
 python statement_program.py MASTER WAREHOUSE PIDS STATEMENT…
 """

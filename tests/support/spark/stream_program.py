@@ -1,8 +1,9 @@
-"""Run by tests/spark_ext/write/test_stream_kills.py: streams one table into others, to the end of what there is.
+"""Program of tests/spark_ext/write/test_stream_kills.py: streams one table into others, until all present rows are
+processed.
 
     python stream_program.py WAREHOUSE CHECKPOINTS PIDS
 
-It has to be started again when it was killed. Each file of the source is a batch, so that there are several.
+A killed program must be started again. Each file of the source is a batch, so that there are several batches.
 """
 
 import os
@@ -31,7 +32,7 @@ def main(warehouse: str, checkpoints: str, pids: str) -> None:
 
 
 def small_session(warehouse: str, pids: str, master: str = "local[1]") -> SparkSession:
-    """A session with the catalog `lake`, whose processes' ids are in the file `pids`."""
+    """Return a session with the catalog `lake`; it writes the ids of its processes to the file `pids`."""
     builder = (
         SparkSession.builder.master(master)
         .config("spark.ui.enabled", "false")
@@ -53,7 +54,7 @@ def small_session(warehouse: str, pids: str, master: str = "local[1]") -> SparkS
 
 
 def run(frame: DataFrame, checkpoints: str, table: str, mode: str) -> None:
-    """Stream into one table."""
+    """Stream into one table with one output mode."""
     writer = frame.writeStream.outputMode(mode).option("checkpointLocation", f"{checkpoints}/{table}")
     writer.trigger(availableNow=True).toTable(f"lake.db.{table}").awaitTermination()
 
