@@ -39,7 +39,7 @@ Operation = Callable[[Table], object]
 
 
 def damages(content: bytes, seed: int, times: int) -> Iterator[tuple[str, bytes]]:
-    """Yield damaged contents of a file: mostly single flipped bits; also cut or extended ends, and stretches of zeros."""
+    """Yield damaged contents of a file: mostly single flipped bits; also cut or extended ends, and runs of zeros."""
     chance = random.Random(seed)
     for number in range(times):
         at = chance.randrange(len(content))

@@ -23,7 +23,7 @@ class Decision(NamedTuple):
 
 
 def decisions() -> list[Decision]:
-    """Return all decisions by number. Raises ValueError for a page that does not begin with its number, title and date."""
+    """Return all decisions by number. Raises ValueError for a page that lacks its number, title and date at the top."""
     found = []
     for path in sorted(DECISIONS.glob("[0-9]*.md")):
         head = _HEAD.match(path.read_text(encoding="utf-8"))

@@ -96,7 +96,7 @@ def replayed(table: Table, snapshot_id: int) -> Rows:
 
 
 def check_every_snapshot(table: Table) -> None:
-    """Check that every snapshot is readable and equals the changelog up to it (for tables with a changelog by LOOKUP)."""
+    """Check that every snapshot is readable and equals the changelog up to it (for the lookup changelog)."""
     for snapshot in table.snapshots():
         assert state(table, snapshot.id) == replayed(table, snapshot.id)
 
