@@ -1,10 +1,10 @@
 """`make bench`: the same work by interbed, pypaimon-rust and pypaimon on the same files in one run, with ratios;
 then Spark on interbed's tables, on Iceberg's and on Delta's, ingestion from Kafka and the same by Spark, merging,
 compaction and buckets by Java Paimon, the same load on the catalog server and on Hive's metastore in Java, a table of a
-million partitions, one of 100 million rows, one with 2,000 commits, what syncing commits and verifying checksums cost,
-from a commit to a reader of its log, how evenly two share the compaction of unequal buckets, what a step of the
-optimizer's scheduler costs, Iceberg's tables read by interbed, by pyiceberg and by Spark, and a table in a store behind
-a network.
+million partitions, one of 100 million rows, one with 2,000 commits, the cost of syncs and checksums,
+the latency from a commit to a reader of its log, the balance of two workers that compact unequal buckets, the cost of a
+step of the optimizer's scheduler, Iceberg tables read by interbed, pyiceberg and Spark, and a table in an object
+store behind a network.
 
     python -m tests.benchmarks [--rows 4000000] [--json] [--skip-pypaimon] [--skip-spark] [--skip-metastore]
                                 [--skip-partitions] [--skip-at-size] [--skip-formats] [--skip-reads] [--skip-java]
@@ -15,9 +15,9 @@ a network.
 `--json` prints one object of all figures, with the machine, the commit and the time.
 
 A ratio is the peer's seconds over interbed's: above 1 interbed is faster. `scan` keeps all rows in memory;
-`streamed scan` lets go of each batch, and its peak is what a scan needs; `decoding` is what Arrow takes for the same
-rows in plain Parquet files. Each stage runs in a process of its own; the three engines take turns, so that a slow
-minute of the machine does not hit one of them alone.
+`streamed scan` drops each batch, so its peak is the memory that a scan needs; `decoding` is the time of Arrow for the
+same rows in plain Parquet files. Each stage runs in a separate process. The three engines alternate, so that a slow
+minute of the machine does not affect only one of them.
 """
 
 import argparse
@@ -66,11 +66,11 @@ from tests.benchmarks.run_stage import Figures, better, stage
 
 TURNS = 2
 GOALS = {"base write": 1.0, "upsert": 1.0, "scan": 1.4, "streamed scan": 1.4, "two columns": 2.5}
-"""The least ratios against pypaimon-rust that a release is held to."""
+"""Minimal ratios against pypaimon-rust for a release."""
 
 
 def measure(directory: Path, warehouse: Path, engines: list[str], console: Console) -> dict[str, dict[str, Figures]]:
-    """Figures by stage and engine."""
+    """Return figures by stage and engine."""
     found: dict[str, dict[str, Figures]] = {}
 
     def note(name: str, engine: str, table: str) -> None:
@@ -81,7 +81,7 @@ def measure(directory: Path, warehouse: Path, engines: list[str], console: Conso
     for turn in range(TURNS):
         for engine in engines:
             if engine == "pypaimon" and turn:
-                continue  # Ten times slower than the rest; one turn tells enough.
+                continue  # Ten times slower than the others; one turn is enough.
             table = f"b.{engine.replace('-', '_')}_{turn}"
             note("base write", engine, table)
             note("upsert", engine, table)
@@ -107,7 +107,7 @@ def measure(directory: Path, warehouse: Path, engines: list[str], console: Conso
 
 
 def show(found: dict[str, dict[str, Figures]], engines: list[str], console: Console) -> None:
-    """The figures as a table."""
+    """Print the figures as a table."""
     view = Table(title="CPU seconds (wall seconds); ratios are peer / interbed, CPU (wall)", title_justify="left")
     view.add_column("stage")
     for engine in engines:
@@ -126,7 +126,7 @@ def show(found: dict[str, dict[str, Figures]], engines: list[str], console: Cons
 
 
 def main() -> None:
-    """Parse the command line, measure, show."""
+    """Parse the command line, measure, and print the figures."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rows", type=int, default=4_000_000)
     parser.add_argument("--json", action="store_true")
@@ -150,7 +150,7 @@ def main() -> None:
     parser.add_argument("--skip-stores", action="store_true", help="leave a table in a store out")
     arguments = parser.parse_args()
     measured = origin(sys.argv[1:])
-    # Into a file the tables go unfolded.
+    # Output to a file is not wrapped.
     console = Console(stderr=arguments.json, width=None if sys.stdout.isatty() else 160)
     engines = ["interbed", "pypaimon-rust"] + ([] if arguments.skip_pypaimon else ["pypaimon"])
     with tempfile.TemporaryDirectory(prefix="interbed-bench-") as temporary:

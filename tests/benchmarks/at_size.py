@@ -3,10 +3,10 @@
     python -m tests.benchmarks.at_size [--partitions 20000] [--json]
 
 The Java metastore has its embedded Derby, the catalog server SQLite and PostgreSQL. All are filled by the same calls: a
-table of so many partitions, and a tenth as many tables. Of more than MOST_BY_CALLS partitions the Java metastore gets a
-day's and SEED_TABLES tables by calls, and the others from its database, as calls would take it hours. Times are wall
-milliseconds at the client, the best of some calls; rates are calls a second of 64 client processes. A ratio above 1
-says how many times better the server is.
+table with this number of partitions, and a tenth as many tables. Above MOST_BY_CALLS partitions, calls create only the
+partitions of one day and SEED_TABLES tables in the Java metastore; SQL in its database creates the others, which would
+take hours by calls. Times are wall milliseconds at the client, the best of some calls; rates are calls a second of 64
+client processes. A ratio above 1 means that the catalog server is better by this factor.
 """
 
 import argparse
@@ -47,13 +47,13 @@ DATABASE = "many"
 JAVA = "Java 4.0.1"
 GOAL_RATIO = 3.0
 GOALS_MS = {"filter of 100": 50.0, f"add {ADDED:,} partitions": 2_000.0}
-"""What a call may take, whatever the peer does."""
+"""Limits of the time of a call, independent of the peer."""
 
 Figures = dict[str, float]
 
 
 def measure(console: Console, partitions: int = PARTITIONS) -> dict[str, Figures]:
-    """Milliseconds by call, and rates, of each server."""
+    """Return milliseconds by call, and rates, of each server."""
     found: dict[str, Figures] = {}
     with tempfile.TemporaryDirectory(prefix="interbed-bench-") as temporary:
         for name, server in _servers(Path(temporary)).items():
@@ -73,13 +73,13 @@ def measure(console: Console, partitions: int = PARTITIONS) -> dict[str, Figures
                 with console.status(f"{name}: {CLIENTS} clients"):
                     figures |= _rates(uri)
             found[name] = figures
-            # It may take an hour, and what is known is not to be lost with the rest.
+            # A run may take an hour; print the figures so far in case that the rest fails.
             console.log(f"{name}:", {call: round(value, 2) for call, value in figures.items()})
     return found
 
 
 def _prepared(home: Path, partitions: int) -> Figures:
-    """What it took the Java metastore to be given the first of its tables and partitions; it has all afterwards."""
+    """Fill the Java metastore with all its tables and partitions. Return the figures of the calls for the first."""
     days, regions = days_and_regions(partitions)
     home.mkdir()
     with (
@@ -148,7 +148,7 @@ def _partitions(values: list[list[str]]) -> list[ttypes.Partition]:
 
 def _calls(client: Client, partitions: int) -> Figures:
     days, regions = days_and_regions(partitions)
-    # One hour of ten days in ten regions.
+    # One hour of each of ten days in ten regions.
     of_regions = f"region >= '{regions[0]}' and region <= '{regions[9]}'"
     of_100 = f"dt >= '{days[0]}' and dt <= '{days[9]}' and {of_regions} and hour = 5"
     names = client.get_partition_names(DATABASE, "t", 10_000)[::100]
@@ -183,7 +183,7 @@ def _rates(uri: str) -> Figures:
             client.wait_until_ready()
         found: Figures = {}
         for seconds in (SECONDS, SECONDS):
-            # The first time warms up.
+            # The first turn is a warm-up.
             at = time.monotonic() + 0.5
             for client in clients:
                 client.start("get_table_req", at, seconds)
@@ -197,7 +197,7 @@ def _rates(uri: str) -> Figures:
 
 
 def show(found: dict[str, Figures], console: Console) -> None:
-    """The figures as a table."""
+    """Print the figures as a table."""
     view = Table(title="At size: milliseconds (rates: calls a second); ratios to Java", title_justify="left")
     view.add_column("call")
     ours = [name for name in found if name != JAVA]
@@ -216,12 +216,12 @@ def _better(call: str, java: float, ours: float) -> float:
 
 
 def as_json(found: dict[str, Figures]) -> Any:
-    """The figures for `--json`: by call, then by server."""
+    """Return the figures for `--json`: by call, then by server."""
     return {call: {name: figures[call] for name, figures in found.items()} for call in found.get(JAVA, {})}
 
 
 def main() -> None:
-    """Parse the command line, measure, show."""
+    """Parse the command line, measure, and print the figures."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--partitions", type=int, default=PARTITIONS)
     parser.add_argument("--json", action="store_true")

@@ -1,12 +1,12 @@
-"""Work of unequal size shared by two: buckets whose sizes fall off as 1/n, compacted in their order and longest first.
+"""Balance of compactions between two workers: buckets whose sizes fall off as 1/n, in bucket order and longest first.
 
     python -m tests.benchmarks.balance [--rows 2000000] [--json]
 
-A table of 32 partitions of a bucket each, the largest last, as the newest day often is, and the others in any order.
-`threads` is Table.compact with two threads; `processes` are the same compactions as tasks, handed to two processes one
-by one, or in the bundles of upkeep/compact_tasks.py. The makespan is the time by the clock from the first start to the
-last end; it is held against half of the seconds that all compactions of the same run took together. At 1.00 both were
-at work all the time. Others who work on the machine make all of it slower, but hardly less even.
+The table has 32 partitions of one bucket each; the largest comes last, as the newest day often does, and the others in
+random order. `threads` is Table.compact with two threads. `processes` are the same compactions as tasks for two
+processes, one by one or in the bundles of upkeep/compact_tasks.py. The makespan is the wall time from the first start
+to the last end. It is compared with half of the summed seconds of all compactions of the same run. At 1.00 both workers
+were busy all the time. Other load on the machine slows all compactions, but hardly changes the balance.
 """
 
 import argparse
@@ -44,7 +44,7 @@ BUCKETS = 32
 WORKERS = 2
 RUNS = 3
 GOAL = 1.1
-"""The most that the makespan may be of half of the sum, longest first."""
+"""Maximal makespan over half of the sum, longest first."""
 HELD = ("threads: longest first", "processes: longest first", "processes: in bundles")
 STAGES = ("threads: in bucket order", "threads: longest first", "processes: in bucket order", *HELD[1:])
 OPTIONS = {"bucket": "1", "write-only": "true"}
@@ -52,7 +52,7 @@ DEADLINE_SECONDS = 300
 
 
 def measure(console: Console, rows: int = 2_000_000) -> dict[str, Figures]:
-    """Figures by stage."""
+    """Return the figures by stage."""
     found: dict[str, Figures] = {}
     with tempfile.TemporaryDirectory(prefix="interbed-bench-") as directory:
         lake = Path(directory) / "lake"
@@ -69,7 +69,7 @@ def measure(console: Console, rows: int = 2_000_000) -> dict[str, Figures]:
 
 
 def make(warehouse: Path, rows: int) -> None:
-    """b.t: RUNS sorted runs in each bucket, of which the n-th largest has 1/n of the largest one's rows."""
+    """Create b.t: RUNS sorted runs in each bucket; the n-th largest bucket has 1/n of the rows of the largest."""
     catalog = interbed.load_catalog("bench", warehouse=f"file:{warehouse}")
     catalog.create_database("b")
     places = np.append(np.random.default_rng(RUNS).permutation(np.arange(2, BUCKETS + 1)), 1)
@@ -88,7 +88,7 @@ def make(warehouse: Path, rows: int) -> None:
 
 
 def show(found: Mapping[str, Figures], console: Console) -> None:
-    """The figures as a table."""
+    """Print the figures as a table."""
     title = f"balance: {BUCKETS} buckets, {WORKERS} workers; wall seconds, and the makespan by half of the sum"
     view = View(title=title, title_justify="left")
     for column in ("stage", "makespan", "half of the sum", "ratio", "goal"):
@@ -100,7 +100,7 @@ def show(found: Mapping[str, Figures], console: Console) -> None:
 
 
 def as_json(found: Mapping[str, Figures]) -> Any:
-    """The figures for `--json`, with the ratios."""
+    """Return the figures for `--json`, with the ratios."""
     return {name: {**figures, "ratio": _ratio(figures)} for name, figures in found.items()}
 
 
@@ -112,7 +112,7 @@ def _ratio(figures: Figures) -> float:
 
 
 def _figures(spans: Sequence[tuple[float, float]]) -> Figures:
-    """Of the beginnings and ends of all compactions."""
+    """Return the figures for the starts and ends of all compactions."""
     return {
         "makespan_s": max(end for _, end in spans) - min(start for start, _ in spans),
         "half_s": sum(end - start for start, end in spans) / WORKERS,
@@ -120,7 +120,7 @@ def _figures(spans: Sequence[tuple[float, float]]) -> Figures:
 
 
 def by_threads(location: str, order: str) -> Figures:
-    """Table.compact with WORKERS threads, its compactions timed, and perhaps in another order."""
+    """Run Table.compact with WORKERS threads, with timed compactions and optionally in another order."""
     spans: list[tuple[float, float]] = []
 
     def timed(*arguments: Any) -> Any:
@@ -139,7 +139,7 @@ def by_threads(location: str, order: str) -> Figures:
 
 
 _store: FileStore
-"""The table of a worker."""
+"""Table of a worker process."""
 
 
 def _opened(location: str) -> FileStore:
@@ -147,7 +147,7 @@ def _opened(location: str) -> FileStore:
 
 
 def _begin(location: str, together: Any) -> None:
-    """Open the table in a worker, and wait until the others have done so."""
+    """Open the table in a worker, and wait until the other workers have done so."""
     global _store
     _store = _opened(location)
     together.wait(DEADLINE_SECONDS)
@@ -163,7 +163,7 @@ def _work(bundle: Sequence[bytes]) -> list[tuple[float, float, list[bytes]]]:
 
 
 def by_processes(location: str, order: str) -> Figures:
-    """The same as tasks in WORKERS processes, and their commit."""
+    """Run the same compactions as tasks in WORKERS processes, and commit them."""
     store = _opened(location)
     tasks = plan_tasks(store)
     bundles: list[tuple[CompactionTask, ...]] = [(task,) for task in tasks]
@@ -181,7 +181,7 @@ def by_processes(location: str, order: str) -> Figures:
 
 
 def main() -> None:
-    """Parse the command line, measure, show."""
+    """Parse the command line, measure, and print the figures."""
     if "--stage" not in sys.argv:
         run_alone(__doc__, measure, show, as_json, default=2_000_000)
         return

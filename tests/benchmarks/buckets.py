@@ -1,11 +1,11 @@
-"""Dynamic buckets and another number of buckets, by interbed and by Java Paimon, on copies of one warehouse.
+"""Dynamic buckets, and a rescale, by interbed and by Java Paimon on copies of one warehouse.
 
     python -m tests.benchmarks.buckets [--rows 1000000] [--json]
 
-Dynamic write: the rows of the main benchmark's base into an empty table whose buckets hold a twentieth of them each,
-then an upsert of a twentieth, whose keys have to be found in the hash indexes. Rescale: a base, five upserts and a
-deletion in four buckets become eight. Both sides have their rows in memory before a write is measured, and have to end
-with the same rows. CPU seconds of all threads; Java writes one row after the other, as its writers do.
+Dynamic write: the base rows of the main benchmark into an empty table whose buckets hold a twentieth of them each, then
+an upsert of a twentieth, whose keys are looked up in the hash indexes. Rescale: a base, five upserts and a deletion in
+four buckets become eight buckets. Both engines have their rows in memory before a write is measured, and must end with
+the same rows. Figures are CPU seconds of all threads. Java writes row by row, as its writers do.
 """
 
 import sys
@@ -23,7 +23,7 @@ from tests.benchmarks.command import run_alone
 from tests.benchmarks.java_runs import Pair, copies_of, java, pairs_as_json, seconds_of, show_pairs
 
 GOALS = {"dynamic buckets: write": 2.0, "rescale": 2.0}
-"""Java's CPU seconds by ours, both warm."""
+"""Minimal ratio of Java's CPU seconds to ours, both warm."""
 OPTIONS = {"file.format": "parquet", "file.compression": "zstd", "write-only": "true"}
 _PROGRAM = """
 import json, sys, time, interbed
@@ -43,7 +43,7 @@ print(json.dumps(seconds))
 
 
 def _make(warehouse: Path, files: Path, *, dynamic: bool) -> None:
-    """b.target, and for writes the rows to write, in tables of one bucket."""
+    """Create b.target, and for writes the input rows in tables of one bucket."""
     catalog = interbed.load_catalog("bench", warehouse=f"file:{warehouse}")
     catalog.create_database("b")
     base = data.read(files / "base.arrow")
@@ -51,7 +51,7 @@ def _make(warehouse: Path, files: Path, *, dynamic: bool) -> None:
         share = {"bucket": "-1", "dynamic-bucket.target-row-num": str(max(base.num_rows // 20, 1))}
         catalog.create_table("b.target", base.schema, primary_keys=["id"], options={**OPTIONS, **share})
         for name, rows in (("base", base), ("changes", data.read(files / "upsert-0.arrow"))):
-            # Append tables keep the order in which rows came.
+            # Append tables keep the order of their rows.
             catalog.create_table(f"b.{name}", base.schema, options={"bucket": "-1"}).append(rows)
         return
     table = catalog.create_table("b.target", base.schema, primary_keys=["id"], options={**OPTIONS, "bucket": "4"})
@@ -63,7 +63,7 @@ def _make(warehouse: Path, files: Path, *, dynamic: bool) -> None:
 
 
 def _content(warehouse: Path) -> tuple[int, int, int]:
-    """Rows, the sum of a column, and the number of buckets."""
+    """Return the number of rows, the sum of a column, and the number of buckets."""
     table = interbed.load_catalog("bench", warehouse=f"file:{warehouse}").get_table("b.target")
     rows = table.scan(columns=["amount"]).to_arrow()
     buckets = {split.bucket for split in table.new_scan().plan().splits}
@@ -72,7 +72,7 @@ def _content(warehouse: Path) -> tuple[int, int, int]:
 
 
 def measure(console: Console, rows: int = 1_000_000) -> dict[str, Pair]:
-    """Ours and Java's figures; ends the program when the tables differ afterwards."""
+    """Return our figures and Java's. The program ends when the tables differ afterwards."""
     found = {}
     with tempfile.TemporaryDirectory(prefix="interbed-bench-") as directory:
         root = Path(directory)
@@ -98,17 +98,17 @@ def measure(console: Console, rows: int = 1_000_000) -> dict[str, Pair]:
 
 
 def show(found: Mapping[str, Pair], console: Console) -> None:
-    """The figures as a table."""
+    """Print the figures as a table."""
     show_pairs("Buckets", found, GOALS, console)
 
 
 def as_json(found: Mapping[str, Pair]) -> Any:
-    """The figures for `--json`."""
+    """Return the figures for `--json`."""
     return pairs_as_json(found)
 
 
 def main() -> None:
-    """Parse the command line, measure, show."""
+    """Parse the command line, measure, and print the figures."""
     run_alone(__doc__, measure, show, as_json, default=1_000_000)
 
 

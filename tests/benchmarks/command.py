@@ -1,4 +1,4 @@
-"""What the benchmarks have in common as programs: their command line, and stages in processes of their own."""
+"""Command line of the benchmarks, and stages in separate processes."""
 
 import argparse
 import json
@@ -26,12 +26,12 @@ def run_alone(
     default: int,
     option: str = "--rows",
 ) -> None:
-    """Parse the command line of a benchmark that takes one number, and `--json`; measure; show."""
+    """Parse the command line of a benchmark that takes one number and `--json`, measure, and print the figures."""
     parser = argparse.ArgumentParser(description=doc, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument(option, dest="number", metavar="N", type=int, default=default)
     parser.add_argument("--json", action="store_true")
     arguments = parser.parse_args()
-    # Into a file the tables go unfolded.
+    # Output to a file is not wrapped.
     console = Console(stderr=arguments.json, width=None if sys.stdout.isatty() else 160)
     found = measure(console, arguments.number)
     show(found, console)
@@ -40,7 +40,9 @@ def run_alone(
 
 
 def in_process(module: str, stage: str, *arguments: object, timeout: float) -> Figures:
-    """What `module --stage stage …` printed by `print_figures`; RuntimeError with its last words if it failed."""
+    """Return the figures that `module --stage stage …` printed by `print_figures`. Raises RuntimeError with its last
+    errors if it failed.
+    """
     command = [sys.executable, "-m", module, "--stage", stage, *map(str, arguments)]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=timeout, check=False)
     if done.returncode:
@@ -56,8 +58,8 @@ def print_figures(figures: Figures) -> None:
 
 
 def _peak_mb() -> float:
-    """The most memory that this program had. Where the system tells it only of the process (`ru_maxrss`), what the
-    parent had when it started this one counts, too.
+    """Return the peak memory of this program. Where the system reports it only for the process (`ru_maxrss`), it
+    includes the memory of the parent at the start.
     """
     try:
         status = Path("/proc/self/status").read_text()

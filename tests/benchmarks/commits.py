@@ -1,10 +1,10 @@
-"""What a table costs when it is committed to often: a commit, a plan and a scan after 1 to 2,000 commits.
+"""The cost of a table with many commits: a commit, a plan and a scan after 1 to 2,000 commits.
 
     python -m tests.benchmarks.commits [--commits 2000] [--json]
 
-Each commit upserts 1,000 of 200,000 rows in 4 buckets. pypaimon-rust and interbed do the same work on tables that
-nobody compacts, the first up to 500 commits: what it takes for one grows with those before it. `interbed, compacting`
-is the default, a writer that compacts when there are many runs.
+Each commit upserts 1,000 of 200,000 rows in 4 buckets. pypaimon-rust and interbed do the same work on tables without
+compaction. pypaimon-rust makes only 500 commits, because the cost of its commits grows with their number. `interbed,
+compacting` is the default: a writer that compacts when there are many runs.
 """
 
 import json
@@ -21,11 +21,11 @@ from tests.benchmarks.run_stage import Figures, stage
 COMMITS = 2_000
 STEPS = (2, 10, 100, 500, 1_000, 2_000)
 ENGINES = {"interbed": COMMITS, "pypaimon-rust": 500, "interbed, compacting": COMMITS}
-"""With the most commits that it makes."""
+"""Maximal number of commits of each engine."""
 
 
 def measure(console: Console, commits: int = COMMITS) -> dict[str, dict[str, Figures]]:
-    """Figures by stage and engine."""
+    """Return the figures by stage and engine."""
     found: dict[str, dict[str, Figures]] = {}
     with tempfile.TemporaryDirectory(prefix="interbed-bench-") as temporary:
         directory = Path(temporary)
@@ -45,17 +45,17 @@ def measure(console: Console, commits: int = COMMITS) -> dict[str, dict[str, Fig
 
 
 def show(found: dict[str, dict[str, Figures]], console: Console) -> None:
-    """The figures as a table."""
+    """Print the figures as a table."""
     show_pair("a table with many commits", found, {}, console)
 
 
 def as_json(found: dict[str, dict[str, Figures]]) -> Any:
-    """The figures for `--json`."""
+    """Return the figures for `--json`."""
     return found
 
 
 def main() -> None:
-    """Parse the command line, measure, show."""
+    """Parse the command line, measure, and print the figures."""
     run_alone(__doc__, measure, show, as_json, default=COMMITS, option="--commits")
 
 

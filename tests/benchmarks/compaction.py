@@ -5,8 +5,8 @@
 Full compaction: a base, five upserts of a twentieth and a deletion of a fiftieth (tests/benchmarks/data.py) in four
 buckets. Lookup changelog: the base at the highest level and one upsert above it, compacted with
 `changelog-producer` = `lookup`, so that each key's older row is looked up. Figures are CPU seconds of all threads:
-cold is the first compaction of a process, warm the least of the others. Both have to end with the same rows, and with
-as many changelog records.
+cold is the first compaction of a process, warm the minimum of the others. Both must end with the same rows and the same
+number of changelog records.
 """
 
 import shutil
@@ -25,7 +25,7 @@ from tests.benchmarks.command import run_alone
 from tests.benchmarks.java_runs import Pair, RunFigures, copies_of, java, pairs_as_json, seconds_of, show_pairs
 
 GOALS = {"full compaction": 3.0, "lookup changelog": 1.0}
-"""Java's CPU seconds by ours, both warm."""
+"""Minimal ratio of Java's CPU seconds to ours, both warm."""
 OPTIONS = {"bucket": "4", "file.format": "parquet", "file.compression": "zstd", "write-only": "true"}
 NAME = "t.t"
 
@@ -74,7 +74,7 @@ def _content(warehouse: Path, *, changelog: bool) -> tuple[int, int, int]:
 
 
 def measure(console: Console, rows: int = 4_000_000) -> dict[str, Pair]:
-    """Ours and Java's figures; ends the program when the tables differ afterwards."""
+    """Return our figures and Java's. The program ends when the tables differ afterwards."""
     found = {}
     with tempfile.TemporaryDirectory(prefix="interbed-bench-") as directory:
         root = Path(directory)
@@ -98,17 +98,17 @@ def measure(console: Console, rows: int = 4_000_000) -> dict[str, Pair]:
 
 
 def show(found: Mapping[str, Pair], console: Console) -> None:
-    """The figures as a table."""
+    """Print the figures as a table."""
     show_pairs("Compaction", found, GOALS, console)
 
 
 def as_json(found: Mapping[str, Pair]) -> Any:
-    """The figures for `--json`."""
+    """Return the figures for `--json`."""
     return pairs_as_json(found)
 
 
 def main() -> None:
-    """Parse the command line, measure, show."""
+    """Parse the command line, measure, and print the figures."""
     run_alone(__doc__, measure, show, as_json, default=4_000_000)
 
 

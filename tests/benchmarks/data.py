@@ -1,7 +1,7 @@
-"""The rows that every engine gets: 4M base rows, 5 upserts (80% of existing keys), one delete.
+"""Input rows of all engines: 4M base rows, 5 upserts (80% of existing keys), one delete.
 
-Needs numpy and pyarrow only, so that peers can load it. The columns are an int64 key `id`, an int64, a double,
-a 16-byte and a 64-byte string and a timestamp.
+The module needs only numpy and pyarrow, so that peers can load it. The columns are an int64 key `id`, an int64, a
+double, a 16-byte and a 64-byte string and a timestamp.
 """
 
 import json
@@ -23,7 +23,7 @@ def _hex_strings(random: np.random.Generator, rows: int, width: int) -> pa.Strin
 
 
 def rows_for(ids: np.ndarray, seed: int) -> pa.Table:
-    """One row for each id."""
+    """Return one row for each id."""
     random = np.random.default_rng(seed)
     n = len(ids)
     return pa.table(
@@ -56,7 +56,7 @@ def make(directory: Path, base_rows: int) -> None:
 
 
 def read(path: Path) -> pa.Table:
-    """A table written by `make`."""
+    """Return a table written by `make`."""
     with pa.memory_map(str(path)) as source:
         return pa.ipc.open_file(source).read_all()
 

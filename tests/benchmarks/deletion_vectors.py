@@ -1,8 +1,8 @@
-"""Scanning a table with deletion vectors: interbed against pypaimon-rust on the same files.
+"""Scans of a table with deletion vectors: interbed against pypaimon-rust on the same files.
 
     python -m tests.benchmarks.deletion_vectors [--rows 1000000]
 
-The rows are those of the main benchmark; interbed writes them and its compactions mark what was replaced.
+The rows are those of the main benchmark. interbed writes them, and its compactions mark the replaced rows.
 """
 
 import tempfile
@@ -25,7 +25,7 @@ TURNS = 2
 
 
 def measure(console: Console, rows: int = 1_000_000) -> dict[str, dict[str, Figures]]:
-    """Figures by stage and engine."""
+    """Return the figures by stage and engine."""
     with tempfile.TemporaryDirectory(prefix="interbed-bench-") as temporary:
         directory, warehouse = Path(temporary), Path(temporary) / "lake"
         with console.status(f"deletion vectors: making {rows:,} rows"):
@@ -47,7 +47,7 @@ def measure(console: Console, rows: int = 1_000_000) -> dict[str, dict[str, Figu
 
 
 def make(directory: Path, warehouse: Path) -> None:
-    """The table."""
+    """Write the table, and compact it."""
     base = data.read(directory / "base.arrow")
     catalog = interbed.load_catalog("bench", warehouse=f"file:{warehouse}")
     catalog.create_database("b")
@@ -63,17 +63,17 @@ def make(directory: Path, warehouse: Path) -> None:
 
 
 def show(found: dict[str, dict[str, Figures]], console: Console) -> None:
-    """The figures as a table."""
+    """Print the figures as a table."""
     show_pair("deletion vectors", found, GOALS, console)
 
 
 def as_json(found: dict[str, dict[str, Figures]]) -> Any:
-    """The figures for `--json`."""
+    """Return the figures for `--json`."""
     return found
 
 
 def main() -> None:
-    """Parse the command line, measure, show."""
+    """Parse the command line, measure, and print the figures."""
     run_alone(__doc__, measure, show, as_json, default=1_000_000)
 
 

@@ -1,12 +1,12 @@
-"""The catalog server among clients that mean it harm, in figures: what a healthy client sees, memory, and the end.
+"""The catalog server under hostile clients: latency of a healthy client, memory, and time to shut down.
 
     python -m tests.benchmarks.edge [--clients 500] [--seconds 10] [--workers 1] [--only unread|silent|partial|slow]
 
-unread: clients send requests whose replies are 1 MB each, without pause, and never read. silent: tables are created at
+unread: clients send requests with replies of 1 MB each, without pause, and never read. silent: tables are created at
 name nodes that accept connections and never answer. partial: clients send the beginning of a message of up to 100 MB.
-slow: heads of messages that come byte by byte, buffered, framed, compact and over HTTP. Of each: the p50 and p99 of
-cached and uncached calls of a healthy client meanwhile, the most memory of the server's processes, and the seconds from
-SIGTERM until they have ended.
+slow: message heads arrive byte by byte, buffered, framed, compact and over HTTP. The figures of each are the p50 and
+p99 of cached and uncached calls of a healthy client meanwhile, the peak memory of the server's processes, and the
+seconds from SIGTERM until they have ended.
 """
 
 import argparse
@@ -38,7 +38,7 @@ CALL_SECONDS_MAX = 120
 
 @dataclass(slots=True, kw_only=True)
 class EdgeResult:
-    """What was measured with one kind of client; times in milliseconds, memory in MB."""
+    """Measurements with one kind of client; times in milliseconds, memory in MB."""
 
     kind: str
     cached_ms: list[float] = field(default_factory=list)
@@ -47,7 +47,7 @@ class EdgeResult:
     end_seconds: float = 0.0
 
     def shown(self) -> dict[str, object]:
-        """The figures, with percentiles for the series."""
+        """Return the figures, with percentiles in place of the series."""
         figures: dict[str, object] = {k: v for k, v in asdict(self).items() if not isinstance(v, list)}
         for name, series in (("cached", self.cached_ms), ("uncached", self.uncached_ms)):
             ordered = sorted(series)
@@ -60,7 +60,7 @@ class EdgeResult:
 
 
 def run(kind: str, *, clients: int, seconds: float, arguments: tuple[str, ...] = ()) -> EdgeResult:
-    """Put the clients of one kind on a server of their own and measure."""
+    """Run a server with clients of one kind, and measure."""
     result = EdgeResult(kind=kind)
     with tempfile.TemporaryDirectory(prefix="interbed-edge-") as name, ExitStack() as stack:
         directory = Path(name)
@@ -90,7 +90,7 @@ def _measure(port: int, seconds: float, result: EdgeResult) -> None:
             began = time.monotonic()
             client.get_table("default", "small")
             between = time.monotonic()
-            # A limit that changes is a question that was not asked before.
+            # A changing limit makes each request a cache miss.
             client.get_partition_names("default", "small", number)
             result.cached_ms.append((between - began) * 1000)
             result.uncached_ms.append((time.monotonic() - between) * 1000)
@@ -120,7 +120,7 @@ def _memory_of(running: RunningServer, result: EdgeResult) -> Iterator[None]:
 def _unread(stack: ExitStack, port: int, clients: int) -> None:
     cached = call("get_table", text(1, "default") + text(2, "big") + b"\x00")
     for number in range(clients):
-        # Every other one asks for what is not in the cache.
+        # Every second request is a cache miss.
         uncached = call("get_table_objects_by_name", text(1, "default") + _names("big", f"none_{number}"))
         stack.enter_context(reluctant(port, CALL_SECONDS_MAX)).sendall((cached if number % 2 else uncached) * PIPELINED)
 
@@ -179,7 +179,7 @@ _KINDS: dict[str, Callable[[ExitStack, int, int], None]] = {
 
 
 def main() -> None:
-    """Parse the command line, measure, print JSON lines."""
+    """Parse the command line, measure, and print JSON lines."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--clients", type=int, default=500)
     parser.add_argument("--seconds", type=float, default=10.0)

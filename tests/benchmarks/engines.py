@@ -1,4 +1,4 @@
-"""Figures of interbed and pypaimon-rust side by side."""
+"""Comparison of the figures of interbed and pypaimon-rust."""
 
 from collections.abc import Mapping
 
@@ -9,14 +9,14 @@ from tests.benchmarks.run_stage import Figures
 
 
 def ratio_text(peer: Figures, ours: Figures) -> str:
-    """The peer's CPU seconds over ours, and the same of wall seconds."""
+    """Return the ratio of the peer's CPU seconds to ours, and the same of wall seconds."""
     return f"{peer['cpu_s'] / ours['cpu_s']:.2f} ({peer['wall_s'] / ours['wall_s']:.2f})"
 
 
 def show_pair(
     title: str, found: Mapping[str, Mapping[str, Figures]], goals: Mapping[str, float], console: Console
 ) -> None:
-    """Figures of interbed and pypaimon-rust by stage, in milliseconds of CPU (and of the clock)."""
+    """Print figures of interbed and pypaimon-rust by stage, in milliseconds of CPU (and of the clock)."""
     view = Table(title=f"{title}: CPU ms (wall ms); ratios are peer / interbed, CPU (wall)", title_justify="left")
     view.add_column("stage")
     for column in ("interbed", "pypaimon-rust", "ratio", "goal", "rows"):

@@ -2,9 +2,9 @@
 
     python -m tests.benchmarks.first_calls [--rows 1000000]
 
-Loading libraries is part of what is measured: CPU seconds are those of the whole process, whose modules are compiled
-as pip leaves them. The table is that of the lookups (a base, five upserts, a deletion, 4 buckets), compacted. The
-command line has no peer, but goals.
+The measurement includes loading libraries. CPU seconds are those of the whole process, whose modules are compiled as
+pip leaves them. The table is that of the lookups (a base, five upserts, a deletion, 4 buckets), compacted. The command
+line has goals instead of a peer.
 """
 
 import os
@@ -51,12 +51,12 @@ CALLS = {
 }
 GOALS = dict.fromkeys(CALLS, 1.0)
 COMMANDS = {"interbed --help": 0.3, "interbed table head": 0.8}
-"""CPU seconds that the commands may take."""
+"""Limits of the CPU seconds of the commands."""
 TURNS = 5
 
 
 def measure(console: Console, rows: int = 1_000_000) -> dict[str, dict[str, Figures]]:
-    """Figures by call and engine, and of the commands."""
+    """Return the figures by call and engine, and of the commands."""
     with tempfile.TemporaryDirectory(prefix="interbed-bench-") as temporary:
         directory, warehouse = Path(temporary), Path(temporary) / "lake"
         with console.status(f"first calls: making {rows:,} rows"):
@@ -80,10 +80,11 @@ def measure(console: Console, rows: int = 1_000_000) -> dict[str, dict[str, Figu
 
 
 def _compiled(bytecode: Path) -> dict[str, str]:
-    """An environment in which each process finds the modules compiled, and the first one compiles them.
+    """Return an environment in which each process finds compiled modules; the first process compiles them.
 
-    pip compiles what it installs. An editable install is compiled when it is used, or, where the environment forbids to
-    write bytecode, by each process anew: the peer, which is not editable, would be compared with our source text.
+    pip compiles installed packages. An editable install is compiled at its first use or, if the environment forbids to
+    write bytecode, in each process again. Compiled modules of the peer, which is not editable, would then be compared
+    with our source text.
     """
     environment = {k: v for k, v in os.environ.items() if k != "PYTHONDONTWRITEBYTECODE"}
     return {**environment, "PYTHONPYCACHEPREFIX": str(bytecode)}
@@ -97,7 +98,7 @@ def _keep(
 
 
 def _process(command: list[str], environment: dict[str, str]) -> Figures:
-    """CPU and wall seconds of a process from its start to its end, and the number that it printed last."""
+    """Return CPU and wall seconds of a process from its start to its end, and the last number of its output."""
     started = time.perf_counter()
     with tempfile.TemporaryFile() as output:
         process = subprocess.Popen(command, stdout=output, stderr=subprocess.STDOUT, env=environment)
@@ -113,7 +114,7 @@ def _process(command: list[str], environment: dict[str, str]) -> Figures:
 
 
 def show(found: dict[str, dict[str, Figures]], console: Console) -> None:
-    """The figures as tables."""
+    """Print the figures as tables."""
     show_pair("first calls, whole processes", {name: found[name] for name in CALLS}, GOALS, console)
     view = Table(title="commands: CPU s (wall s)", title_justify="left")
     for column in ("command", "interbed", "goal"):
@@ -125,12 +126,12 @@ def show(found: dict[str, dict[str, Figures]], console: Console) -> None:
 
 
 def as_json(found: dict[str, dict[str, Figures]]) -> Any:
-    """The figures for `--json`."""
+    """Return the figures for `--json`."""
     return {f"first calls: {name}": by_engine for name, by_engine in found.items()}
 
 
 def main() -> None:
-    """Parse the command line, measure, show."""
+    """Parse the command line, measure, and print the figures."""
     run_alone(__doc__, measure, show, as_json, default=1_000_000)
 
 

@@ -1,9 +1,9 @@
-"""Writing and scanning tables whose files are ORC or Avro: interbed and pypaimon on the same rows in one run.
+"""Writes and scans of tables with ORC or Avro files: interbed and pypaimon on the same rows in one run.
 
     python -m tests.benchmarks.formats [--rows 100000] [--json]
 
-The rows are those of `data.py`, written in one commit into four buckets with zstd; each engine scans the table that
-interbed wrote. CPU seconds, all threads of a process of the stage's own, the least of two turns.
+The rows are those of `data.py`, written in one commit into four buckets with zstd; both engines scan the table that
+interbed wrote. Figures are CPU seconds of all threads of the process of a stage, the minimum of two turns.
 """
 
 import tempfile
@@ -27,7 +27,7 @@ Found = dict[str, dict[str, dict[str, Figures]]]
 
 
 def measure(console: Console, rows: int = ROWS) -> Found:
-    """Figures by format, stage and engine."""
+    """Return the figures by format, stage and engine."""
     found: Found = {f: {s: {} for s in STAGES} for f in FORMATS}
     with tempfile.TemporaryDirectory(prefix="interbed-bench-") as temporary:
         directory, warehouse = Path(temporary), Path(temporary) / "lake"
@@ -51,7 +51,7 @@ def measure(console: Console, rows: int = ROWS) -> Found:
 
 
 def show(found: Found, console: Console) -> None:
-    """The figures as a table."""
+    """Print the figures as a table."""
     view = Table(title="ORC and Avro, CPU seconds; ratios are pypaimon / interbed", title_justify="left")
     for column in ("format", "stage"):
         view.add_column(column)
@@ -66,12 +66,12 @@ def show(found: Found, console: Console) -> None:
 
 
 def as_json(found: Found) -> dict[str, Any]:
-    """The figures for `--json`."""
+    """Return the figures for `--json`."""
     return dict(found)
 
 
 def main() -> None:
-    """Parse the command line, measure, show."""
+    """Parse the command line, measure, and print the figures."""
     run_alone(__doc__, measure, show, as_json, default=ROWS)
 
 

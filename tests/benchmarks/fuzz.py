@@ -1,11 +1,11 @@
-"""The catalog server under fuzzed frames: tracebacks in its log, and how long a healthy client waits meanwhile.
+"""The catalog server under fuzzed frames: tracebacks in its log, and latency of a healthy client meanwhile.
 
     python -m tests.benchmarks.fuzz [--frames 1000000] [--clients 4] [--seed 1] [--db URL]
 
 Each client process sends frames of tests/support/fuzzed_frames.py, one after another, over the binary protocol, the
-compact one in frames, or HTTP, and connects again where the server hangs up. The result is one line of JSON: frames a
-second, how many were answered, refused with the connection or not answered in time, the longest wait of the healthy
-client in milliseconds, and the tracebacks and errors of the log. The exit code is 1 if there is any.
+framed compact protocol, or HTTP, and reconnects when the server hangs up. The result is one line of JSON: frames a
+second, the numbers of answered, refused and unanswered frames, the longest wait of the healthy client in milliseconds,
+and the tracebacks and errors of the log. The exit code is 1 if there are any.
 """
 
 import argparse
@@ -29,24 +29,26 @@ from tests.support.fuzzed_frames import FrameGenerator
 from tests.support.servers.metastore import plain_client
 
 PATIENCE_SECONDS = 0.05
-"""A frame that is the beginning of a longer message has no answer: after this time the client sends its end."""
+"""A frame that is the beginning of a longer message has no answer: after this time the client half-closes the
+connection.
+"""
 
 ANSWER_SECONDS_MAX = 30.0
-"""A frame without an answer or the end of the connection after this time is unanswered: nobody was served."""
+"""A frame without a reply or the end of the connection within this time counts as unanswered."""
 
 _FRAME_HEAD = struct.Struct("!I")
 
 
 class FrameSender(Protocol):
-    """Sends a frame on a connection of its own."""
+    """Sender of frames with its own connection."""
 
     def __call__(self, frame: bytes) -> str:
-        """Return what came of the frame: answered, refused or unanswered."""
+        """Return the result of the frame: answered, refused or unanswered."""
         ...
 
 
 class SocketSender:
-    """Sends over a plain socket, `framed` or not."""
+    """Sender over a plain socket, `framed` or not."""
 
     def __init__(self, port: int, *, framed: bool) -> None:
         self._port = port
@@ -54,7 +56,7 @@ class SocketSender:
         self._connection: socket.socket | None = None
 
     def __call__(self, frame: bytes) -> str:
-        """Send the frame; a reply that is whole is as good as its beginning."""
+        """Send the frame; the beginning of a reply counts as an answer."""
         if self._connection is None:
             self._connection = socket.create_connection(("127.0.0.1", self._port), timeout=60)
         connection = self._connection
@@ -69,7 +71,7 @@ class SocketSender:
                 connection.shutdown(socket.SHUT_WR)
                 reply = connection.recv(1 << 20)
             if reply:
-                # A longer reply, and replies to what follows in the frame, are read with the next one.
+                # The rest of a longer reply, and replies to the rest of the frame, are read with the next reply.
                 connection.setblocking(False)
                 try:
                     while connection.recv(1 << 20):
@@ -92,13 +94,13 @@ class SocketSender:
 
 
 class HttpSender:
-    """Sends each frame as the body of a request."""
+    """Sender of each frame as the body of a request."""
 
     def __init__(self, port: int) -> None:
         self._connection = http.client.HTTPConnection("127.0.0.1", port, timeout=ANSWER_SECONDS_MAX)
 
     def __call__(self, frame: bytes) -> str:
-        """Send the frame."""
+        """Send the frame as a request."""
         try:
             self._connection.request("POST", "/metastore", body=frame)
             response = self._connection.getresponse()
@@ -115,14 +117,14 @@ class HttpSender:
 def send(
     kind: str, port: int, seed: int, count: int, root: Path, results: "multiprocessing.Queue[Counter[str]]"
 ) -> None:
-    """Send frames of a kind; the work of a client process."""
+    """Send frames over one protocol, in a client process."""
     frames = FrameGenerator(seed, root, compact=kind == "compact")
     sender: FrameSender = HttpSender(port) if kind == "http" else SocketSender(port, framed=kind == "compact")
     results.put(Counter(sender(frames.next()) for _ in range(count)))
 
 
 def healthy_waits(port: int, ended: threading.Event, waits: list[float]) -> None:
-    """Call the server now and then and note how long each call took, in seconds."""
+    """Call the server at intervals, and record the duration of each call in seconds."""
     while not ended.wait(0.01):
         began = time.monotonic()
         with plain_client(port) as client:
@@ -167,7 +169,7 @@ def run(frames: int, clients: int, seed: int, db: str | None) -> dict[str, objec
             ]
             ended = threading.Event()
             thread = threading.Thread(target=healthy_waits, args=(port, ended, waits))
-            # Before the thread: a process that is forked beside one may inherit a lock that nobody releases.
+            # Before the thread: a process that is forked beside a thread may inherit a held lock.
             for sender in senders:
                 sender.start()
             if kind == "binary":
@@ -194,7 +196,7 @@ def run(frames: int, clients: int, seed: int, db: str | None) -> dict[str, objec
 
 
 def main() -> None:
-    """Parse the command line, run, print a line of JSON."""
+    """Parse the command line, run, and print a line of JSON."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--frames", type=int, default=1_000_000)
     parser.add_argument("--clients", type=int, default=4)

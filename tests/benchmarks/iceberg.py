@@ -1,12 +1,12 @@
-"""Reading Iceberg tables with deletes: interbed, pyiceberg, and Iceberg's own code in Spark, on the same files.
+"""Reads of Iceberg tables with deletes: interbed, pyiceberg, and Iceberg's own code in Spark, on the same files.
 
     python -m tests.benchmarks.iceberg [--rows 4000000] [--json]
 
 The tables are those of tests/benchmarks/iceberg_tables.py. pyiceberg reads no equality deletes, so it is measured on
-the table that has none. Each engine is a process of its own that is warm before a read counts; the engines take turns,
-and the least of each figure counts. CPU seconds are those of all threads and processes of an engine, without what
-starts it. Rows go where each engine's are cheapest to have: as Arrow batches that are let go, of Spark into the sink
-`noop`. A ratio is the peer's seconds over interbed's: above 1 interbed is faster.
+the table without them. Each engine is a separate process that is warmed up before a read counts. The engines alternate,
+and the minimum of each figure counts. CPU seconds are those of all threads and processes of an engine, without its
+start. The rows go to the cheapest target of each engine: Arrow batches that are dropped, in Spark the sink `noop`. A
+ratio is the peer's seconds over interbed's: above 1 interbed is faster.
 """
 
 from typing import Any
@@ -30,13 +30,13 @@ ENGINES = {
     ("position deletes", "Spark"): 1.5,
     ("position deletes", "pyiceberg"): 2.0,
 }
-"""What is measured: a table, who reads it, and the least ratio that a release is held to."""
+"""Engines of each table, and the minimal ratio for a release."""
 
 Found = dict[str, dict[str, Figures]]
 
 
 def measure(console: Console, rows: int = 4_000_000) -> Found:
-    """Figures by stage, a query of a table, and engine."""
+    """Return the figures by stage (a query of a table) and engine."""
     with console.status(f"Iceberg: making {rows:,} rows"):
         tables = written_tables(rows)
     runs: dict[str, dict[str, list[Figures]]] = {}
@@ -56,7 +56,7 @@ def measure(console: Console, rows: int = 4_000_000) -> Found:
 
 
 def show(found: Found, console: Console) -> None:
-    """The figures as a table."""
+    """Print the figures as a table."""
     names = list(dict.fromkeys(engine for _, engine in ENGINES))
     view = Table(
         title="Iceberg tables with deletes: CPU seconds (wall seconds); ratios are peer / interbed, CPU (wall)",
@@ -80,12 +80,12 @@ def show(found: Found, console: Console) -> None:
 
 
 def as_json(found: Found) -> Found:
-    """The figures for `--json`."""
+    """Return the figures for `--json`."""
     return found
 
 
 def main() -> None:
-    """Parse the command line, measure, show."""
+    """Parse the command line, measure, and print the figures."""
     run_alone(__doc__, measure, show, as_json, default=4_000_000)
 
 

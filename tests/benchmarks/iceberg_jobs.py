@@ -1,9 +1,9 @@
-"""One engine rewrites an Iceberg table several times, in this process; run by tests/benchmarks/iceberg_rewrites.py.
+"""Repeated rewrites of an Iceberg table by one engine, in this process; run by tests/benchmarks/iceberg_rewrites.py.
 
     python -m tests.benchmarks.iceberg_jobs --stage interbed|Spark TABLE DIRECTORY WAREHOUSE JOB
 
-After each time the table is what it was: the versions that were made go, and the files with them. What the table is
-read with before and after the last time is measured as well, by interbed.
+The table is restored after each rewrite: new versions and their files are deleted. interbed also measures a read of the
+table before and after the last rewrite.
 """
 
 import argparse
@@ -28,13 +28,13 @@ SQL = {
     "positions": "CALL ice.system.rewrite_position_delete_files(table => '{table}', options => "
     "map('rewrite-all', 'true'))",
 }
-"""What Iceberg has for a job."""
+"""Iceberg's procedure for each job."""
 MODES = {"keys": "minor", "rewrite": "full", "positions": "minor"}
-"""What interbed has."""
+"""Compaction mode of interbed for each job."""
 
 
 class RestoredTable:
-    """A table of a directory that is put back to where it was."""
+    """Table of a directory that can be restored to its initial state."""
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory
@@ -43,27 +43,27 @@ class RestoredTable:
         self._files = {path for path in directory.rglob("*") if path.is_file()}
 
     def restore(self) -> None:
-        """Take away what came since."""
+        """Delete new files, and restore the version hint."""
         for path in [path for path in self._directory.rglob("*") if path.is_file() and path not in self._files]:
             path.unlink()
         self._hint.write_text(self._version)
 
 
 def interbed_job(directory: Path, job: str) -> Job:
-    """Interbed, which opens the table each time."""
+    """Return a job of interbed, which opens the table each time."""
     return lambda: interbed.load_iceberg_table(f"file:{directory}").compact(mode=MODES[job])
 
 
 def spark_job(table: str, warehouse: Path, scratch: Path, job: str) -> Job:
-    """Iceberg's procedure, in a session on two threads."""
+    """Return a job of Iceberg's procedure, in a session on two threads."""
     spark = spark_session(warehouse, scratch)
-    # The catalog would go on from a table that is not there any more.
+    # The catalog would continue with a cached table that no longer exists.
     spark.conf.set("spark.sql.catalog.ice.cache-enabled", "false")
     return lambda: spark.sql(SQL[job].format(table=table)).collect()
 
 
 def measured(engine: str, job: Job, table: RestoredTable) -> Figures:
-    """The least that the job costs."""
+    """Return the minimal figures of the job."""
     runs = []
     for number in range(WARM_UPS[engine] + REPEATS):
         table.restore()
@@ -74,7 +74,7 @@ def measured(engine: str, job: Job, table: RestoredTable) -> Figures:
 
 
 def main() -> None:
-    """Parse the command line, work, print the figures as JSON."""
+    """Parse the command line, run the job, and print the figures as JSON."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--stage", choices=sorted(WARM_UPS), required=True)
     parser.add_argument("table")

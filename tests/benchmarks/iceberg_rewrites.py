@@ -1,12 +1,12 @@
-"""Keeping Iceberg tables fast: interbed's compaction against the procedures of Iceberg in Spark, on the same files.
+"""Maintenance of Iceberg tables: interbed's compaction against Iceberg's procedures in Spark, on the same files.
 
     python -m tests.benchmarks.iceberg_rewrites [--rows 4000000] [--json]
 
-Of the tables of tests/benchmarks/iceberg_tables.py: a minor compaction, which turns keys into positions, against
-`rewrite_data_files`, which is what Iceberg has against equality deletes; a full one against `rewrite_data_files` of all
-files; and a minor one of position deletes against `rewrite_position_delete_files`. Each engine is warm before a run
-counts, and the table is put back after each. A ratio is Spark's seconds over interbed's: above 1 interbed is faster.
-The last columns are what interbed reads the table in afterwards.
+The tables are those of tests/benchmarks/iceberg_tables.py. A minor compaction, which turns keys into positions, is
+compared with `rewrite_data_files`, Iceberg's only remedy for equality deletes; a full one with `rewrite_data_files` of
+all files; and a minor one of position deletes with `rewrite_position_delete_files`. Each engine is warmed up before a
+run counts, and the table is restored after each. A ratio is Spark's seconds over interbed's: above 1 interbed is
+faster. The last columns are the times of interbed's reads of the table afterwards.
 """
 
 from typing import Any
@@ -25,14 +25,14 @@ STAGES = {
     "rewrite all": ("all deletes", "rewrite"),
     "positions together": ("position deletes", "positions"),
 }
-"""What is measured: a table and a job."""
+"""Table and job of each stage."""
 GOAL = 3.0
 
 Found = dict[str, dict[str, Figures]]
 
 
 def measure(console: Console, rows: int = 4_000_000) -> Found:
-    """Figures by stage and engine."""
+    """Return the figures by stage and engine."""
     with console.status(f"Iceberg: making {rows:,} rows"):
         tables = written_tables(rows)
     found: Found = {}
@@ -51,7 +51,7 @@ def measure(console: Console, rows: int = 4_000_000) -> Found:
 
 
 def show(found: Found, console: Console) -> None:
-    """The figures as a table."""
+    """Print the figures as a table."""
     view = Table(
         title="Iceberg tables kept fast: CPU seconds (wall seconds); ratios are Spark / interbed, CPU (wall)",
         title_justify="left",
@@ -72,12 +72,12 @@ def show(found: Found, console: Console) -> None:
 
 
 def as_json(found: Found) -> Found:
-    """The figures for `--json`."""
+    """Return the figures for `--json`."""
     return found
 
 
 def main() -> None:
-    """Parse the command line, measure, show."""
+    """Parse the command line, measure, and print the figures."""
     run_alone(__doc__, measure, show, as_json, default=4_000_000)
 
 

@@ -1,8 +1,8 @@
-"""One engine reads an Iceberg table several times, in this process; run by tests/benchmarks/iceberg.py.
+"""Repeated reads of an Iceberg table by one engine, in this process; run by tests/benchmarks/iceberg.py.
 
     python -m tests.benchmarks.iceberg_scans --stage interbed|pyiceberg|Spark TABLE WAREHOUSE
 
-TABLE is the name of the table in Spark's catalog of the warehouse, for the others its metadata file.
+TABLE is the name of the table in Spark's catalog of the warehouse; for the other engines it is the metadata file.
 """
 
 import argparse
@@ -21,16 +21,16 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 QUERIES: dict[str, Sequence[str] | None] = {"full scan": None, "two columns": ("amount", "price")}
-"""The columns of each query; None for all."""
+"""Columns of each query; None for all."""
 REPEATS = 4
 WARM_UPS = {"interbed": 1, "pyiceberg": 1, "Spark": 8}
 
 Read = Callable[[Sequence[str] | None], int]
-"""Reads the columns and lets go of them; how many rows there were."""
+"""Function that reads the columns, drops the batches, and returns the number of rows."""
 
 
 def interbed_read(metadata: str) -> Read:
-    """Interbed, which opens the table for each read."""
+    """Return a read by interbed, which opens the table for each read."""
     import interbed
 
     def read(columns: Sequence[str] | None) -> int:
@@ -41,7 +41,7 @@ def interbed_read(metadata: str) -> Read:
 
 
 def pyiceberg_read(metadata: str) -> Read:
-    """pyiceberg, likewise."""
+    """Return a read by pyiceberg, which opens the table for each read."""
     from pyiceberg.table import StaticTable
 
     def read(columns: Sequence[str] | None) -> int:
@@ -52,7 +52,7 @@ def pyiceberg_read(metadata: str) -> Read:
 
 
 def spark_read(table: str, warehouse: Path, scratch: Path) -> Read:
-    """Iceberg's code in a session on two threads, whose catalog loads the table for each read."""
+    """Return a read by Iceberg's code in a session on two threads, whose catalog loads the table for each read."""
     spark = spark_session(warehouse, scratch)
     counted = spark.table(table).selectExpr("count(id)").collect()[0][0]
 
@@ -65,7 +65,7 @@ def spark_read(table: str, warehouse: Path, scratch: Path) -> Read:
 
 
 def spark_session(warehouse: Path, scratch: Path) -> "SparkSession":
-    """A session on two threads with Iceberg's catalog of the warehouse."""
+    """Return a session on two threads with Iceberg's catalog of the warehouse."""
     from pyspark.sql import SparkSession
 
     settings = {
@@ -87,7 +87,7 @@ def spark_session(warehouse: Path, scratch: Path) -> "SparkSession":
 
 
 def measured(engine: str, read: Read) -> dict[str, Figures]:
-    """The least that each query costs, and its rows."""
+    """Return the minimal figures of each query, and its number of rows."""
     found = {}
     for query, columns in QUERIES.items():
         rows = read(columns)
@@ -98,7 +98,7 @@ def measured(engine: str, read: Read) -> dict[str, Figures]:
 
 
 def main() -> None:
-    """Parse the command line, read, print the figures as JSON."""
+    """Parse the command line, read, and print the figures as JSON."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--stage", choices=sorted(WARM_UPS), required=True)
     parser.add_argument("table")

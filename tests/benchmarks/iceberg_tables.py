@@ -1,8 +1,8 @@
-"""Two Iceberg tables to read, written by Iceberg's own code and kept beside the peers for the next run.
+"""Two Iceberg tables, written by Iceberg's own code and cached with the peers for the next run.
 
-Both have the same rows in as many data files and the same position deletes; one of them also has equality deletes by
-id, committed after each of its files, so that those of one commit apply to all the files before. Ids are scattered:
-each file has some of the whole range, as where rows came in no order of their key.
+Both have the same rows in the same number of data files, and the same position deletes. One of them also has equality
+deletes by id, committed after each of its files, so that those of one commit apply to all the files before. Ids are
+scattered: each file has ids of the whole range, as in a table that is not sorted by its key.
 """
 
 import json
@@ -20,21 +20,21 @@ KEYS_OF_A_FILE = 10_000
 POSITION_FILES_OF_A_FILE = 2
 POSITIONS = 3_000
 DELETES = {"all deletes": True, "position deletes": False}
-"""By name whether there are equality deletes."""
+"""Whether the table has equality deletes, by name."""
 
 _COLUMNS = (
     "id BIGINT NOT NULL, amount BIGINT, price DOUBLE, tax DOUBLE, code STRING, city STRING, note STRING, "
     "made TIMESTAMP, changed TIMESTAMP"
 )
 _PROPERTIES = "'write.target-file-size-bytes'='10000000'"
-"""By which none of the data files is a small one."""
+"""Properties with which no data file counts as small."""
 _STRIDE = 7919
-"""Prime to the numbers of rows that there are, so that its multiples are all ids."""
+"""Coprime to the numbers of rows, so that its multiples cover all ids."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IcebergTables:
-    """The metadata file of each table, and the warehouse that Spark finds them in as `ice.db.` and their numbers."""
+    """Metadata file of each table, the warehouse that Spark finds them in as `ice.db.`, and their names there."""
 
     warehouse: Path
     metadata: dict[str, str]
@@ -42,9 +42,9 @@ class IcebergTables:
 
 
 def written_tables(rows: int) -> IcebergTables:
-    """The tables, written when this machine has them not yet."""
+    """Return the tables; they are written if this machine lacks them."""
     name = f"iceberg-bench-{rows}-{fingerprint(Path(__file__))}"
-    # Metadata name their files by whole paths, so the warehouse can't be built elsewhere and renamed.
+    # Metadata refer to files by absolute paths, so the warehouse can't be built elsewhere and renamed.
     warehouse = cache_directory() / f"{name}-lake"
 
     def build(directory: Path) -> None:

@@ -1,6 +1,6 @@
-"""The same work on copies of one table, in a process of ours and in a JVM with Java Paimon.
+"""The same work on copies of one table, in a process of interbed and in a JVM with Java Paimon.
 
-Figures are CPU seconds of all threads: `cold` of the first copy that a process works on, `warm` the least of the rest.
+Figures are CPU seconds of all threads: `cold` is the first copy of a process, `warm` the minimum of the others.
 """
 
 import json
@@ -24,23 +24,23 @@ _JAVA = Path(__file__).parent / "java"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunFigures:
-    """CPU seconds of the first run of a process and of the best later one."""
+    """CPU seconds of the first run of a process, and of the best later one."""
 
     cold: float
     warm: float
 
     @staticmethod
     def of(seconds: list[float]) -> "RunFigures":
-        """The figures of runs in turn."""
+        """Return the figures of successive runs."""
         return RunFigures(cold=seconds[0], warm=min(seconds[1:]))
 
 
 Pair = tuple[RunFigures, RunFigures]
-"""Ours and Java's."""
+"""Our figures and Java's."""
 
 
 def copies_of(warehouse: Path, scratch: Path) -> tuple[list[Path], list[Path]]:
-    """Copies of a warehouse for us, and as many for Java; they share the data files."""
+    """Return copies of a warehouse for interbed, and as many for Java; they share the data files."""
     copies = [scratch / f"copy-{i}" for i in range(2 * REPEATS)]
     for copy in copies:
         shutil.copytree(warehouse, copy, copy_function=_copy)
@@ -48,12 +48,12 @@ def copies_of(warehouse: Path, scratch: Path) -> tuple[list[Path], list[Path]]:
 
 
 def _copy(source: str, target: str) -> None:
-    # Nobody changes a data file, so copies share them; hints at the newest snapshot are overwritten.
+    # Data files are immutable, so copies share them; hints of the newest snapshot are overwritten.
     (os.link if source.endswith(".parquet") else shutil.copyfile)(source, target)
 
 
 def java(program: str, *arguments: object) -> RunFigures:
-    """What a program of the folder `java` prints: the CPU seconds of its runs, as JSON."""
+    """Run a program of the folder `java`; its output is the CPU seconds of its runs, as JSON."""
     source = _JAVA / f"{program}.java"
 
     def build(directory: Path) -> None:
@@ -66,7 +66,7 @@ def java(program: str, *arguments: object) -> RunFigures:
 
 
 def seconds_of(command: list[str]) -> RunFigures:
-    """What a command prints: the CPU seconds of its runs, as JSON in its last line; ends the program when it fails."""
+    """Run a command whose last line of output is the CPU seconds of its runs, as JSON. End this program if it fails."""
     done = subprocess.run(command, capture_output=True, text=True, timeout=TIMEOUT_SECONDS, check=False)
     if done.returncode != 0:
         raise SystemExit(f"{command[0]} ended with {done.returncode}:\n{done.stderr[-4000:]}")
@@ -74,7 +74,7 @@ def seconds_of(command: list[str]) -> RunFigures:
 
 
 def show_pairs(title: str, found: Mapping[str, Pair], goals: Mapping[str, float], console: Console) -> None:
-    """The figures as a table."""
+    """Print the figures as a table."""
     view = Table(title=f"{title}: CPU seconds, warm (cold)", title_justify="left")
     for name in ("work", "interbed", "Java Paimon", "ratio warm", "ratio cold", "goal"):
         view.add_column(name, justify="left" if name == "work" else "right")
@@ -86,7 +86,7 @@ def show_pairs(title: str, found: Mapping[str, Pair], goals: Mapping[str, float]
 
 
 def pairs_as_json(found: Mapping[str, Pair]) -> dict[str, Any]:
-    """The figures for `--json`."""
+    """Return the figures for `--json`."""
     sides = ("interbed", "java")
     return {
         name: {side: {"cold_cpu_s": f.cold, "warm_cpu_s": f.warm} for side, f in zip(sides, figures, strict=True)}

@@ -56,7 +56,7 @@ LATE_SECONDS_MAX = 120.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ContentionFigures:
-    """The figures of a run; those with `_after` are of the writers that survive."""
+    """Figures of a run; those with `_after` are of the surviving writers."""
 
     server: str
     writers: int
@@ -78,7 +78,7 @@ class NoQueue(LocalCommitLock):
 
 @contextlib.contextmanager
 def server(kind: str) -> Iterator[str]:
-    """Run a metastore and yield its uri."""
+    """Run a metastore, and yield its uri."""
     if kind == "interbed":
         with metastore() as uri:
             yield uri
@@ -176,7 +176,7 @@ def _kill(uri: str, started: "Sequence[subprocess.Popen[bytes]]", count: int) ->
             if holder not in by_id:
                 continue
             os.kill(holder, signal.SIGSTOP)
-            # It may have released the lock just before.
+            # The writer may have released the lock just before.
             time.sleep(0.1)
             if _holder(client) == holder:
                 victims = [by_id[holder], *[each for each in started if each.pid != holder][: count - 1]]

@@ -1,11 +1,12 @@
-"""How long it takes from a commit, or from a write, until a reader of the table's log has the rows.
+"""Latency from a commit, or from a write, until a reader of the table's log has the rows.
 
     python -m tests.benchmarks.log_latency [--commits 200] [--json]
 
-A real Kafka broker, a writer that commits 100 rows at a time to a table with 4 buckets, and a reader in another process
-that decodes the rows of each snapshot. Both clocks are those of this machine: a commit is when its snapshot's file was
-made, and its arrival when its rows are an Arrow table. Between two commits the reader has caught up. Then the same with
-an eventual log, from the call of `write_arrow` on; every tenth write is followed by a commit.
+There is a real Kafka broker, a writer that commits 100 rows at a time to a table with 4 buckets, and a reader in
+another process that decodes the rows of each snapshot. All times are of this machine's clock: the time of a commit is
+when its snapshot file was created, its arrival is when its rows are an Arrow table. The reader catches up between two
+commits. A second measurement uses an eventual log and starts at the call of `write_arrow`; every tenth write is
+followed by a commit.
 """
 
 import json
@@ -35,9 +36,10 @@ Figures = dict[str, float]
 
 
 def measure(console: Console, commits: int = COMMITS) -> Figures:
-    """Milliseconds from commit to reader: `p50`, `p99` and `max`; and `commit`, what a commit with its log takes.
+    """Return milliseconds from commit to reader: `p50`, `p99` and `max`; and `commit`, the time of a commit with its
+    log.
 
-    `written_…` are those from write to reader, of an eventual log.
+    `written_…` are the same from write to reader, for an eventual log.
     """
     with (
         tempfile.TemporaryDirectory(prefix="interbed-bench-") as directory,
@@ -50,7 +52,7 @@ def measure(console: Console, commits: int = COMMITS) -> Figures:
 
 
 def show(found: Figures, console: Console) -> None:
-    """The figures as a line."""
+    """Print the figures as a line."""
     console.print(
         f"from a commit to a reader of the log: p50 {found['p50']:.0f} ms, p99 {found['p99']:.0f} ms, at most "
         f"{found['max']:.0f} ms; a commit of {ROWS} rows with its log takes {found['commit']:.0f} ms"
@@ -62,12 +64,12 @@ def show(found: Figures, console: Console) -> None:
 
 
 def as_json(found: Figures) -> Any:
-    """The figures for `--json`."""
+    """Return the figures for `--json`."""
     return found
 
 
 def main() -> None:
-    """Parse the command line, measure, show."""
+    """Parse the command line, measure, and print the figures."""
     run_alone(__doc__, measure, show, as_json, default=COMMITS, option="--commits")
 
 
@@ -85,7 +87,7 @@ def _table(warehouse: Path, name: str, servers: str, **options: str) -> Any:
 
 
 def _rows(number: int) -> Any:
-    """The rows of a commit or a write."""
+    """Return the rows of a commit or a write."""
     import pyarrow as pa
 
     return pa.table(
@@ -98,7 +100,7 @@ def _rows(number: int) -> Any:
 
 
 def _reader_of(table: Any, rows: int) -> "subprocess.Popen[str]":
-    """The process that reads so many rows of the table's log."""
+    """Start the process that reads `rows` rows of the table's log."""
     return subprocess.Popen(
         [sys.executable, "-m", "tests.benchmarks.log_latency", "read", table.location, str(rows)],
         cwd=ROOT,
@@ -161,15 +163,15 @@ def _spread(values: list[float]) -> Figures:
 
 
 def _read(location: str, rows: int) -> None:
-    """The reader's process: a line for each snapshot when its rows are there, until all are."""
+    """Read until all rows have arrived, and print a line for each snapshot; this is the reader's process."""
     from interbed.storage.table.table import load_table
 
     seen = 0
     for changes in load_table(location).stream(log=True, poll_seconds=POLL_SECONDS):
         rows_here = changes.to_arrow().num_rows
         seen += rows_here
-        told = {"snapshot": changes.snapshot_id, "rows": rows_here, "time": time.time()}
-        print(json.dumps(told), flush=True)
+        line = {"snapshot": changes.snapshot_id, "rows": rows_here, "time": time.time()}
+        print(json.dumps(line), flush=True)
         if seen >= rows:
             return
 

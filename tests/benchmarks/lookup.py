@@ -3,7 +3,7 @@
     python -m tests.benchmarks.lookup [--rows 1000000]
 
 The table is that of the main benchmark: a base, five upserts, a deletion, not compacted, with a bloom filter on the
-key. `cold` is the first lookup of a process, with the code that it loads, `warm` the mean of a hundred keys that were
+key. `cold` is the first lookup of a process, including loading its code. `warm` is the mean of a hundred keys that were
 looked up before.
 """
 
@@ -30,7 +30,7 @@ OPTIONS = {"bucket": "4", "write-only": "true", "file-index.bloom-filter.columns
 
 
 def measure(console: Console, rows: int = 1_000_000) -> dict[str, dict[str, Figures]]:
-    """Figures by stage and engine."""
+    """Return the figures by stage and engine."""
     with tempfile.TemporaryDirectory(prefix="interbed-bench-") as temporary:
         directory, warehouse = Path(temporary), Path(temporary) / "lake"
         with console.status(f"lookup: making {rows:,} rows"):
@@ -47,7 +47,7 @@ def measure(console: Console, rows: int = 1_000_000) -> dict[str, dict[str, Figu
 
 
 def make(directory: Path, warehouse: Path, rows: int, options: Mapping[str, str] = OPTIONS) -> None:
-    """The table, and in facts.json the keys to look up."""
+    """Write the table, and the keys to look up to facts.json."""
     data.make(directory, rows)
     base = data.read(directory / "base.arrow")
     catalog = interbed.load_catalog("bench", warehouse=f"file:{warehouse}")
@@ -64,17 +64,17 @@ def make(directory: Path, warehouse: Path, rows: int, options: Mapping[str, str]
 
 
 def show(found: dict[str, dict[str, Figures]], console: Console) -> None:
-    """The figures as a table."""
+    """Print the figures as a table."""
     show_pair("lookup by primary key", found, GOALS, console)
 
 
 def as_json(found: dict[str, dict[str, Figures]]) -> Any:
-    """The figures for `--json`."""
+    """Return the figures for `--json`."""
     return found
 
 
 def main() -> None:
-    """Parse the command line, measure, show."""
+    """Parse the command line, measure, and print the figures."""
     run_alone(__doc__, measure, show, as_json, default=1_000_000)
 
 

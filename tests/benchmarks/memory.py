@@ -1,10 +1,10 @@
-"""How much memory the LSM engine takes where others run out of it: peaks of whole processes.
+"""Memory of the LSM engine under loads that exhaust other engines: peaks of whole processes.
 
     python -m tests.benchmarks.memory [--rows 20000000] [--runs 20] [--buckets 1000] [--json]
 
-`writer` has so many buckets open at once and spills; its bound is `write-buffer-size` and WRITER_CONSTANT_MB.
-`compaction` merges so many runs with keys all over the same range into one, `scan` reads the same runs merged; their
-bound is MERGE_LIMIT_MB whatever the rows. Each stage is a process of its own, whose imports count.
+`writer` has this number of buckets open at once and spills; its limit is `write-buffer-size` plus WRITER_CONSTANT_MB.
+`compaction` merges this number of runs, with keys of the whole range, into one, and `scan` reads the same runs merged.
+Their limit is MERGE_LIMIT_MB for any number of rows. Each stage is a separate process, including its imports.
 """
 
 import argparse
@@ -26,8 +26,9 @@ from tests.benchmarks.data import rows_for
 
 MERGE_LIMIT_MB = 700.0
 WRITER_CONSTANT_MB = 450.0
-"""What a writer may take beside its buffer: the interpreter and its libraries (about 200 MB), the batch that is being
-written and its rows by bucket, LOOSE_BYTES of the write buffer, and a block for each flushing thread."""
+"""Limit of a writer's memory beside its buffer: the interpreter and its libraries (about 200 MB), the current batch and
+its rows by bucket, LOOSE_BYTES of the write buffer, and a block for each flushing thread.
+"""
 BUFFER_MB = 128
 BATCH_ROWS = 250_000
 TIMEOUT_SECONDS = 3600
@@ -54,7 +55,7 @@ def write_buckets(warehouse: str, rows: int, buckets: int, buffer_mb: int) -> Fi
 
 
 def write_runs(warehouse: str, rows: int, runs: int) -> Figures:
-    """Make one sorted run a commit, with keys all over the range, a third of which other runs have, too."""
+    """Write one sorted run per commit, with keys of the whole range; a third of the keys are also in other runs."""
     options = {"bucket": "1", "write-only": "true", "write-buffer-size": "1 gb"}
     table = _table(warehouse, **options)
     random = np.random.default_rng(2)
@@ -65,13 +66,13 @@ def write_runs(warehouse: str, rows: int, runs: int) -> Figures:
 
 
 def compact_runs(warehouse: str) -> Figures:
-    """Merge them all."""
+    """Merge all runs into one."""
     result = _table(warehouse).compact(full=True)
     return {"files": result.files_after, "rows": result.rows_after}
 
 
 def scan_runs(warehouse: str) -> Figures:
-    """Read them merged, letting go of each batch."""
+    """Read the runs merged, and drop each batch."""
     return {"rows": sum(batch.num_rows for batch in _table(warehouse).scan().to_arrow_batch_reader())}
 
 
@@ -81,14 +82,14 @@ STAGES: dict[str, Callable[..., Figures]] = {
 
 
 def in_process(stage: str, *arguments: object) -> Figures:
-    """The figures of one stage run by itself, with its `peak_mb` and `cpu_s`."""
+    """Return the figures of one stage in a separate process, with its `peak_mb` and `cpu_s`."""
     return command.in_process("tests.benchmarks.memory", stage, *arguments, timeout=TIMEOUT_SECONDS)
 
 
 def measure(
     console: Console, *, rows: int = 20_000_000, runs: int = 20, buckets: int = 1_000, buffer_mb: int = BUFFER_MB
 ) -> dict[str, Figures]:
-    """Figures by stage; the writer gets a quarter of the rows."""
+    """Return the figures by stage; the writer gets a quarter of the rows."""
     found: dict[str, Figures] = {}
     with tempfile.TemporaryDirectory(prefix="interbed-bench-") as directory:
         with console.status(f"{buckets:,} buckets open"):
@@ -104,7 +105,7 @@ def measure(
 
 
 def show(found: dict[str, Figures], console: Console) -> None:
-    """The figures as a table."""
+    """Print the figures as a table."""
     view = View(title="Memory: peaks of whole processes, imports included", title_justify="left")
     for column in ("stage", "peak MB", "limit MB", "CPU s", "rows", "files"):
         view.add_column(column, justify="left" if column == "stage" else "right")
@@ -117,12 +118,12 @@ def show(found: dict[str, Figures], console: Console) -> None:
 
 
 def as_json(found: dict[str, Figures]) -> dict[str, Figures]:
-    """The figures as a JSON object."""
+    """Return the figures as a JSON object."""
     return found
 
 
 def main() -> None:
-    """Parse the command line, measure, show."""
+    """Parse the command line, measure, and print the figures."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rows", type=int, default=20_000_000)
     parser.add_argument("--runs", type=int, default=20)

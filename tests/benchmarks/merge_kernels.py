@@ -2,10 +2,10 @@
 
     python -m tests.benchmarks.merge_kernels [--rows 2000000] [--runs 6] [--only NAME] [--profile] [--json]
 
-A run has each key with a chance of one half, so that a key has three rows on average; a quarter of the values are
-null. Both sides make the rows by the same formula and sum the results up, which must agree. Java runs in a JVM of its
-own for each case (tests/benchmarks/java/MergeBench.java), warmed up, with C2. Figures are CPU seconds, the least of
-several repetitions, and million input rows by CPU second.
+A run has each key with a probability of one half, so that a key has three rows on average; a quarter of the values are
+null. Both sides compute the rows by the same formula and sum up the results, which must agree. Java runs in a separate
+warmed-up JVM for each case (tests/benchmarks/java/MergeBench.java), with C2. Figures are CPU seconds, the minimum of
+several repetitions, and million input rows per CPU second.
 """
 
 import argparse
@@ -79,7 +79,7 @@ CASES: dict[str, tuple[dict[str, str], dict[str, str]]] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MergeFigures:
-    """What one side took: CPU seconds, input rows, and sums over the result by column."""
+    """Figures of one side: CPU seconds, input rows, and sums over the result by column."""
 
     cpu_s: float
     rows: int
@@ -87,7 +87,7 @@ class MergeFigures:
 
     @property
     def rate(self) -> float:
-        """Million input rows by CPU second."""
+        """Million input rows per CPU second."""
         return self.rows / self.cpu_s / 1e6
 
 
@@ -100,7 +100,7 @@ def _mix(numbers: Numbers) -> Numbers:
 
 
 def make_runs(columns: Mapping[str, str], runs: int, rows: int) -> list[pa.RecordBatch]:
-    """One batch a run, with the columns `id` and those asked for, by name and kind."""
+    """Return one batch per run, with the column `id` and the given columns, by name and kind."""
     keys = np.arange(2 * rows // runs, dtype=np.uint64)
     made = []
     for number in range(runs):
@@ -135,7 +135,7 @@ def _column(name: str, kind: str, mixed: Numbers) -> "pa.Array[Any]":
         digits = np.tile(digits, 4)
     ends = np.arange(len(mixed) + 1, dtype=np.int32) * digits.shape[1]
     texts = pa.StringArray.from_buffers(len(mixed), pa.py_buffer(ends), pa.py_buffer(digits.tobytes()))
-    # Nulls take no bytes, as in a column that a file's reader made.
+    # Nulls take no bytes, as in a column of a file reader.
     found: pa.Array[Any] = pc.if_else(nulls, pa.scalar(None, pa.string()), texts)
     return found
 
@@ -153,7 +153,7 @@ def _inputs(runs: list[pa.RecordBatch]) -> list[RunInput]:
 
 
 def measure_ours(case: str, runs: int, rows: int, *, profile: bool = False) -> MergeFigures:
-    """Merge by this project's kernel."""
+    """Measure the merge by this project's kernel."""
     columns, options = CASES[case]
     made = make_runs(columns, runs, rows)
     schema = Schema.from_pyarrow_schema(
@@ -163,7 +163,7 @@ def measure_ours(case: str, runs: int, rows: int, *, profile: bool = False) -> M
     plan = MergePlan(keys=("id",), output=tuple(made[0].schema.names), ordered=True)
 
     def merge() -> None:
-        # Batches are dropped as they come, as Java's side uses its arrays again.
+        # Batches are dropped at once, as Java's side reuses its arrays.
         for _ in merge_runs(_inputs(made), plan, function):
             pass
 
@@ -199,7 +199,7 @@ def _sums(merged: Iterable[pa.RecordBatch]) -> dict[str, int]:
 
 
 def measure_java(case: str, runs: int, rows: int) -> MergeFigures:
-    """Merge by Java Paimon's."""
+    """Measure the merge by Java Paimon's."""
     columns, options = CASES[case]
 
     def build(directory: Path) -> None:
@@ -231,7 +231,7 @@ def measure_java(case: str, runs: int, rows: int) -> MergeFigures:
 def measure(
     console: Console, *, rows: int = 2_000_000, runs: int = 6, only: str | None = None
 ) -> dict[str, tuple[MergeFigures, MergeFigures]]:
-    """Ours and Java's figures by case; ends the program when they merge to different rows."""
+    """Return our figures and Java's by case. The program ends when they merge to different rows."""
     threads = pa.cpu_count()
     pa.set_cpu_count(1)
     found = {}
@@ -248,7 +248,7 @@ def measure(
 
 
 def show(found: Mapping[str, tuple[MergeFigures, MergeFigures]], console: Console) -> None:
-    """The figures as a table."""
+    """Print the figures as a table."""
     view = Table(title="Merge alone: CPU seconds (million rows by CPU second), one thread", title_justify="left")
     for name in ("merge", "interbed", "Java Paimon", "ratio", "goal"):
         view.add_column(name, justify="left" if name == "merge" else "right")
@@ -259,7 +259,7 @@ def show(found: Mapping[str, tuple[MergeFigures, MergeFigures]], console: Consol
 
 
 def as_json(found: Mapping[str, tuple[MergeFigures, MergeFigures]]) -> dict[str, Any]:
-    """The figures for a file."""
+    """Return the figures for a file."""
     return {
         case: {"cpu_s": ours.cpu_s, "java_cpu_s": java.cpu_s, "ratio": java.cpu_s / ours.cpu_s}
         for case, (ours, java) in found.items()
@@ -267,7 +267,7 @@ def as_json(found: Mapping[str, tuple[MergeFigures, MergeFigures]]) -> dict[str,
 
 
 def main() -> None:
-    """Parse the command line, measure, show."""
+    """Parse the command line, measure, and print the figures."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rows", type=int, default=2_000_000)
     parser.add_argument("--runs", type=int, default=6)

@@ -1,10 +1,10 @@
-"""How fast a merge-on-read scan is, by itself: files are made by a plain Parquet writer, then read by TableRead.
+"""Speed of a merge-on-read scan alone: a plain Parquet writer creates files, and TableRead reads them.
 
     python -m tests.benchmarks.merge_scan [--rows 4000000] [--threads 1] [--profile] [--directory DIR]
 
-The table has an int64 key and five columns (int64, double, a 16- and a 64-byte string, a timestamp) in four buckets:
-a base, five upserts of a twentieth (four fifths of them existing keys), and a deletion of a fiftieth. Figures are
-the best of several scans: CPU seconds of all threads, seconds on the clock, and the peak of resident memory.
+The table has an int64 key and five columns (int64, double, a 16- and a 64-byte string, a timestamp) in four buckets: a
+base, five upserts of a twentieth (four fifths of them existing keys), and a deletion of a fiftieth. Figures are the
+best of several scans: CPU seconds of all threads, wall seconds, and the peak of resident memory.
 """
 
 import argparse
@@ -49,7 +49,7 @@ _HEX = np.frombuffer(b"0123456789abcdef", np.uint8)
 
 
 def make_table(location: Path, rows: int) -> tuple[FileStore, list[Split]]:
-    """Write the table's files, unless they are there, and return it with one split a bucket."""
+    """Write the table's files, unless they exist, and return the table with one split per bucket."""
     io = LocalFileIO()
     schema = Schema.from_pyarrow_schema(SCHEMA, primary_keys=["id"], options={"bucket": str(BUCKETS)}).to_table_schema()
     io.make_directories(str(location / "schema"))
@@ -87,7 +87,7 @@ def _write_files(location: Path, rows: int) -> list[list[dict[str, Any]]]:
     files: list[list[dict[str, Any]]] = [[] for _ in range(BUCKETS)]
     sequences = [0] * BUCKETS
     for name, ids, kind in steps:
-        # Any spread will do; what matters is that a bucket's keys are scattered.
+        # Any distribution works, as long as the keys of a bucket are scattered.
         placed = (ids * 2654435761 >> 7) % BUCKETS
         for bucket in range(BUCKETS):
             keys = ids[placed == bucket]
@@ -164,12 +164,12 @@ def _meta(file: dict[str, Any]) -> DataFileMeta:
 
 
 def scan(store: FileStore, splits: Sequence[Split], columns: Sequence[str] | None, threads: int) -> int:
-    """Read all rows, keeping none; how many there were."""
+    """Read all rows, keep none, and return their number."""
     return sum(batch.num_rows for batch in TableRead(store, columns).to_reader(splits, threads=threads))
 
 
 def main() -> None:
-    """Measure and print."""
+    """Measure, and print the figures."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rows", type=int, default=4_000_000)
     parser.add_argument("--threads", type=int, default=1)

@@ -2,11 +2,11 @@
 
     python -m tests.benchmarks.metastore [--seconds 3] [--turns 2] [--only get_table] [--json] [-- SERVER ARGUMENTS]
 
-Rates are calls a second of 1 and of 8 client processes on the same machine; a ratio is interbed's rate over that of
-the Java metastore 2.3.10 with embedded Derby. The servers take turns with each operation, so that a slow minute of the
-machine does not hit one of them alone, and the best turn counts. Next to a rate stand the CPU milliseconds that the
-server's processes (for PostgreSQL the database's, too) spent on a call, which a busy machine changes least. What
-follows `--` goes to the catalog server.
+Rates are calls a second of 1 and of 8 client processes on the same machine; a ratio is interbed's rate over that of the
+Java metastore 2.3.10 with embedded Derby. The servers alternate for each operation, so that a slow minute of the
+machine does not affect only one of them, and the best turn counts. A rate is followed by the CPU milliseconds per call
+of the server's processes (with PostgreSQL also those of the database), which depend least on other load. Arguments
+after `--` go to the catalog server.
 """
 
 import argparse
@@ -51,7 +51,7 @@ GOALS: dict[tuple[str, str, int], float] = {
     **{(POSTGRESQL, "get_table", n): 3 for n in CLIENTS},
     **{(POSTGRESQL, "create_table", n): 3 for n in CLIENTS},
 }
-"""The least ratios that a release is held to."""
+"""Minimal ratios for a release."""
 
 GOAL_START_SECONDS = 1.0
 GOAL_MEMORY_MB = 200.0
@@ -59,11 +59,11 @@ GOAL_MEMORY_MB = 200.0
 
 @dataclass(slots=True, kw_only=True)
 class MeasuredServer:
-    """A server under load: its processes, its clients, and what was measured of it."""
+    """Server under load: its processes, its clients, and its measurements."""
 
     name: str
     processes: list[psutil.Process]
-    """The server's own process first, then that of its database if it is a server, too."""
+    """Process of the server, followed by that of its database if that is a server too."""
     clients: list["ClientProcess"]
     rates: dict[tuple[str, int], dict[str, float]] = field(default_factory=dict)
     start_seconds: float = 0.0
@@ -71,7 +71,7 @@ class MeasuredServer:
     peak_pss_mb: float = 0.0
 
     def cpu_seconds(self) -> float:
-        """What all processes have spent so far, ended ones included."""
+        """Return the CPU seconds of all processes so far, including ended ones."""
         total = 0.0
         for process in _tree(self.processes):
             times = process.cpu_times()
@@ -79,9 +79,9 @@ class MeasuredServer:
         return total
 
     def look_at_memory(self) -> None:
-        """Note the memory of the server's processes; a database server has one of its own account."""
+        """Sample the memory of the server's processes, without a database server."""
         rss = pss = 0
-        # Java's children are commands like chmod; until they are loaded they show the memory of Java a second time.
+        # Java's children are commands like chmod; before their exec they report the memory of Java a second time.
         for process in self.processes[:1] if self.name == JAVA else _tree(self.processes[:1]):
             try:
                 found = process.memory_full_info()
@@ -94,7 +94,7 @@ class MeasuredServer:
 
 
 class ClientProcess:
-    """One client of one server, started before anything is measured."""
+    """Client of one server, started before the measurement."""
 
     def __init__(self, uri: str, number: int) -> None:
         host, _, port = uri.removeprefix("thrift://").partition(":")
@@ -106,23 +106,23 @@ class ClientProcess:
         )
 
     def wait_until_ready(self) -> None:
-        """Return when it has connected."""
+        """Wait until it has connected."""
         assert self._line() == "ready"
 
     def start(self, operation: str, at: float, seconds: float) -> None:
-        """Let it call from this time on, for so long."""
+        """Let it call from time `at` on, for `seconds`."""
         assert self.process.stdin is not None
         self.process.stdin.write(f"{operation} {at} {seconds}\n")
         self.process.stdin.flush()
 
     def figures(self) -> dict[str, float]:
-        """What it did."""
+        """Return the figures of its calls."""
         found: dict[str, float] = json.loads(self._line())
         return found
 
     def _line(self) -> str:
         assert self.process.stdout is not None
-        # A killed client ends its line, so no wait outlasts the timer.
+        # A killed client closes its output, so no wait outlasts the timer.
         timer = threading.Timer(WAIT_SECONDS, self.process.kill)
         timer.start()
         try:
@@ -134,7 +134,7 @@ class ClientProcess:
         return line
 
     def close(self) -> None:
-        """End it."""
+        """Close its input, and wait for its end."""
         self.process.kill()
         self.process.communicate(timeout=WAIT_SECONDS)
 
@@ -146,7 +146,7 @@ def _tree(roots: Sequence[psutil.Process]) -> Iterator[psutil.Process]:
 
 
 def fill(uri: str) -> None:
-    """Make what the load reads and changes."""
+    """Create the objects that the load reads and changes."""
     with metastore_client(uri) as client:
         for database in (load.DATABASE, load.MADE):
             client.create_database(ttypes.Database(name=database, parameters={}))
@@ -157,7 +157,7 @@ def fill(uri: str) -> None:
 
 
 def run_clients(peer: MeasuredServer, operation: str, clients: int, seconds: float) -> dict[str, float]:
-    """Calls a second and CPU milliseconds a call of the server and of the clients."""
+    """Return calls a second, and CPU milliseconds per call of the server and of the clients."""
     chosen = peer.clients[:clients]
     at = time.monotonic() + 0.1
     cpu = peer.cpu_seconds()
@@ -193,7 +193,7 @@ def measure(
     operations: Sequence[str] = OPERATIONS,
     arguments: Sequence[str] = (),
 ) -> list[MeasuredServer]:
-    """Put the load on all servers and return them with their figures, the Java metastore first."""
+    """Put the load on all servers, and return them with their figures, the Java metastore first."""
     with ExitStack() as stack:
         directory = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="interbed-bench-")))
         with console.status("starting the servers"):
@@ -205,7 +205,7 @@ def measure(
         for turn in range(turns):
             for operation in operations:
                 for peer in peers if turn == 0 else []:
-                    # Java compiles what it runs often, and caches fill.
+                    # Warm-up: Java compiles hot methods, and caches fill.
                     with console.status(f"warming up: {operation}, {peer.name}"):
                         run_clients(peer, operation, max(CLIENTS), WARM_UP_SECONDS)
                 for clients in CLIENTS:
@@ -220,7 +220,7 @@ def measure(
 
 @contextmanager
 def _java(directory: Path) -> Iterator[MeasuredServer]:
-    # No options for Java: it runs as it would in production, with all of its compilers.
+    # No options for Java: it runs as in production, with all of its compilers.
     directory.mkdir()
     began = time.perf_counter()
     with running_java_metastore("2.3.10", directory=directory) as running:
@@ -253,7 +253,7 @@ def _interbed(
     name: str, db: str, directory: Path, arguments: Sequence[str], databases: list[psutil.Process]
 ) -> Iterator[MeasuredServer]:
     seconds = []
-    # The first start also makes the tables.
+    # The first start also creates the tables.
     for _ in range(STARTS):
         running, start = _started(db, directory, arguments)
         seconds.append(start)
@@ -268,7 +268,7 @@ def _interbed(
 
 
 def _started(db: str, directory: Path, arguments: Sequence[str]) -> tuple[RunningServer, float]:
-    """A server, and the seconds until it had answered a call."""
+    """Return a server, and the seconds until it had answered a call."""
     began = time.perf_counter()
     running = start_server(db, f"file:{directory / 'warehouse'}", *arguments, log=directory / "server.log")
     with metastore_client(running.uri) as client:
@@ -291,7 +291,7 @@ def _peer(name: str, processes: list[psutil.Process], uri: str) -> Iterator[Meas
 
 
 def show(peers: Sequence[MeasuredServer], console: Console) -> None:
-    """The figures as two tables."""
+    """Print the figures as two tables."""
     java, *ours = peers
     view = Table(
         title="Metastore: calls a second (server's CPU ms a call); ratios to Java (goal)", title_justify="left"
@@ -334,7 +334,7 @@ def _against(ratio: float, goal: float | None) -> str:
 
 
 def as_json(peers: Sequence[MeasuredServer]) -> dict[str, Any]:
-    """The figures as plain values."""
+    """Return the figures as plain values."""
     return {
         peer.name: {
             "rates": {f"{operation}, {clients}": found for (operation, clients), found in peer.rates.items()},
@@ -347,7 +347,7 @@ def as_json(peers: Sequence[MeasuredServer]) -> dict[str, Any]:
 
 
 def main() -> None:
-    """Parse the command line, measure, show."""
+    """Parse the command line, measure, and print the figures."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seconds", type=float, default=3.0, help="length of one measurement")
     parser.add_argument("--turns", type=int, default=2)

@@ -1,12 +1,12 @@
-"""A client of a metastore that costs next to nothing, so that the benchmark measures the server.
+"""A metastore client with minimal cost, so that the benchmark measures the server.
 
     python -m tests.benchmarks.metastore_client HOST PORT NUMBER
 
-It sends requests that were encoded once and in which only a name, a number or a sequence id changes. Of each reply it
-checks the head (it answers this method, and is no exception) and the length, which is the same for all replies to one
-kind of request; the first reply and every 500th after it are decoded by the generated code and looked at. Commands
-come one a line on stdin, `OPERATION START SECONDS` with START on the system's monotonic clock, each answered by a line
-of JSON with the calls that were made.
+It sends requests that were encoded once and in which only a name, a number or a sequence id changes. It checks the head
+of each reply (it answers this method, and is no exception) and its length, which is the same for all replies to one
+kind of request. The generated code decodes the first reply and every 500th after it, and their content is checked.
+Commands are lines on stdin, `OPERATION START SECONDS` with START on the system's monotonic clock. The answer to each is
+a line of JSON with the number of calls.
 """
 
 import json
@@ -25,7 +25,7 @@ from interbed.thrift_idl.hive_metastore.ThriftHiveMetastore import Client
 
 DATABASE = "bench"
 MADE = "bench_made"
-"""The database of tables that are made and altered; those of the other one stay as they are."""
+"""Database of the tables that are created and altered; those of the other database do not change."""
 TABLES = 50
 COLUMNS = 20
 DECODED_EVERY = 500
@@ -39,7 +39,7 @@ _LOCK_STATE = slice(33, 37)
 
 
 def table(database: str, name: str) -> ttypes.Table:
-    """A table with 20 columns, as Spark would register one."""
+    """Return a table with 20 columns, as Spark would register one."""
     columns = [
         ttypes.FieldSchema(name=f"column_{i:02}", type=("bigint", "string")[i % 2], comment=f"Column {i}")
         for i in range(COLUMNS)
@@ -72,17 +72,17 @@ def table(database: str, name: str) -> ttypes.Table:
 
 
 def table_name(number: int) -> str:
-    """The name of one of the tables that are read; all names are equally long."""
+    """Return the name of one of the tables that are read; all names have the same length."""
     return f"t_{number:08}"
 
 
 def own_name(number: int) -> str:
-    """The name of the table that this client alters and locks."""
+    """Return the name of the table that this client alters and locks."""
     return f"own_{number:08}"
 
 
 def encoded(send: Callable[[Client], None]) -> bytes:
-    """The bytes that a client sends."""
+    """Return the bytes that a client sends."""
     buffer = TMemoryBuffer()
     send(Client(TBinaryProtocol(buffer)))
     value: bytes = buffer.getvalue()
@@ -90,12 +90,12 @@ def encoded(send: Callable[[Client], None]) -> bytes:
 
 
 def decoded(reply: bytes, receive: Callable[[Client], Any]) -> Any:
-    """What a client takes from these bytes; raises the exception if they hold one."""
+    """Return the result that a client decodes from these bytes. Raises the exception if they hold one."""
     return receive(Client(TBinaryProtocol(TMemoryBuffer(reply))))
 
 
 class Connection:
-    """One connection; `call` sends bytes and gives back those of the reply."""
+    """Connection to the server; `call` sends bytes and returns those of the reply."""
 
     def __init__(self, host: str, port: int) -> None:
         self._socket = socket.create_connection((host, port), timeout=TIMEOUT_SECONDS)
@@ -103,12 +103,12 @@ class Connection:
         self._lengths: dict[str, int] = {}
 
     def call(self, kind: str, request: bytes, receive: Callable[[Client], Any], *, look: bool) -> bytes:
-        """The reply to a request of this kind, decoded if `look`; SystemExit if it is not what it has to be."""
+        """Return the reply to a request of this kind, decoded if `look`. Raises SystemExit if it is not as expected."""
         self._socket.sendall(request)
         expected = self._lengths.get(kind)
         reply = self._socket.recv(1 << 16)
         if expected is None:
-            # The end of a reply shows only in decoding it.
+            # Only decoding shows the end of a reply.
             while not _is_whole(reply, receive):
                 reply += self._more()
             self._lengths[kind] = len(reply)
@@ -137,7 +137,7 @@ def _is_whole(reply: bytes, receive: Callable[[Client], Any]) -> bool:
 
 
 class ClientLoad:
-    """The operations of one client, which has tables and a range of new names of its own."""
+    """Operations of one client, which has its own tables and its own range of new names."""
 
     def __init__(self, connection: Connection, number: int) -> None:
         self._connection = connection
@@ -200,7 +200,7 @@ class ClientLoad:
         self._connection.call("get_table", self._get[self._read], receive, look=look)
 
     def get_table_by_request(self, look: bool) -> None:
-        """As Hive 4 has it, which knows `get_table` no more."""
+        """Call `get_table_req`, as Hive 4 does, which lacks `get_table`."""
         self._read = (self._read + 1) % TABLES
         name = table_name(self._read)
 
@@ -232,7 +232,7 @@ class ClientLoad:
 
     def lock_and_unlock(self, look: bool) -> None:
         reply = self._connection.call("lock", self._lock, Client.recv_lock, look=look)
-        # The fields have their places: that of the id is checked by what comes before it, then comes the state.
+        # The fields have fixed offsets: the bytes before the id verify its offset; the state follows it.
         assert reply[: _LOCK_ID.start].endswith(_LOCK_HEAD)
         assert reply[_LOCK_STATE] == struct.pack(">i", ttypes.LockState.ACQUIRED)
         before, after = self._unlock

@@ -1,12 +1,12 @@
-"""What a step of the optimizer's scheduler costs: 10,000 tables of which 1 % change, and 100 of which all do.
+"""The cost of a step of the optimizer's scheduler: 10,000 tables of which 1 % change, and 100 which all change.
 
     python -m tests.benchmarks.optimizer [--tables 10000] [--json]
 
-In each round a hundred tables are written to, the engine makes a step, and workers bring the results of the tasks that
-they got. More tables are due than the workers have threads, so that most of them wait. Tables, journal and workers are
-in memory: the figures are the scheduler's own, CPU milliseconds of a step of the engine, and of what workers ask in a
-round. A ratio near 1 says that tables which do not change cost nothing. `start` is a scheduler that takes over, and
-measures all tables.
+In each round a hundred tables are written to, the engine makes a step, and workers report the results of their tasks.
+More tables are due than the workers have threads, so that most of them wait. Tables, journal and workers are in memory:
+the figures are the scheduler's own, CPU milliseconds of a step of the engine, and of the requests of workers in a
+round. A ratio near 1 means that unchanged tables cost nothing. `start` is a scheduler that takes over, and measures all
+tables.
 """
 
 import time
@@ -34,13 +34,13 @@ CHANGED = 100
 ROUNDS = 100
 THREADS = 50
 GOAL_RATIO = 1.5
-"""So much may a step cost more for the tables that do not change."""
+"""Maximal ratio of the cost of a step with many unchanged tables to that without them."""
 
 Figures = dict[str, float]
 
 
 class _Tables:
-    """Tables of one bucket each, of which only the number of sorted runs is known."""
+    """Tables of one bucket each, of which only the number of sorted runs is modelled."""
 
     def __init__(self, number: int) -> None:
         self.runs = {f"db.t{n:06}": n % 5 + 6 for n in range(number)}
@@ -50,7 +50,7 @@ class _Tables:
         self._next = 0
 
     def write(self) -> None:
-        """The next tables are written to."""
+        """Write to the next tables."""
         for _ in range(CHANGED):
             name = self._names[self._next % len(self._names)]
             self._next += 1
@@ -59,33 +59,29 @@ class _Tables:
             self.changed.append(name)
 
     def changes(self) -> ChangedTables:
-        """See Watch."""
         changed, self.changed = self.changed, []
         return ChangedTables(changed=changed)
 
     def measure(self, table: str) -> TableMeasurement:
-        """See OptimizedTables."""
         runs = self.runs[table]
         bucket = BucketHealth(partition=b"", runs=runs, files=runs, bytes=runs, rows=runs, read_amplification=runs)
         health = TableHealth(snapshot_id=self.snapshots[table], has_primary_key=True, by_bucket=(bucket,))
         return TableMeasurement(health=health, optimizing=SelfOptimizing())
 
     def plan(self, process: Process, need: WorkNeed, slots: int) -> WorkPlan:
-        """See OptimizedTables."""
         return WorkPlan(tasks=[PlannedTask(payload=b"", cost=self.runs[process.table])])
 
     def commit(self, process: Process, results: Sequence[bytes]) -> int | None:
-        """See OptimizedTables."""
         self.runs[process.table] = 1
         self.snapshots[process.table] += 1
         return self.snapshots[process.table]
 
     def end(self, process: Process, results: Sequence[bytes]) -> None:
-        """See OptimizedTables."""
+        """Do nothing: the tables are in memory."""
 
 
 def measure(console: Console, tables: int = TABLES) -> dict[str, Figures]:
-    """CPU milliseconds by policy and number of tables."""
+    """Return CPU milliseconds by policy and number of tables."""
     found = {}
     for policy in GroupPolicy:
         for number in (CHANGED, tables):
@@ -135,14 +131,14 @@ def _measured(policy: GroupPolicy, number: int) -> Figures:
 
 
 def ratios(found: dict[str, Figures]) -> dict[str, float]:
-    """By policy, what a step costs of many tables against one of a few."""
+    """Return, by policy, the ratio of the cost of a step with many tables to one with few."""
     names = list(found)
     pairs = zip(names[::2], names[1::2], strict=True)
     return {few.split(",")[0]: found[many]["step"] / found[few]["step"] for few, many in pairs}
 
 
 def show(found: dict[str, Figures], console: Console) -> None:
-    """The figures as a table."""
+    """Print the figures as a table."""
     view = Table(title=f"The optimizer, {CHANGED} tables change in a round: CPU milliseconds", title_justify="left")
     view.add_column("what")
     for name in found:
@@ -155,12 +151,12 @@ def show(found: dict[str, Figures], console: Console) -> None:
 
 
 def as_json(found: dict[str, Figures]) -> Any:
-    """The figures for `--json`."""
+    """Return the figures for `--json`."""
     return {**found, "ratios": ratios(found)} if found else {}
 
 
 def main() -> None:
-    """Parse the command line, measure, show."""
+    """Parse the command line, measure, and print the figures."""
     run_alone(__doc__, measure, show, as_json, default=TABLES, option="--tables")
 
 

@@ -1,4 +1,4 @@
-"""Where figures come from: the machine, the commit, the time and the command."""
+"""Origin of the figures: the machine, the commit, the time and the command."""
 
 import os
 import platform
@@ -12,7 +12,7 @@ from tests.benchmarks.command import ROOT
 
 
 def machine() -> str:
-    """One line about this machine: system, processor, cores, memory, Python."""
+    """Return a line about this machine: system, processor, cores, memory, Python."""
     pages, size = os.sysconf("SC_PHYS_PAGES"), os.sysconf("SC_PAGE_SIZE")
     return (
         f"{platform.system()} on {platform.machine()}, {os.cpu_count()} cores, "
@@ -22,14 +22,14 @@ def machine() -> str:
 
 
 def commit() -> str:
-    """The commit that is checked out, with `-changed` where files differ from it; empty outside of a repository."""
+    """Return the commit that is checked out, with `-changed` if files differ from it; empty outside of a repository."""
     command = ["git", "describe", "--always", "--dirty=-changed", "--abbrev=10", "--exclude=*"]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     return done.stdout.strip()
 
 
 def origin(arguments: Sequence[str], target: str = "bench") -> dict[str, str]:
-    """What stands before the figures of `make bench`, or of another target, given its arguments."""
+    """Return the head of the figures of `make bench`, or of another target, with its arguments."""
     given = shlex.join(a for a in arguments if a != "--json")
     return {
         "machine": machine(),

@@ -2,8 +2,8 @@
 
     python -m tests.benchmarks.partitions [--partitions 1000000] [--json]
 
-Times are wall milliseconds at the client, the best of some calls, Thrift and the network of the machine included. The
-server's peak memory stands below each database; what grows with an answer is the answer itself.
+Times are wall milliseconds at the client, the best of some calls, Thrift and the local network included. The server's
+peak memory is shown below each database; only the answer itself grows with its size.
 """
 
 import argparse
@@ -34,13 +34,13 @@ PARTITIONS = 1_000_000
 NAMES_AT_ONCE = 30_000
 ADDED = 10_000
 GOAL_FILTER_MS = 50.0
-"""What a filter that selects ten may take."""
+"""Limit of the time of a filter that selects ten partitions."""
 
 Figures = dict[str, dict[str, float]]
 
 
 def measure(console: Console, partitions: int = PARTITIONS) -> dict[str, Figures]:
-    """Milliseconds and results by call, and the server's peak memory, for each database."""
+    """Return milliseconds and results by call, and the server's peak memory, for each database."""
     found: dict[str, Figures] = {}
     with ExitStack() as stack:
         directory = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="interbed-bench-")))
@@ -124,7 +124,7 @@ def _calls(client: Client, values: tuple[list[str], list[str]], made: int) -> Fi
 
 
 def _high_water_mb(pid: int) -> float:
-    """The most memory that a process has had, where the system tells."""
+    """Return the peak memory of a process, if the system reports it."""
     try:
         lines = Path(f"/proc/{pid}/status").read_text().splitlines()
     except OSError:
@@ -133,7 +133,7 @@ def _high_water_mb(pid: int) -> float:
 
 
 def show(found: dict[str, Figures], console: Console) -> None:
-    """The figures as a table."""
+    """Print the figures as a table."""
     view = Table(title="Partitions: milliseconds at the client (results)", title_justify="left")
     view.add_column("call")
     for name in found:
@@ -149,7 +149,7 @@ def show(found: dict[str, Figures], console: Console) -> None:
 
 
 def main() -> None:
-    """Parse the command line, measure, show."""
+    """Parse the command line, measure, and print the figures."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--partitions", type=int, default=PARTITIONS)
     parser.add_argument("--json", action="store_true")

@@ -2,9 +2,9 @@
 
     python -m tests.benchmarks.planning [--commits 500]
 
-Each commit upserts a few rows of four buckets; nothing is compacted, so that the plan has four files for each commit.
-`first plan` is that of a process, with the code that it loads, `planning` the best of those after it: interbed keeps
-decoded manifests, as Paimon's caching catalog does.
+Each commit upserts a few rows of four buckets without compaction, so that the plan has four files for each commit.
+`first plan` is the first one of a process, including the load of its code, `planning` the best later one. interbed
+caches decoded manifests, as Paimon's caching catalog does.
 """
 
 import json
@@ -30,7 +30,7 @@ TURNS = 2
 
 
 def measure(console: Console, commits: int = 500) -> dict[str, dict[str, Figures]]:
-    """Figures by stage and engine."""
+    """Return the figures by stage and engine."""
     with tempfile.TemporaryDirectory(prefix="interbed-bench-") as temporary:
         directory, warehouse = Path(temporary), Path(temporary) / "lake"
         with console.status(f"planning: making {commits} commits"):
@@ -48,7 +48,7 @@ def measure(console: Console, commits: int = 500) -> dict[str, dict[str, Figures
 
 
 def make(warehouse: Path, commits: int) -> None:
-    """The table."""
+    """Create the table, and commit to it."""
     catalog = interbed.load_catalog("bench", warehouse=f"file:{warehouse}")
     catalog.create_database("b")
     random = np.random.default_rng(3)
@@ -63,17 +63,17 @@ def make(warehouse: Path, commits: int) -> None:
 
 
 def show(found: dict[str, dict[str, Figures]], console: Console) -> None:
-    """The figures as a table."""
+    """Print the figures as a table."""
     show_pair("planning 500 commits", found, GOALS, console)
 
 
 def as_json(found: dict[str, dict[str, Figures]]) -> Any:
-    """The figures for `--json`."""
+    """Return the figures for `--json`."""
     return found
 
 
 def main() -> None:
-    """Parse the command line, measure, show."""
+    """Parse the command line, measure, and print the figures."""
     run_alone(__doc__, measure, show, as_json, default=500, option="--commits")
 
 

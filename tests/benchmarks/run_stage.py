@@ -1,4 +1,4 @@
-"""Runs one stage of the work by one engine, in a process of its own (see stage.py)."""
+"""Run of one stage by one engine, in a separate process (see stage.py)."""
 
 import json
 import os
@@ -26,9 +26,9 @@ def stage(
     *,
     store: Mapping[str, Mapping[str, str]] | None = None,
 ) -> Figures:
-    """What the stage took: CPU and wall seconds, rows, peak memory in MB.
+    """Run the stage, and return its figures: CPU and wall seconds, rows, peak memory in MB.
 
-    `store` has by engine what opens the store of the warehouse.
+    `store` has the options of the warehouse's object store by engine.
     """
     python = sys.executable if engine.startswith("interbed") else str(pypaimon_python())
     command = [python, str(STAGE), engine, name, str(directory), str(warehouse), table, file_format]
@@ -43,5 +43,5 @@ def stage(
 
 
 def better(left: Figures | None, right: Figures) -> Figures:
-    """The run with less CPU time."""
+    """Return the run with less CPU time."""
     return right if left is None or right["cpu_s"] < left["cpu_s"] else left

@@ -1,10 +1,10 @@
-"""What safety costs: `commit.sync` from full to none, and `read.verify-checksums` on and off, side by side.
+"""The cost of safety: `commit.sync` from full to none, and `read.verify-checksums` on and off.
 
     python -m tests.benchmarks.safety [--repeats 20] [--json]
 
-The choices take turns in a random order, so that a slow minute of the disk does not hit one of them alone; figures
-are medians of milliseconds by the clock, since a sync waits for the disk and takes no processor time. The ratio is that
-of the safe choice to the one without safety: 1.1 is ten percent slower. The goal for `upsert` is 1.15.
+The choices alternate in random order, so that a slow minute of the disk does not affect only one of them. Figures are
+medians of wall milliseconds, because a sync waits for the disk and takes no CPU time. The ratio is that of the safe
+choice to the one without safety: 1.1 is ten percent slower. The goal for `upsert` is 1.15.
 """
 
 import argparse
@@ -39,7 +39,7 @@ Medians = dict[str, dict[str, float]]
 
 
 def measure(console: Console, repeats: int = 20) -> Medians:
-    """The medians of so many repeats."""
+    """Return the medians of `repeats` runs."""
     with tempfile.TemporaryDirectory(prefix="interbed-bench-") as warehouse:
         catalog = interbed.load_catalog("bench", warehouse=f"file:{warehouse}")
         catalog.create_database("b")
@@ -83,12 +83,12 @@ def _medians(
             started = time.perf_counter()
             work(tables[choice], batch)
             took[choice].append((time.perf_counter() - started) * 1000)
-    # The first ones fill caches and make directories.
+    # The first runs fill caches and create directories.
     return {choice: statistics.median(times[repeats // 5 :]) for choice, times in took.items()}
 
 
 def show(found: Medians, console: Console) -> None:
-    """The figures as a table."""
+    """Print the figures as a table."""
     view = View(title="what safety costs: medians, wall ms; the ratio is safe / unsafe", title_justify="left")
     for column in ("stage", "by choice", "ratio"):
         view.add_column(column, justify="left" if column == "stage" else "right")
@@ -99,7 +99,7 @@ def show(found: Medians, console: Console) -> None:
 
 
 def as_json(found: Medians) -> Any:
-    """The figures for `--json`, with the ratios."""
+    """Return the figures for `--json`, with the ratios."""
     return {
         name: {f"{choice}_ms": round(ms, 1) for choice, ms in by_choice.items()} | {"ratio": _ratio(by_choice)}
         for name, by_choice in found.items()
@@ -112,7 +112,7 @@ def _ratio(by_choice: Mapping[str, float]) -> float:
 
 
 def main() -> None:
-    """Parse the command line, measure, show."""
+    """Parse the command line, measure, and print the figures."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--repeats", type=int, default=20)
     parser.add_argument("--json", action="store_true")

@@ -1,11 +1,11 @@
-"""What a table costs when it grows: CPU for each row, and peaks of memory, from 4 to 100 million rows.
+"""The cost of a growing table: CPU per row, and peaks of memory, from 4 to 100 million rows.
 
     python -m tests.benchmarks.scale [--rows 4000000 100000000] [--directory …] [--json]
 
-For each number of rows a table is made with a bucket for four million rows, four at least; it is written in one commit,
-a twentieth of it is upserted twice, and then read and compacted. Each stage is a process of its own. What changes with
-the rows is shown for a million of them; the plan and a range of 4,000 keys are not. 100 million rows take 35 GB of
-disk. A directory that is given keeps tables and figures, and what it has figures of is not measured again.
+Each table has one bucket per four million rows, at least four. It is written in one commit, a twentieth of it is
+upserted twice, and then it is read and compacted. Each stage is a separate process. Costs that grow with the rows are
+shown per million rows; the plan and a range of 4,000 keys are not. 100 million rows take 35 GB of disk. A given
+directory keeps tables and figures, and stages with figures are not measured again.
 """
 
 import argparse
@@ -31,9 +31,9 @@ BATCH_ROWS = 250_000
 UPSERTS = 2
 RANGE_KEYS = 4_000
 GROWTH = 1.2
-"""How much more a row may cost in the largest table than in the smallest."""
+"""Maximal ratio of the cost per row in the largest table to that in the smallest."""
 LIMITS_MB = {"base write": 800 + 256, "upsert": 800 + 256, "full scan": 600, "compaction": 800}
-"""Writers may take 800 MB beside their buffer, which is 256 MB by default."""
+"""Limits of memory; writers may take 800 MB beside their buffer, which is 256 MB by default."""
 TIMEOUT_SECONDS = 7200
 MODULE = "tests.benchmarks.scale"
 SCHEMA = pa.schema([f.with_nullable(f.name != "id") for f in rows_for(np.arange(1), 0).schema])
@@ -44,9 +44,9 @@ def _table(warehouse: str) -> Table:
 
 
 def make_rows(directory: str, rows: int) -> Figures:
-    """The rows of all writes as Arrow files: writing them is not to be measured with making them."""
+    """Write the input rows of all writes to Arrow files, so that their generation is not measured with the writes."""
     random = np.random.default_rng(7)
-    # A permutation of 100M keys in batches of which each has keys from all over the range.
+    # A permutation of 100M keys in batches; each batch has keys of the whole range.
     step = next(s for s in range(int(rows * 0.618) | 1, rows, 2) if np.gcd(s, rows) == 1)
     ids: Iterator[np.ndarray] = (
         (np.arange(start, min(start + BATCH_ROWS, rows)) * step) % rows for start in range(0, rows, BATCH_ROWS)
@@ -74,7 +74,7 @@ def _write(path: Path, ids: Iterator[np.ndarray]) -> None:
 def _upsert(directory: str, name: str) -> Figures:
     table = _table(f"{directory}/lake")
     rows = 0
-    # Not mapped: what is read of a mapped file counts as this process's memory.
+    # Not memory-mapped: read pages of a mapped file would count as memory of this process.
     with pa.OSFile(f"{directory}/{name}.arrow", "rb") as source, table.new_write("bench") as write:
         reader = pa.ipc.open_file(source)
         for number in range(reader.num_record_batches):
@@ -87,38 +87,38 @@ def _upsert(directory: str, name: str) -> Figures:
 
 
 def base_write(directory: str, rows: int) -> Figures:
-    """All rows in one commit."""
+    """Write all rows in one commit."""
     del rows
     return _upsert(directory, "base")
 
 
 def upsert(directory: str, rows: int) -> Figures:
-    """Twice a twentieth of the rows, in a commit each."""
+    """Upsert a twentieth of the rows twice, in a commit each."""
     del rows
     return {"rows": sum(_upsert(directory, f"upsert-{n}")["rows"] for n in range(UPSERTS))}
 
 
 def plan(directory: str, rows: int) -> Figures:
-    """A process that plans a read of everything."""
+    """Plan a read of the whole table."""
     del rows
     return {"files": sum(len(split.files) for split in _table(f"{directory}/lake").access.plan().splits)}
 
 
 def key_range(directory: str, rows: int) -> Figures:
-    """A process that reads a range of keys."""
+    """Read a range of keys."""
     found = _table(f"{directory}/lake").scan(filter=f"id between {rows // 2} and {rows // 2 + RANGE_KEYS - 1}")
     return {"found": found.to_arrow().num_rows}
 
 
 def full_scan(directory: str, rows: int) -> Figures:
-    """All rows merged, letting go of each batch."""
+    """Read all rows merged, and drop each batch."""
     del rows
     batches = _table(f"{directory}/lake").scan().to_arrow_batch_reader()
     return {"rows": sum(batch.num_rows for batch in batches)}
 
 
 def compaction(directory: str, rows: int) -> Figures:
-    """All runs of each bucket into one."""
+    """Compact all runs of each bucket into one."""
     del rows
     result = _table(f"{directory}/lake").compact(full=True)
     return {"rows": result.rows_after}
@@ -142,7 +142,7 @@ STAGES: dict[str, Callable[[str, int], Figures]] = {
 def measure(
     console: Console, directory: Path | None = None, sizes: Sequence[int] = ROWS
 ) -> dict[str, dict[int, Figures]]:
-    """Figures by stage and number of rows; without a directory the tables are made in a temporary one."""
+    """Return the figures by stage and number of rows. Without a directory the tables are temporary."""
     if directory is None:
         with tempfile.TemporaryDirectory(prefix="interbed-bench-") as temporary:
             return measure(console, Path(temporary), sizes)
@@ -163,7 +163,7 @@ def measure(
 
 
 def show(found: dict[str, dict[int, Figures]], console: Console) -> None:
-    """The figures as a table."""
+    """Print the figures as a table."""
     sizes = sorted({rows for figures in found.values() for rows in figures})
     view = View(title="A table that grows: CPU s for a million rows (of plans and ranges: in all), peak MB")
     view.add_column("stage")
@@ -185,12 +185,12 @@ def _cost(figures: Figures) -> float:
 
 
 def as_json(found: dict[str, dict[int, Figures]]) -> dict[str, dict[str, Figures]]:
-    """The figures as a JSON object."""
+    """Return the figures as a JSON object."""
     return {stage: {str(rows): f for rows, f in figures.items()} for stage, figures in found.items()}
 
 
 def main() -> None:
-    """Parse the command line, measure, show."""
+    """Parse the command line, measure, and print the figures."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rows", type=int, nargs="+", default=list(ROWS))
     parser.add_argument("--directory", type=Path, help="where the tables are made; a temporary one by default")

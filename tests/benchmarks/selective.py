@@ -1,11 +1,11 @@
-"""Reads that ask for little: interbed against pypaimon-rust on the same files.
+"""Selective reads: interbed against pypaimon-rust on the same files.
 
     python -m tests.benchmarks.selective [--rows 4000000]
 
-The table is that of the main benchmark, a base, five upserts and a deletion, first not compacted and then compacted:
-a range of 0.1 % of the keys, one key again and again, forty keys once each, ten keys at once, all by a filter, and the
-first ten rows. Of the filters it is also shown
-how many rows interbed decodes for those that it returns.
+The table is that of the main benchmark, a base, five upserts and a deletion, first not compacted and then compacted.
+The reads are a range of 0.1 % of the keys, one key repeatedly, forty keys once each, ten keys at once, all by a filter,
+and the first ten rows. For the filters the benchmark also shows the number of rows that interbed decodes for the rows
+that it returns.
 """
 
 import json
@@ -31,7 +31,7 @@ TURNS = 2
 
 
 def measure(console: Console, rows: int = 4_000_000) -> dict[str, dict[str, Figures]]:
-    """Figures by stage and engine."""
+    """Return the figures by stage and engine."""
     with tempfile.TemporaryDirectory(prefix="interbed-bench-") as temporary:
         directory, warehouse = Path(temporary), Path(temporary) / "lake"
         with console.status(f"selective reads: making {rows:,} rows"):
@@ -57,7 +57,7 @@ def measure(console: Console, rows: int = 4_000_000) -> dict[str, dict[str, Figu
 
 
 def _count(warehouse: Path, facts: Mapping[str, Any], suffix: str, found: dict[str, dict[str, Figures]]) -> None:
-    """Add to the figures what interbed decodes, by reason."""
+    """Add the rows that interbed decodes to the figures, by reason."""
     table = interbed.load_catalog("bench", warehouse=f"file:{warehouse}").get_table(TABLE)
     for name in STAGES:
         method, *keys = facts[name]
@@ -85,7 +85,7 @@ def _measure(
 
 
 def show(found: dict[str, dict[str, Figures]], console: Console) -> None:
-    """The figures as a table."""
+    """Print the figures as a table."""
     show_pair("reads that ask for little", found, GOALS, console)
     for name, by_engine in found.items():
         for reason, rows in by_engine["interbed"].get("decoded", {}).items():
@@ -94,12 +94,12 @@ def show(found: dict[str, dict[str, Figures]], console: Console) -> None:
 
 
 def as_json(found: dict[str, dict[str, Figures]]) -> Any:
-    """The figures for `--json`."""
+    """Return the figures for `--json`."""
     return found
 
 
 def main() -> None:
-    """Parse the command line, measure, show."""
+    """Parse the command line, measure, and print the figures."""
     run_alone(__doc__, measure, show, as_json, default=4_000_000)
 
 

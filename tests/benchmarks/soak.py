@@ -1,10 +1,10 @@
-"""Small commits for a long time, with compaction in the background: sorted runs, memory and scan time stay flat.
+"""Small commits for a long time, with compaction in the background: sorted runs, memory and scan time stay constant.
 
     python -m tests.benchmarks.soak [--minutes 2] [--keys 200000] [--rows 1000] [--option key=value …] [--json]
 
-One process upserts random keys by a stream writer, commit after commit, scans the table now and then and checks what
-it reads; snapshots older than the newest KEPT_SNAPSHOTS expire as they would by a maintenance job. The curve has one
-point for each interval. `--option` adds table options, for instance changelog-producer=lookup.
+One process upserts random keys by a stream writer, commit after commit. It scans the table at intervals and checks the
+rows. Snapshots older than the newest KEPT_SNAPSHOTS expire, as by a maintenance job. The curve has one point for each
+interval. `--option` adds table options, for instance changelog-producer=lookup.
 """
 
 import argparse
@@ -33,13 +33,13 @@ from tests.benchmarks.data import rows_for
 POINTS = 20
 KEPT_SNAPSHOTS = 20
 STEADY_GROWTH = 1.5
-"""How much more the last quarter may take than the second one; the first fills caches."""
+"""Maximal ratio of the last quarter to the second one; the first fills caches."""
 SCHEMA = pa.schema([f.with_nullable(f.name != "id") for f in rows_for(np.arange(1), 0).schema])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SoakPoint:
-    """The state after so many commits. Sizes in MB, times in seconds; `runs` is the most of any bucket."""
+    """State after a number of commits. Sizes in MB, times in seconds; `runs` is the maximum of any bucket."""
 
     seconds: float
     commits: int
@@ -62,7 +62,7 @@ def soak(
     points: int = POINTS,
     note: Callable[[SoakPoint], None] = lambda point: None,
 ) -> list[SoakPoint]:
-    """Run for so many commits, or so long, and note a point every so often; raises AssertionError for wrong rows."""
+    """Run for `commits` commits or `seconds` seconds, and record points. Raises AssertionError for wrong rows."""
     random = np.random.default_rng(11)
     table.upsert(rows_for(random.permutation(keys), 0).cast(SCHEMA))
     amounts = table.scan(columns=["id", "amount"]).to_arrow().sort_by("id")["amount"].to_numpy().copy()
@@ -92,7 +92,7 @@ def _point(table: Table, amounts: "np.ndarray[Any, Any]", seconds: float, commit
     begun = time.monotonic()
     rows = table.scan(columns=["id", "amount"]).to_arrow()
     scan_s = time.monotonic() - begun
-    # Rows of level 0 wait for their compaction where reads skip it; no other table may miss a commit.
+    # If reads skip level 0, its rows appear after their compaction; reads of other tables see every commit.
     if not table.options.scans_skip_level_0:
         order = np.argsort(np.asarray(rows["id"]))
         assert np.array_equal(np.asarray(rows["amount"])[order], amounts), f"wrong rows after {commits} commits"
@@ -114,14 +114,14 @@ def _point(table: Table, amounts: "np.ndarray[Any, Any]", seconds: float, commit
 
 
 def growth(points: Sequence[SoakPoint], figure: str) -> float:
-    """The median of the last quarter over that of the second."""
+    """Return the median of the last quarter over that of the second."""
     quarter = max(1, len(points) // 4)
     values = [getattr(p, figure) for p in points]
     return float(np.median(values[-quarter:]) / max(np.median(values[quarter : 2 * quarter]), 1e-9))
 
 
 def new_table(warehouse: Path, **options: str) -> Table:
-    """The table that is soaked: two buckets, and a writer that waits rather than let runs pile up."""
+    """Create the table: two buckets, and a writer that waits rather than let runs accumulate."""
     catalog = interbed.load_catalog("bench", warehouse=f"file:{warehouse}")
     catalog.create_database("b", ignore_if_exists=True)
     return catalog.create_table("b.t", SCHEMA, primary_keys=["id"], options={"bucket": "2", **options})
@@ -130,7 +130,7 @@ def new_table(warehouse: Path, **options: str) -> Table:
 def measure(
     console: Console, *, minutes: float = 2.0, keys: int = 200_000, rows: int = 1_000, options: Sequence[str] = ()
 ) -> list[SoakPoint]:
-    """The curve."""
+    """Run the soak, and return its curve."""
     with tempfile.TemporaryDirectory(prefix="interbed-bench-") as directory, console.status("soaking") as status:
         table = new_table(Path(directory), **dict(o.split("=", 1) for o in options))
         return soak(
@@ -143,7 +143,7 @@ def measure(
 
 
 def show(found: Sequence[SoakPoint], console: Console) -> None:
-    """The curve as a table, with bars for what should stay flat."""
+    """Print the curve as a table, with bars for the figures that should stay constant."""
     view = View(title="Soak: small commits with compaction in the background", title_justify="left")
     for column in ("seconds", "commits", "runs", "live files", "disk MB", "ms a commit", "RSS MB", "scan ms", ""):
         view.add_column(column, justify="right" if column else "left")
@@ -155,17 +155,17 @@ def show(found: Sequence[SoakPoint], console: Console) -> None:
     console.print(view)
     if len(found) >= 4:
         figures = ("runs", "rss_mb", "scan_s", "live_files", "commit_s")
-        told = ", ".join(f"{f} ×{growth(found, f):.2f}" for f in figures)
-        console.print(f"last quarter over the second (goal at most ×{STEADY_GROWTH}): {told}")
+        ratios = ", ".join(f"{f} ×{growth(found, f):.2f}" for f in figures)
+        console.print(f"last quarter over the second (goal at most ×{STEADY_GROWTH}): {ratios}")
 
 
 def as_json(found: Sequence[SoakPoint]) -> list[dict[str, Any]]:
-    """The curve as JSON objects."""
+    """Return the curve as JSON objects."""
     return [asdict(p) for p in found]
 
 
 def main() -> None:
-    """Parse the command line, measure, show."""
+    """Parse the command line, measure, and print the figures."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--minutes", type=float, default=2.0)
     parser.add_argument("--keys", type=int, default=200_000)

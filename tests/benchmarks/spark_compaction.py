@@ -2,9 +2,10 @@
 
     python -m tests.benchmarks.spark_compaction [--rows 1000000] [--json]
 
-Merging: a base and five upserts of a twentieth in four buckets, Iceberg's of version 3 with merge-on-read. Sorting: the
-same rows without a key, written by eight tasks, along a Z-order of two columns. Each is done on new tables in turns;
-the first turn warms up, the least of the others counts. A ratio is ours over Iceberg's: below 1 interbed is faster.
+Merging: a base and five upserts of a twentieth in four buckets; Iceberg's table is of version 3 with merge-on-read.
+Sorting: the same rows without a key, written by eight tasks, along a Z-order of two columns. Each engine works on new
+tables in turn; the first turn is a warm-up, the minimum of the others counts. A ratio is ours over Iceberg's: below 1
+interbed is faster.
 """
 
 import argparse
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
 
 TURNS = 3
 GOALS = {"full compaction": 0.34}
-"""The greatest ratios of CPU seconds that a release is held to."""
+"""Maximal ratios of CPU seconds for a release."""
 _SORTS = {
     "interbed": (
         "lake.b.s",
@@ -46,7 +47,7 @@ Found = dict[str, dict[str, Figures]]
 
 
 def measure(console: Console, rows: int) -> Found:
-    """Figures by stage and engine."""
+    """Return the figures by stage and engine."""
     with tempfile.TemporaryDirectory(prefix="interbed-bench-spark-", ignore_cleanup_errors=True) as temporary:
         directory = Path(temporary)
         data.make(directory, rows)
@@ -64,7 +65,7 @@ def _measure(spark: "SparkSession", directory: Path, console: Console) -> Found:
     for file in directory.glob("*.parquet"):
         spark.read.parquet(str(file)).createOrReplaceTempView(file.stem.replace("-", "_"))
     runs: dict[str, dict[str, list[Figures]]] = {"full compaction": {}, "z-order": {}}
-    # Both turns of one stage end before the next begins, so that each is measured as warm as it gets.
+    # All turns of one stage end before the next stage begins, so that each is measured fully warmed up.
     for turn in range(TURNS):
         for engine in (e(spark, directory) for e in ENGINES if e.name in _SORTS):
             with console.status(f"full compaction, turn {turn}: {engine.name}"):
@@ -88,7 +89,7 @@ def _measure(spark: "SparkSession", directory: Path, console: Console) -> Found:
 
 
 def show(found: Found, console: Console) -> None:
-    """The figures, ratios and goals as a table."""
+    """Print the figures, ratios and goals as a table."""
     view = Table(title="Compaction in Spark: wall s (CPU s); ratios are ours / Iceberg's", title_justify="left")
     for heading in ("stage", "interbed", "iceberg", "wall", "CPU", "goal (CPU)"):
         view.add_column(heading, justify="left" if heading == "stage" else "right")
@@ -101,7 +102,7 @@ def show(found: Found, console: Console) -> None:
 
 
 def main() -> None:
-    """Parse the command line, measure, show."""
+    """Parse the command line, measure, and print the figures."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rows", type=int, default=1_000_000)
     parser.add_argument("--json", action="store_true")

@@ -1,8 +1,8 @@
-"""Table formats in one Spark session, each behind the same few operations: interbed, Iceberg, Delta, plain Parquet.
+"""Table formats in one Spark session, with the same interface: interbed, Iceberg, Delta, plain Parquet.
 
-Each does what its users would write: interbed upserts by INSERT INTO a table with a primary key, the others by MERGE
-INTO. Iceberg's tables are of format version 3 with merge-on-read and as many buckets of the key as interbed's, Delta's
-have deletion vectors. All files are Parquet with zstd.
+Each uses the usual statements of its users: interbed upserts by INSERT INTO a table with a primary key, the others by
+MERGE INTO. Iceberg's tables are of format version 3 with merge-on-read and as many buckets of the key as interbed's,
+Delta's have deletion vectors. All files are Parquet with zstd.
 """
 
 from pathlib import Path
@@ -23,16 +23,16 @@ _MERGE = (
 
 
 class Engine(Protocol):
-    """What the benchmark asks of a table format; `source` names a view of rows."""
+    """Operations of the benchmark on a table format; `source` names a view of rows."""
 
     name: str
 
     def create(self) -> None:
-        """Make the empty table."""
+        """Create the empty table."""
         ...
 
     def drop(self) -> None:
-        """Drop the table."""
+        """Drop the table of the benchmark."""
         ...
 
     def append(self, source: str) -> None:
@@ -40,11 +40,11 @@ class Engine(Protocol):
         ...
 
     def upsert(self, source: str) -> None:
-        """Write rows that replace those of the same key."""
+        """Write rows that replace rows with the same key."""
         ...
 
     def merge(self, source: str) -> None:
-        """The same by MERGE INTO."""
+        """Upsert rows by MERGE INTO."""
         ...
 
     def delete(self, source: str) -> None:
@@ -56,12 +56,12 @@ class Engine(Protocol):
         ...
 
     def frame(self) -> "DataFrame":
-        """The table, read."""
+        """Return the table as a DataFrame."""
         ...
 
 
 class _SqlEngine:
-    """What statements do alike for all of them."""
+    """Operations that are the same statement for all formats."""
 
     name: str
     table: str
@@ -90,14 +90,14 @@ class _SqlEngine:
 
 
 class InterbedEngine(_SqlEngine):
-    """This project."""
+    """Tables of this project."""
 
     name = "interbed"
     table = "lake.b.t"
 
     @staticmethod
     def settings(warehouse: Path) -> dict[str, str]:
-        """The session's settings."""
+        """Return the settings of the session."""
         return {
             "spark.sql.catalog.lake": "interbed.spark.SparkCatalog",
             "spark.sql.catalog.lake.warehouse": f"file:{warehouse}/interbed",
@@ -118,14 +118,14 @@ class InterbedEngine(_SqlEngine):
 
 
 class IcebergEngine(_SqlEngine):
-    """Iceberg 1.12."""
+    """Tables of Iceberg 1.12."""
 
     name = "iceberg"
     table = "ice.b.t"
 
     @staticmethod
     def settings(warehouse: Path) -> dict[str, str]:
-        """The session's settings."""
+        """Return the settings of the session."""
         return {
             "spark.sql.catalog.ice": "org.apache.iceberg.spark.SparkCatalog",
             "spark.sql.catalog.ice.type": "hadoop",
@@ -146,18 +146,18 @@ class IcebergEngine(_SqlEngine):
 
 
 class DeltaEngine(_SqlEngine):
-    """Delta 4.4."""
+    """Tables of Delta 4.4."""
 
     name = "delta"
     table = "spark_catalog.b.t"
 
     @staticmethod
     def settings(warehouse: Path) -> dict[str, str]:
-        """The session's settings."""
+        """Return the settings of the session."""
         return {
             "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
             "spark.sql.warehouse.dir": f"file:{warehouse}/delta",
-            # The default suits a cluster: fifty tasks for each look into the log.
+            # The default suits a cluster: fifty tasks for each read of the log.
             "spark.databricks.delta.snapshotPartitions": "2",
             "spark.databricks.delta.properties.defaults.enableDeletionVectors": "true",
         }
@@ -167,7 +167,7 @@ class DeltaEngine(_SqlEngine):
         self._spark.sql(f"CREATE TABLE {self.table} ({COLUMNS}) USING delta")
 
     def delete(self, source: str) -> None:
-        # Delta takes no subquery in DELETE.
+        # Delta supports no subquery in DELETE.
         self._spark.sql(f"MERGE INTO {self.table} t USING {source} s ON t.id = s.id WHEN MATCHED THEN DELETE")
 
     def compact(self) -> None:
@@ -179,14 +179,14 @@ ENGINES = (InterbedEngine, IcebergEngine, DeltaEngine)
 
 
 def session(warehouse: Path, memory: str = "4g") -> "SparkSession":
-    """A session with all engines, on two threads."""
+    """Return a session with all engines, on two threads."""
     from pyspark.sql import SparkSession
 
     jars = [
         *maven_jars("iceberg", "iceberg-spark-1.12.0").glob("*.jar"),
         *maven_jars("delta", "delta-spark-4.4.0").glob("*.jar"),
     ]
-    # Delta's parser comes first, since procedures of Iceberg need Iceberg's on the outside.
+    # Delta's parser is the inner one, because procedures of Iceberg need Iceberg's parser on the outside.
     extensions = (
         "io.delta.sql.DeltaSparkSessionExtension",
         "org.apache.iceberg.spark.extensions.IcebergSparkSessionExtensions",

@@ -1,4 +1,4 @@
-"""What work in a Spark session costs: CPU seconds of the driver, its JVM and the Python workers, and wall seconds."""
+"""The cost of work in a Spark session: CPU seconds of the driver, its JVM and the Python workers, and wall seconds."""
 
 import time
 from collections.abc import Callable
@@ -11,14 +11,14 @@ Figures = dict[str, float]
 
 @dataclass(frozen=True, slots=True)
 class ProcessCpu:
-    """CPU seconds of a process: its own, and those of the processes below it that have ended and were waited for."""
+    """CPU seconds of a process: its own, and those of its ended and reaped children."""
 
     own: float
     ended: float
 
 
 def cpu_by_process() -> dict[tuple[int, float], ProcessCpu]:
-    """What this process and all below it have spent, by process id and start."""
+    """Return the CPU seconds of this process and all its descendants, by process id and start time."""
     me = psutil.Process()
     found = {}
     for process in [me, *me.children(recursive=True)]:
@@ -34,7 +34,9 @@ def cpu_by_process() -> dict[tuple[int, float], ProcessCpu]:
 def cpu_seconds_between(
     before: dict[tuple[int, float], ProcessCpu], after: dict[tuple[int, float], ProcessCpu]
 ) -> float:
-    """CPU seconds spent in between. What a process spent that ended unwaited for is unknown and counts as nothing."""
+    """Return the CPU seconds between two samples. The time of a process that ended without being reaped is unknown and
+    counts as 0.
+    """
     nothing = ProcessCpu(0.0, 0.0)
     own = sum(now.own - before.get(key, nothing).own for key, now in after.items())
     ended = sum(now.ended - before.get(key, nothing).ended for key, now in after.items())
@@ -43,7 +45,7 @@ def cpu_seconds_between(
 
 
 def timed(work: Callable[[], object]) -> Figures:
-    """What one run costs."""
+    """Return the figures of one run."""
     before, wall = cpu_by_process(), time.perf_counter()
     work()
     wall_s = time.perf_counter() - wall
@@ -51,5 +53,5 @@ def timed(work: Callable[[], object]) -> Figures:
 
 
 def least(runs: list[Figures]) -> Figures:
-    """The least of each figure: whatever else the machine did, it only added."""
+    """Return the minimum of each figure: other load on the machine only adds to it."""
     return {key: min(run[key] for run in runs) for key in runs[0]}

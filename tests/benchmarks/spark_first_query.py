@@ -1,9 +1,9 @@
-"""The first query of a new Spark session, in a process of its own; prints its figures as JSON.
+"""The first query of a new Spark session, in a separate process; prints its figures as JSON.
 
     python -m tests.benchmarks.spark_first_query WAREHOUSE interbed|iceberg|delta|parquet
 
-The session is up before the clock starts: what is measured is what the table format adds to the first query, its jars'
-classes, its catalog, its processes.
+The session has started before the measurement, which covers the cost of the table format in the first query: the
+classes of its jars, its catalog, its processes.
 """
 
 import json
@@ -18,17 +18,17 @@ PLAIN = "plain"
 
 
 def main() -> None:
-    """Parse the command line."""
+    """Parse the command line, run the query, and print the figures."""
     warehouse, name = Path(sys.argv[1]), sys.argv[2]
     tables = {engine.name: engine.table for engine in ENGINES}
     spark = session(warehouse, "1g")
-    # The session's own first steps (its state, its code generator) are no table format's.
+    # The initial work of the session itself (its state, its code generator) belongs to no table format.
     spark.range(10).selectExpr("sum(id)").collect()
     cpu_by_process()
 
     def query() -> None:
         if name == "delta":
-            # Its tables are in the session's own catalog, which forgets them.
+            # The tables are in the session's own catalog, which is not persistent.
             frame = spark.read.format("delta").load(str(warehouse / "delta" / "b.db" / "t"))
         else:
             frame = spark.read.parquet(str(warehouse / PLAIN)) if name == "parquet" else spark.table(tables[name])

@@ -1,12 +1,12 @@
-"""Spark on interbed's tables, on Iceberg's, on Delta's and on plain Parquet files: the same work in one session.
+"""Spark on tables of interbed, Iceberg and Delta and on plain Parquet files: the same work in one session.
 
     python -m tests.benchmarks.spark_peers [--rows 4000000] [--peers iceberg,delta] [--json]
 
-The rows are those of tests/benchmarks/data.py: a base, three upserts of a twentieth, two more by MERGE INTO, a fiftieth
-that goes by two DELETEs. Reads are repeated, the engines in turn, so that a slow minute of the machine does not hit one
-of them alone; the least of each figure counts. The base is written once, after some small writes of each engine;
-upserts, MERGEs and DELETEs happen several times, of which the first is the warm-up. A ratio is ours over the peer's:
-below 1 interbed is faster.
+The rows are those of tests/benchmarks/data.py: a base, three upserts of a twentieth, two more by MERGE INTO, and a
+fiftieth that two DELETEs remove. Reads are repeated, the engines in turn, so that a slow minute of the machine does not
+affect only one of them; the minimum of each figure counts. The base is written once, after some small writes of each
+engine; upserts, MERGEs and DELETEs happen several times, and the first one is the warm-up. A ratio is ours over the
+peer's: below 1 interbed is faster.
 """
 
 import argparse
@@ -36,7 +36,7 @@ REPEATS = 5
 FIRST_QUERY_TURNS = 2
 WARM_UPS = 3
 MERGES = 2
-"""So many of the data's upserts, the last ones, come by MERGE INTO."""
+"""Number of the data's upserts, the last ones, that are done by MERGE INTO."""
 DELETES = 2
 PARQUET = "parquet"
 PEERS = tuple(engine.name for engine in ENGINES[1:])
@@ -54,15 +54,15 @@ GOALS = {
     ("delete", "iceberg"): 0.6,
     ("full compaction", "iceberg"): 0.34,
 }
-"""The greatest wall (reads) or CPU (writes) ratios that a release is held to."""
+"""Maximal wall (reads) or CPU (writes) ratios for a release."""
 FIRST_QUERY_GOAL_SECONDS = 1.5
-"""What the first query of a session may take longer than over plain Parquet."""
+"""Maximal extra time of the first query of a session over plain Parquet."""
 
 Found = dict[str, dict[str, Figures]]
 
 
 def measure(console: Console, rows: int, peers: Collection[str] = PEERS) -> Found:
-    """Figures by stage and engine; of all but the named peers the table formats are left out."""
+    """Return the figures by stage and engine, of the named peers only."""
     with tempfile.TemporaryDirectory(prefix="interbed-bench-spark-", ignore_cleanup_errors=True) as temporary:
         directory = Path(temporary)
         with console.status(f"making {rows:,} rows"):
@@ -79,7 +79,7 @@ def measure(console: Console, rows: int, peers: Collection[str] = PEERS) -> Foun
 
 
 def _to_parquet(file: Path) -> None:
-    """Put Parquet in the place of an Arrow file; the keys to delete are parted among the DELETEs."""
+    """Replace an Arrow file by Parquet; the keys to delete are divided among the DELETEs."""
     rows = data.read(file)
     parts = [(file.stem, rows)]
     if file.stem == "delete":
@@ -105,7 +105,7 @@ def _measure(spark: "SparkSession", directory: Path, peers: Collection[str], con
         found[stage][engine.name] = figures if known is None else least([known, figures])
         return figures
 
-    # Whoever writes first would pay for what Spark compiles of its own.
+    # The first writer would pay for the compilation of Spark's own code.
     for engine in engines * WARM_UPS:
         engine.create()
         engine.append("upsert_0")
@@ -137,7 +137,7 @@ def _measure(spark: "SparkSession", directory: Path, peers: Collection[str], con
 def _read_with_deletions(
     found: Found, spark: "SparkSession", directory: Path, queries: "dict[str, Query]", console: Console
 ) -> None:
-    """Scans of a table in whose files deletion vectors mark rows, against Parquet files of what is left."""
+    """Measure scans of a table with deletion vectors, against Parquet files of the remaining rows."""
     table, plain = "lake.b.marked", str(directory / "plain-marked")
     with console.status("deletion vectors: writing"):
         spark.sql(
@@ -172,7 +172,7 @@ def _read(
     rows: int,
     console: Console,
 ) -> None:
-    """Run each query of each engine in turn; the first turn warms up and does not count."""
+    """Run each query of each engine in turn; the first turn is a warm-up and does not count."""
     for name, frame in frames.items():
         if (counted := frame().selectExpr("sum(1)").collect()[0][0]) != rows:
             raise SystemExit(f"{name} has {counted} rows, {rows} are there.")
@@ -186,7 +186,7 @@ def _read(
 
 
 def _drain(frame: "DataFrame") -> None:
-    # Not by the sink "noop": Delta can't read a table with deletion vectors into it.
+    # Not by the sink "noop": Delta can't write a table with deletion vectors to it.
     frame._jdf.queryExecution().toRdd().count()
 
 
@@ -204,7 +204,7 @@ def _first_queries(warehouse: Path, peers: Collection[str], console: Console) ->
 
 
 def show(found: Found, console: Console) -> None:
-    """The figures, ratios and goals as a table."""
+    """Print the figures, ratios and goals as a table."""
     names = [n for n in (*(engine.name for engine in ENGINES), PARQUET) if n in found["first query"]]
     view = Table(title="Spark: wall seconds (CPU seconds); ratios are ours / peer's, wall (CPU)", title_justify="left")
     view.add_column("stage")
@@ -237,7 +237,7 @@ def _goals(stage: str) -> Iterator[str]:
 
 
 def main() -> None:
-    """Parse the command line, measure, show."""
+    """Parse the command line, measure, and print the figures."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rows", type=int, default=4_000_000)
     parser.add_argument("--peers", default=",".join(PEERS))

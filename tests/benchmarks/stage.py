@@ -1,10 +1,10 @@
-"""One stage of the work by one engine, in a process of its own; prints its figures as JSON.
+"""One stage by one engine, in a separate process; prints its figures as JSON.
 
     python stage.py ENGINE STAGE DATA_DIRECTORY WAREHOUSE TABLE [FORMAT]
 
-Runs in the engine's own environment, so that nothing of interbed is imported outside of its own class. CPU seconds are
-those of all threads of this process; each reading stage is repeated in the process and the least is taken, because the
-first pays for loading libraries.
+The process runs in the engine's own environment, so only the class of interbed imports interbed. CPU seconds are those
+of all threads of this process. Each reading stage is repeated in the process and the minimum counts, because the first
+run pays for loading libraries.
 """
 
 import json
@@ -24,7 +24,7 @@ else:
     import data as rows
 
 STORE: dict[str, dict[str, str]] = json.loads(os.environ.get("INTERBED_BENCH_STORE", "{}"))
-"""What opens the store of the warehouse, by the names of each engine; nothing for a local one."""
+"""Options of the warehouse's object store, by the names of each engine; empty for a local warehouse."""
 OPTIONS = {"bucket": "4", "file.format": "parquet", "file.compression": "zstd", "write-only": "true"}
 TWO_COLUMNS = ["id", "amount"]
 REPEATS = 3
@@ -34,7 +34,7 @@ SMALL_UPSERTS = 5
 
 
 class InterbedEngine:
-    """This project."""
+    """Engine of this project."""
 
     options: Mapping[str, str] = MappingProxyType({})
 
@@ -88,7 +88,7 @@ class InterbedEngine:
         self.catalog.get_table(self.name).compact(full=True)
 
     def decode(self, directory: Path, columns: list[str] | None) -> Callable[[], int]:
-        """Decoding the table's rows from plain Parquet files, of which there is one for each bucket."""
+        """Return a function that decodes the table's rows from plain Parquet files, one for each bucket."""
         import pyarrow.parquet as pq
 
         place = directory / "plain"
@@ -104,13 +104,13 @@ class InterbedEngine:
 
 
 class CompactingInterbed(InterbedEngine):
-    """This project, with tables that their writer compacts."""
+    """Engine of this project, with tables that their writer compacts."""
 
     options = MappingProxyType({"write-only": "false"})
 
 
 class PyPaimon:
-    """pypaimon's own engine."""
+    """Engine of pypaimon itself."""
 
     def __init__(self, warehouse: str, table: str) -> None:
         import pypaimon
@@ -148,7 +148,7 @@ class PyPaimon:
 
 
 class PyPaimonRust(PyPaimon):
-    """pypaimon-rust by its own API; pypaimon makes the table."""
+    """Engine of pypaimon-rust by its own API; pypaimon creates the table."""
 
     def __init__(self, warehouse: str, table: str) -> None:
         super().__init__(warehouse, table)
@@ -209,7 +209,7 @@ class PyPaimonRust(PyPaimon):
             builder = table.new_read_builder({}).with_limit(rows)
             batches = builder.new_read().read(builder.new_scan().plan().splits())
             found: int = sum(batch.num_rows for batch in batches)
-            # Its limit is a hint: it may give more.
+            # Its limit is a hint: it may return more rows.
             return min(rows, found)
 
         return first
@@ -229,20 +229,20 @@ ENGINES = {
 
 
 def timed(work: Callable[[], Any]) -> tuple[float, float, Any]:
-    """CPU seconds of all threads, wall seconds, the result."""
+    """Return CPU seconds of all threads, wall seconds, and the result."""
     cpu, wall = time.process_time(), time.perf_counter()
     result = work()
     return time.process_time() - cpu, time.perf_counter() - wall, result
 
 
 def least(measured: list[tuple[float, float, Any]]) -> dict[str, Any]:
-    """The run with the least CPU time."""
+    """Return the run with the least CPU time."""
     cpu, wall, result = min(measured, key=lambda m: m[0])
     return {"cpu_s": cpu, "wall_s": wall, "rows": result}
 
 
 def lookups(get: Callable[[int], int], keys: list[int], *, warm: bool) -> dict[str, Any]:
-    """Seconds of one lookup, of keys that are there; with `warm` after each was looked up once."""
+    """Return the seconds of one lookup of existing keys; with `warm` after each was looked up once."""
     for key in keys if warm else ():
         get(key)
     cpu, wall, found = timed(lambda: sum(get(key) for key in keys))
@@ -250,7 +250,9 @@ def lookups(get: Callable[[int], int], keys: list[int], *, warm: bool) -> dict[s
 
 
 def loaded(engine: Any, table: Any) -> Any:
-    """The engine with another table, of the first row: what writing loads, first_calls.py measures."""
+    """Return the engine with another table, after a write of one row: first_calls.py measures the code that writes
+    load.
+    """
     first = type(engine)(engine.warehouse, f"{engine.name}_{os.getpid()}")
     first.create(table.schema)
     first.write(table.slice(0, 1))
@@ -258,12 +260,14 @@ def loaded(engine: Any, table: Any) -> Any:
 
 
 def warmed(engine: Any, table: str) -> Any:
-    """The engine with another table, so that what reading loads is not measured."""
+    """Return the engine with another table, so that loading the code of reads is not measured."""
     return type(engine)(engine.warehouse, table)
 
 
 def commits(engine: Any, counts: list[int]) -> dict[str, Any]:
-    """Seconds of a commit, the mean of up to ten, of a plan and of a scan, each after so many commits."""
+    """Return the seconds of a commit (the mean of up to ten), of a plan and of a scan, each after the given numbers of
+    commits.
+    """
     import numpy as np
 
     random = np.random.default_rng(3)
@@ -289,7 +293,7 @@ def commits(engine: Any, counts: list[int]) -> dict[str, Any]:
 
 
 def run(engine: Any, stage: str, directory: Path) -> dict[str, Any]:
-    """Carry out one stage."""
+    """Run one stage, and return its figures."""
     facts = json.loads((directory / "facts.json").read_text())
     match stage:
         case "base write":
@@ -348,7 +352,7 @@ def run(engine: Any, stage: str, directory: Path) -> dict[str, Any]:
             decode = engine.decode(directory, TWO_COLUMNS if stage.endswith("columns") else None)
             return least([timed(decode) for _ in range(REPEATS)])
         case "other keys":
-            # As lookups, but by a filter; each key is asked for once.
+            # As lookups, but by a filter; each key is read once.
             first, *others = facts[stage]
             engine.select("in", [first])()
             return lookups(lambda key: engine.select("in", [key])(), others, warm=False)
@@ -358,7 +362,7 @@ def run(engine: Any, stage: str, directory: Path) -> dict[str, Any]:
 
 
 def peak_mb() -> float:
-    """The most memory that this process held; getrusage would count its parent's, from before it was loaded."""
+    """Return the peak memory of this process; getrusage would include its parent's, from before its exec."""
     for line in Path("/proc/self/status").read_text().splitlines():
         if line.startswith("VmHWM:"):
             return int(line.split()[1]) / 1024
@@ -366,7 +370,7 @@ def peak_mb() -> float:
 
 
 def main() -> None:
-    """Parse the command line."""
+    """Parse the command line, run the stage, and print the figures."""
     name, stage, directory, warehouse, table, *file_format = sys.argv[1:]
     if file_format:
         OPTIONS["file.format"] = file_format[0]

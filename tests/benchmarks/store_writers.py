@@ -1,12 +1,12 @@
-"""Eight processes that commit to one table in a store for minutes: how many commits a second, and that none is lost.
+"""Eight processes that commit to one table in an object store for minutes: commits a second, and no lost commit.
 
     python -m tests.benchmarks.store_writers [--minutes 5] [--writers 8] [--kind s3] [--latency-ms 0] [--json]
 
-`--kind` may come several times: `s3` is a file-system catalog without a lock over moto, `s3-lock` a Hive catalog with
-the metastore's lock over moto, `hdfs` a file-system catalog without a lock over a MiniDFSCluster. Each commit upserts a
-row of its writer's own and the rows that all writers share; a process beside them compacts every few seconds. At the
-end every row that a writer was told of is there, and every snapshot id was told to one writer. `--latency-ms` is what a
-request to S3 takes at least.
+`--kind` may be repeated: `s3` is a file-system catalog without a lock over moto, `s3-lock` a Hive catalog with the
+metastore's lock over moto, `hdfs` a file-system catalog without a lock over a MiniDFSCluster. Each commit upserts a row
+of its writer and the rows that all writers share; another process compacts every few seconds. At the end the table must
+have every row of a confirmed commit, and every snapshot id must have been returned to one writer only. `--latency-ms`
+is the minimal time of a request to S3.
 """
 
 import argparse
@@ -37,14 +37,14 @@ KINDS = ("s3", "s3-lock", "hdfs")
 ROOT = Path(__file__).resolve().parents[2]
 COMPACTION_SECONDS = 10.0
 LATE_SECONDS_MAX = 180.0
-"""How long a writer may take for its last commit, after its time is over."""
+"""Time limit of the last commit of a writer, after its time is over."""
 OPTIONS = {"bucket": "2", "write-only": "true"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WriterFigures:
-    """What came of one kind; `lost_races` is how often a writer tried to create a snapshot in vain, `given_up` how many
-    commits failed, because they had lost as many races as `commit.max-retries` allows by default.
+    """Figures of one kind. `lost_races` counts failed attempts to create a snapshot. `given_up` counts failed commits,
+    which had lost as many races as `commit.max-retries` allows by default.
     """
 
     kind: str
@@ -58,13 +58,13 @@ class WriterFigures:
 
     @property
     def commits_a_second(self) -> float:
-        """Of all writers together."""
+        """Commits a second of all writers together."""
         return self.commits / self.seconds
 
 
 @contextlib.contextmanager
 def warehouse(kind: str, latency_seconds: float = 0.0) -> Iterator[dict[str, str]]:
-    """The options of a catalog of that kind, with servers of its own."""
+    """Yield the options of a catalog of that kind, with its own servers."""
     with contextlib.ExitStack() as running:
         if kind == "hdfs":
             hdfs = running.enter_context(running_hdfs())
@@ -83,7 +83,7 @@ def warehouse(kind: str, latency_seconds: float = 0.0) -> Iterator[dict[str, str
 
 @contextlib.contextmanager
 def _environment(store: dict[str, str]) -> Iterator[None]:
-    """What the metastore opens the store with."""
+    """Set the credentials with which the metastore opens the store."""
     values = {
         "AWS_ENDPOINT_URL": store["s3.endpoint"],
         "AWS_ACCESS_KEY_ID": store["s3.access-key"],
@@ -103,7 +103,7 @@ def _environment(store: dict[str, str]) -> Iterator[None]:
 
 
 def run(kind: str, options: dict[str, str], *, seconds: float, writers: int) -> WriterFigures:
-    """Let the writers write for so long, and check every update."""
+    """Let the writers write for `seconds`, and check every update."""
     with interbed.CatalogFactory.create(options) as catalog:
         catalog.create_database("shop")
         catalog.create_table(TABLE, SCHEMA, primary_keys=["id"], options=OPTIONS)
@@ -123,64 +123,64 @@ def run(kind: str, options: dict[str, str], *, seconds: float, writers: int) -> 
                     )
                 )
             _keep_up(catalog.get_table(TABLE), started, began + seconds)
-            told = [_told(writer, began + seconds + LATE_SECONDS_MAX - time.monotonic()) for writer in started]
+            reports = [_report(writer, began + seconds + LATE_SECONDS_MAX - time.monotonic()) for writer in started]
         finally:
             for writer in started:
                 writer.kill()
                 writer.communicate(timeout=LATE_SECONDS_MAX)
-        return _checked(kind, catalog.get_table(TABLE), told)
+        return _checked(kind, catalog.get_table(TABLE), reports)
 
 
 def _keep_up(table: interbed.Table, writers: Sequence["subprocess.Popen[str]"], until: float) -> None:
-    """Compact every few seconds while the writers are at work."""
+    """Compact every few seconds while the writers are running."""
     while (left := until - time.monotonic()) > 0:
-        # A writer that ends early has something to say.
+        # A writer that ends early has failed.
         with contextlib.suppress(subprocess.TimeoutExpired):
             writers[0].wait(timeout=min(left, COMPACTION_SECONDS))
             break
-        # Another compaction there is none, but writers may win all races for a while.
+        # There is no other compaction, but writers may win all races for a while.
         with contextlib.suppress(CommitError):
             table.compact()
 
 
-def _told(writer: "subprocess.Popen[str]", seconds: float) -> dict[str, Any]:
+def _report(writer: "subprocess.Popen[str]", seconds: float) -> dict[str, Any]:
     output, errors = writer.communicate(timeout=max(seconds, 1.0))
     if writer.returncode != 0:
         raise RuntimeError(f"A writer ended with {writer.returncode}:\n{errors[-4000:]}")
-    told: dict[str, Any] = json.loads(output.splitlines()[-1])
-    return told
+    report: dict[str, Any] = json.loads(output.splitlines()[-1])
+    return report
 
 
-def _checked(kind: str, table: interbed.Table, told: Sequence[dict[str, Any]]) -> WriterFigures:
+def _checked(kind: str, table: interbed.Table, reports: Sequence[dict[str, Any]]) -> WriterFigures:
     wrong: list[str] = []
-    ids = [snapshot_id for each in told for snapshot_id in each["ids"]]
+    ids = [snapshot_id for each in reports for snapshot_id in each["ids"]]
     if len(set(ids)) != len(ids):
-        wrong.append("a snapshot was told to two writers")
+        wrong.append("a snapshot id was returned to two writers")
     appended = {s.id for s in table.snapshots() if s.commit_kind.value == "APPEND"}
     if appended != set(ids):
-        wrong.append(f"snapshots that nobody was told of, or that are gone: {sorted(appended ^ set(ids))[:10]}")
+        wrong.append(f"unconfirmed or missing snapshots: {sorted(appended ^ set(ids))[:10]}")
     column: Any = table.scan(columns=["id"]).to_arrow()["id"]
     found = sorted(column.to_pylist())
     expected = sorted(
-        [*SHARED_KEYS, *(own_key(number, n) for number, each in enumerate(told) for n in range(len(each["ids"])))]
+        [*SHARED_KEYS, *(own_key(number, n) for number, each in enumerate(reports) for n in range(len(each["ids"])))]
     )
     if found != expected:
         lost, extra = set(expected) - set(found), set(found) - set(expected)
-        wrong.append(f"{len(lost)} rows are lost, {len(extra)} nobody was told of, {len(found)} are there")
+        wrong.append(f"{len(lost)} rows are lost, {len(extra)} are unconfirmed, {len(found)} exist")
     return WriterFigures(
         kind=kind,
-        writers=len(told),
-        seconds=max(each["seconds"] for each in told),
+        writers=len(reports),
+        seconds=max(each["seconds"] for each in reports),
         commits=len(ids),
-        lost_races=sum(each["attempts"] for each in told) - len(ids),
-        given_up=sum(each["given_up"] for each in told),
-        commits_each=tuple(len(each["ids"]) for each in told),
+        lost_races=sum(each["attempts"] for each in reports) - len(ids),
+        given_up=sum(each["given_up"] for each in reports),
+        commits_each=tuple(len(each["ids"]) for each in reports),
         wrong=tuple(wrong),
     )
 
 
 def work(options: dict[str, str], number: int, seconds: float) -> dict[str, Any]:
-    """Commit for so long; what came of it."""
+    """Commit for `seconds`, and return the results."""
     ids: list[int] = []
     attempts = given_up = 0
     with interbed.CatalogFactory.create(options) as catalog:
@@ -201,7 +201,7 @@ def work(options: dict[str, str], number: int, seconds: float) -> dict[str, Any]
 
 
 def show(found: Sequence[WriterFigures], console: Console) -> None:
-    """The figures as a table."""
+    """Print the figures as a table."""
     view = View(title="Writers of one table in a store", title_justify="left")
     for column in (
         "store",
@@ -229,7 +229,7 @@ def show(found: Sequence[WriterFigures], console: Console) -> None:
 
 
 def main() -> None:
-    """Measure and print."""
+    """Measure, and print the figures."""
     if sys.argv[1:2] == ["--work"]:
         print(json.dumps(work(json.loads(sys.argv[2]), int(sys.argv[3]), float(sys.argv[4]))))
         return

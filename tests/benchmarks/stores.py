@@ -1,18 +1,18 @@
-"""A table in a store, with a network between: scans, lookups, commits and compaction, against peers and a local disk.
+"""A table in an object store behind a network: scans, lookups, commits and compaction, against peers and a local disk.
 
     python -m tests.benchmarks.stores [--rows 4000000] [--json]
 
-The table is that of the main benchmark: a base, five upserts and a deletion, not compacted. The store is S3Proxy over
-a directory; before it is a program that has each request take 15 ms and each stream come and go at 80 MB/s
-(tests/support/servers/paced_proxy.py), the CPU seconds of which are shown: far from the seconds of the clock it was not
-what was measured. Each stage is a process of its own that has loaded its code by reading another table; nothing of the
-table that is measured is in any cache. The engines take turns, and the least time of the clock counts: what a
-network makes slow takes little CPU.
+The table is that of the main benchmark: a base, five upserts and a deletion, not compacted. The store is S3Proxy over a
+directory. A proxy before it adds 15 ms to each request and limits each stream to 80 MB/s
+(tests/support/servers/paced_proxy.py). The CPU seconds of the proxy are shown: as long as they are far below the wall
+seconds, the proxy was not the bottleneck. Each stage is a separate process that has loaded its code by reading another
+table; nothing of the measured table is in any cache. The engines alternate, and the minimal wall time counts, because
+waiting for a network takes little CPU time.
 
-pyiceberg reads an Iceberg table that got the same changes (stores_history.py), and one with the same rows that has
-nothing to merge. A scan that merges is compared with both, one after the compaction with the latter. While a table is
-compacted the store and the proxy take much of the processors' time; so that is measured without them as well
-(stores_waiting.py), and held to that.
+pyiceberg reads an Iceberg table that got the same changes (stores_history.py), and one with the same rows and nothing
+to merge. A merging scan is compared with both, a scan after the compaction with the latter. During a compaction the
+store and the proxy take much of the CPU time. The compaction is therefore also measured without them
+(stores_waiting.py), and the goal applies to that.
 """
 
 import json
@@ -55,14 +55,15 @@ GOALS: Sequence[tuple[str, str | None, str | None, float | None]] = [
     ("lookup, cold", None, None, 0.150),
     ("full compaction, client alone", "full compaction, client alone", "local disk", 1.3),
 ]
-"""What a release is held to: of a stage interbed's seconds, over those of a peer in a stage where one is named. Nothing
-is where the peer has less to do."""
+"""Goals for a release: seconds of interbed in a stage, over those of a peer in a stage if one is named. The goal is
+None if the peer has less to do.
+"""
 
 Found = dict[str, dict[str, Figures]]
 
 
 def measure(console: Console, rows: int = 4_000_000) -> Found:
-    """Figures by stage and engine."""
+    """Return the figures by stage and engine."""
     with tempfile.TemporaryDirectory(prefix="interbed-bench-") as temporary:
         directory = Path(temporary)
         local, stored = directory / "lake", directory / "store"
@@ -141,7 +142,7 @@ def _measure(console: Console, directory: Path, local: Path, proxy: PacedProxy, 
 
 
 def _with_other(warehouse: Path) -> tuple[pa.Table, pa.Table]:
-    """The rows of the table, and those of a small one beside it, which is made here."""
+    """Return the rows of the table, and those of a new small table beside it."""
     catalog = interbed.load_catalog("bench", warehouse=str(warehouse))
     rows = catalog.get_table(TABLE).scan().to_arrow()
     small = rows.slice(0, 1000)
@@ -151,7 +152,7 @@ def _with_other(warehouse: Path) -> tuple[pa.Table, pa.Table]:
 
 
 def _upload(warehouse: Path, options: Mapping[str, str]) -> None:
-    """Have the files of a local warehouse in the store."""
+    """Copy the files of a local warehouse to the store."""
     file_io, root = file_io_for(WAREHOUSE, options)
     for path in sorted(each for each in warehouse.rglob("*") if each.is_file()):
         with path.open("rb") as source, file_io.open_output(f"{root}/{path.relative_to(warehouse)}") as target:
@@ -159,7 +160,7 @@ def _upload(warehouse: Path, options: Mapping[str, str]) -> None:
 
 
 def _store(endpoint: str) -> dict[str, dict[str, str]]:
-    """What opens the store, by the names of each engine."""
+    """Return the options of the store, by the names of each engine."""
     paimon = {
         "s3.endpoint": endpoint,
         "s3.access-key": "a",
@@ -168,7 +169,7 @@ def _store(endpoint: str) -> dict[str, dict[str, str]]:
         "s3.path.style.access": "true",
     }
     return {
-        # One process writes at a time, and S3Proxy does not tell that it overlooks conditions.
+        # One process writes at a time; S3Proxy ignores conditions without an error.
         "interbed": {**paimon, "s3.conditional-put": "etag"},
         "pypaimon-rust": paimon,
     }
@@ -184,7 +185,7 @@ def _iceberg(endpoint: str) -> dict[str, str]:
 
 
 def show(found: Found, console: Console) -> None:
-    """The figures as a table, then what they are held to."""
+    """Print the figures as a table, and then the goals."""
     engines = list(dict.fromkeys(engine for by_engine in found.values() for engine in by_engine))
     view = Table(title="in a store: wall seconds (CPU seconds)", title_justify="left")
     view.add_column("stage")
@@ -200,7 +201,7 @@ def show(found: Found, console: Console) -> None:
 
 
 def held_to(found: Found) -> list[tuple[str, float, float | None, str]]:
-    """Each goal: its name, what was measured, the most that it may be, and the unit."""
+    """Return each goal: its name, the measured value, its limit, and the unit."""
     held: list[tuple[str, float, float | None, str]] = []
     for name, of_stage, peer, goal in GOALS:
         ours = found[name]["interbed"]["wall_s"]
@@ -213,13 +214,13 @@ def held_to(found: Found) -> list[tuple[str, float, float | None, str]]:
 
 
 def as_json(found: Found) -> Any:
-    """The figures for `--json`."""
+    """Return the figures for `--json`."""
     goals = [{"name": name, "value": value, "at_most": goal} for name, value, goal, _ in held_to(found)]
     return {"stages": found, "goals": goals}
 
 
 def main() -> None:
-    """Parse the command line, measure, show."""
+    """Parse the command line, measure, and print the figures."""
     run_alone(__doc__, measure, show, as_json, default=4_000_000)
 
 

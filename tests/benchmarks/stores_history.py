@@ -1,7 +1,7 @@
-"""An Iceberg table in a store that got the main benchmark's changes one by one, from Iceberg's own code in Spark.
+"""An Iceberg table in an object store that got the main benchmark's changes one by one, from Iceberg's code in Spark.
 
-Updates and deletes are written as position deletes ("merge-on-read"), as the changes of a stream are: who reads the
-table has as many changes to merge as who reads interbed's.
+Updates and deletes are written as position deletes ("merge-on-read"), as the changes of a stream are. Readers of this
+table have as many changes to merge as readers of interbed's table.
 """
 
 import csv
@@ -20,9 +20,9 @@ _MERGED_WHEN_READ = ", ".join(f"'write.{each}.mode'='merge-on-read'" for each in
 
 
 def written_with_history(directory: Path, place: str, options: Mapping[str, str]) -> str:
-    """The metadata file of the table, in the folder `place` of the store that `options` open.
+    """Return the metadata file of the table, in the folder `place` of the store that `options` open.
 
-    `directory` has the rows that tests/benchmarks/data.py made.
+    `directory` has the rows of tests/benchmarks/data.py.
     """
     warehouse = directory / "iceberg-history"
     with IcebergPeer(warehouse) as peer:
@@ -37,7 +37,7 @@ def written_with_history(directory: Path, place: str, options: Mapping[str, str]
             )
         peer.run(f"DELETE FROM {_TABLE} WHERE id IN (SELECT id FROM {_rows(directory, 'delete')})")
         made = Path(peer.metadata(_TABLE).removeprefix("file:"))
-        # Metadata name their files by whole paths, so they are written anew for where they go.
+        # Metadata refer to files by absolute paths, so they are rewritten for their destination.
         ((_, listed, *_),) = peer.run(
             f"CALL {CATALOG}.system.rewrite_table_path(table => '{_TABLE.removeprefix(f'{CATALOG}.')}', "
             f"source_prefix => 'file:{warehouse}', target_prefix => '{place}')"
@@ -48,7 +48,7 @@ def written_with_history(directory: Path, place: str, options: Mapping[str, str]
 
 
 def _rows(directory: Path, name: str) -> str:
-    """A file of rows as Spark names it."""
+    """Return a file of rows as a Spark relation."""
     path = directory / f"{name}.parquet"
     if not path.exists():
         pq.write_table(data.read(directory / f"{name}.arrow"), path)
@@ -56,7 +56,7 @@ def _rows(directory: Path, name: str) -> str:
 
 
 def _copy(listed: Path, place: str, options: Mapping[str, str]) -> None:
-    """Copy the files of which a CSV says where each is and where it goes."""
+    """Copy the files that a CSV lists with their sources and targets."""
     file_io, root = file_io_for(place, options)
     for part in sorted(listed.glob("part-*") if listed.is_dir() else [listed]):
         with part.open(newline="") as lines:

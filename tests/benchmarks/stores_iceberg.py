@@ -1,4 +1,4 @@
-"""Two columns of an Iceberg table in a store, by pyiceberg and by interbed, each in a process of its own.
+"""Two columns of an Iceberg table in an object store, by pyiceberg and by interbed, each in a separate process.
 
 python -m tests.benchmarks.stores_iceberg --stage pyiceberg METADATA PROPERTIES WARMING_METADATA
 """
@@ -17,11 +17,11 @@ from tests.benchmarks.command import print_figures
 COLUMNS = ("id", "amount")
 
 _CHECKSUMS = {"AWS_REQUEST_CHECKSUM_CALCULATION": "when_required", "AWS_RESPONSE_CHECKSUM_VALIDATION": "when_required"}
-"""S3Proxy does not know the checksums that Arrow's client asks for by itself."""
+"""Settings against the default checksums of Arrow's client, which S3Proxy does not know."""
 
 
 def written(rows: pa.Table, warehouse: str, properties: dict[str, str], directory: Path) -> str:
-    """The metadata file of a new table with these rows; its catalog is a file of the directory."""
+    """Return the metadata file of a new table with these rows; its catalog is a file of the directory."""
     from pyiceberg.catalog.sql import SqlCatalog
 
     os.environ.update(_CHECKSUMS)
@@ -33,7 +33,7 @@ def written(rows: pa.Table, warehouse: str, properties: dict[str, str], director
 
 
 def read(engine: str, metadata: str, properties: dict[str, str]) -> int:
-    """How many rows there are of two columns."""
+    """Read two columns, and return the number of rows."""
     if engine == "interbed":
         from interbed.iceberg.opening import load_iceberg_table
 
@@ -45,7 +45,7 @@ def read(engine: str, metadata: str, properties: dict[str, str]) -> int:
 
 
 def main() -> None:
-    """Read a small table, so that code is loaded, and then the one that is measured."""
+    """Read a small table, so that code is loaded, and then the measured table."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--stage", required=True, choices=["pyiceberg", "interbed"])
     parser.add_argument("metadata")

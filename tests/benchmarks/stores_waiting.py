@@ -1,9 +1,9 @@
-"""A full compaction of a table on a disk, and of one in a directory that answers as a store far away does.
+"""A full compaction of a table on a disk, and of one in a directory that is as slow as a remote object store.
 
     python -m tests.benchmarks.stores_waiting --stage near|far WAREHOUSE TABLE WARMING_TABLE LATENCY PACE
 
-Nothing of a store, nor of its client, takes processor time beside the compaction (tests/support/paced_files.py): what
-is seen is how much of the waiting is hidden. Another table is compacted first, so that code is loaded.
+Neither a store nor its client takes CPU time beside the compaction (tests/support/paced_files.py): the benchmark shows
+how much of the waiting is hidden. Another table is compacted first, so that code is loaded.
 """
 
 import argparse
@@ -19,7 +19,7 @@ PLACE = "s3://far"
 
 
 def opened(stage: str, warehouse: Path, name: str, latency_seconds: float, bytes_per_second: float) -> Table:
-    """The table on the disk, or far away."""
+    """Return the table on the disk, or in the slow directory."""
     path = name.replace(".", ".db/")
     if stage == "near":
         return Table(name, open_store(str(warehouse / path)))
@@ -28,7 +28,7 @@ def opened(stage: str, warehouse: Path, name: str, latency_seconds: float, bytes
 
 
 def main() -> None:
-    """Compact the small table, and then the one that is measured."""
+    """Compact the small table, and then the measured table."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--stage", required=True, choices=["near", "far"])
     parser.add_argument("warehouse", type=Path)

@@ -1,11 +1,11 @@
-"""What reading costs as updates are committed, with upkeep and without: an Iceberg table and one of interbed's.
+"""The cost of reads as updates are committed, with and without compaction: an Iceberg table and one of interbed.
 
     python -m tests.benchmarks.update_commits [--commits 100] [--json] [--picture docs/images/updates.svg]
 
-A table of a million rows gets commits of 5,000 rows that were there already: in Iceberg (version 3) as a stream writes
-them, the old ones deleted by key and the new ones appended; in interbed as an upsert that leaves the merging to others.
-`kept` is compacted after each tenth commit, and what that takes is shown as well. Reads are of all rows, the least of
-three, CPU seconds of interbed for both.
+A table of a million rows gets commits of 5,000 existing rows. In Iceberg (version 3) they have the form of a stream:
+old rows deleted by key, new ones appended. In interbed they are an upsert without compaction by the writer. `kept` is
+compacted after each tenth commit, and the cost of that is shown too. Reads are of all rows, the minimum of three, in
+CPU seconds of interbed for both.
 """
 
 import argparse
@@ -37,23 +37,23 @@ Found = dict[str, list[dict[str, float]]]
 
 
 class UpdatedTable(Protocol):
-    """A table that gets updates."""
+    """Table that gets updates."""
 
     def update(self, rows: pa.Table) -> None:
-        """Commit rows in the place of those with their keys."""
+        """Commit rows that replace those with their keys."""
         ...
 
     def compact(self) -> object:
-        """Do what is due."""
+        """Run the compaction that is due."""
         ...
 
     def read(self) -> int:
-        """Read all rows; how many there are."""
+        """Read all rows, and return their number."""
         ...
 
 
 def rows_of(ids: Sequence[int]) -> pa.Table:
-    """Rows with these keys."""
+    """Return rows with these keys."""
     keys = np.asarray(ids, np.int64)
     return pa.table(
         {
@@ -66,7 +66,7 @@ def rows_of(ids: Sequence[int]) -> pa.Table:
 
 
 class OfIceberg:
-    """A table of Iceberg's, in a catalog of pyiceberg's."""
+    """Table of Iceberg in a catalog of pyiceberg."""
 
     def __init__(self, directory: Path) -> None:
         self._catalog = SqlCatalog("ice", uri=f"sqlite:///{directory}/ice.db", warehouse=f"file://{directory}/ice")
@@ -78,22 +78,19 @@ class OfIceberg:
         return interbed.IcebergTable("shop.orders", self._catalog.load_table("shop.orders"))
 
     def update(self, rows: pa.Table) -> None:
-        """See Contender."""
         ids: list[Any] = rows["id"].to_pylist()
         delete_by_key(self._table(), "id", ids)
         self._catalog.load_table("shop.orders").append(rows)
 
     def compact(self) -> object:
-        """See Contender."""
         return self._table().compact(mode="major")
 
     def read(self) -> int:
-        """See Contender."""
         return sum(batch.num_rows for batch in self._table().scan().to_arrow_batch_reader())
 
 
 class OfInterbed:
-    """A table of interbed's with a primary key."""
+    """Table of interbed with a primary key."""
 
     def __init__(self, directory: Path) -> None:
         catalog = interbed.load_catalog(warehouse=directory / "lake")
@@ -105,15 +102,12 @@ class OfInterbed:
         self._table.compact()
 
     def update(self, rows: pa.Table) -> None:
-        """See Contender."""
         self._table.upsert(rows)
 
     def compact(self) -> object:
-        """See Contender."""
         return self._table.compact(full=False)
 
     def read(self) -> int:
-        """See Contender."""
         return sum(batch.num_rows for batch in self._table.scan().to_arrow_batch_reader())
 
 
@@ -121,7 +115,9 @@ CONTENDERS: dict[str, Callable[[Path], UpdatedTable]] = {"Iceberg": OfIceberg, "
 
 
 def measure(console: Console, commits: int) -> Found:
-    """By contender and whether it is kept in shape: after so many commits, seconds of a read and of the upkeep."""
+    """Return the points by contender and by whether the table is compacted: after a number of commits, the seconds of a
+    read and of the compactions.
+    """
     found: Found = {}
     for name, make in CONTENDERS.items():
         for kept in (False, True):
@@ -150,7 +146,7 @@ def _read(table: UpdatedTable) -> dict[str, float]:
 
 
 def show(found: Found, console: Console) -> None:
-    """The figures as a table."""
+    """Print the figures as a table."""
     view = View(title="Reading all rows as updates are committed: CPU seconds", title_justify="left")
     view.add_column("commits", justify="right")
     for name in found:
@@ -163,7 +159,7 @@ def show(found: Found, console: Console) -> None:
 
 
 def draw(found: Found, path: Path) -> None:
-    """The figures as a picture."""
+    """Draw the figures as a picture."""
     with style():
         figure = new_figure(path, 7.0, 3.4)
         axes = figure.subplots()
@@ -186,7 +182,7 @@ def draw(found: Found, path: Path) -> None:
 
 
 def main() -> None:
-    """Parse the command line, measure, show."""
+    """Parse the command line, measure, and print the figures."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--commits", type=int, default=100)
     parser.add_argument("--json", action="store_true")

@@ -39,9 +39,9 @@ class Page:
         examples = doctest.DocTestParser().get_doctest(
             "".join(self.blocks("python")), dict(names), f"docs/{self.name}", None, None
         )
-        told: list[str] = []
-        failed, tried = doctest.DocTestRunner(verbose=False).run(examples, out=told.append)
-        assert failed == 0, "".join(told)
+        output: list[str] = []
+        failed, tried = doctest.DocTestRunner(verbose=False).run(examples, out=output.append)
+        assert failed == 0, "".join(output)
         return tried
 
     def run_sql(self, execute: Callable[[str], list[Any]]) -> int:

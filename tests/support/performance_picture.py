@@ -22,8 +22,7 @@ LINES = {
 
 
 def draw_costs(runs: Sequence[Mapping[str, Any]], path: Path) -> bool:
-    """Draw the newest figures of the runs, oldest first. Return False without a picture if one of the two is missing.
-    """
+    """Draw the newest figures of the runs, oldest first. Return False and draw nothing if one of the two is missing."""
     scale = next((run["scale"] for run in reversed(runs) if run.get("scale")), None)
     commits = next((run["commits"] for run in reversed(runs) if run.get("commits")), None)
     if scale is None or commits is None:

@@ -1,19 +1,19 @@
-"""`make bench-ch`: CH-benchmark on tables that follow a PostgreSQL by logical replication.
+"""`make bench-ch`: CH-benchmark on tables that replicate a PostgreSQL database by logical replication.
 
     make bench-ch ARGS="--warehouses 1 --minutes 2"
     make bench-ch ARGS="--minutes 30 --compare on,off,iceberg-v3 --picture ch.svg --json" > ch.json
     python -m tests.benchmarks.ch [--format interbed|iceberg-v2|iceberg-v3] [--optimizer on|off|writer] …
 
-Transactions of TPC-C come all the time while Spark answers the 22 queries of CH-benchmark, in rounds, on interbed's
-tables or on Iceberg's; see run.py beside this. In the end all answers have to be PostgreSQL's.
+Transactions of TPC-C run all the time while Spark answers the 22 queries of CH-benchmark, in rounds, on tables of
+interbed or of Iceberg; see run.py in this folder. At the end all answers must equal those of PostgreSQL.
 
-`--optimizer on` lets `interbed optimizer run` look after interbed's tables, whose writer compacts nothing; `off` lets
-nobody do that, and `writer` the writer. Iceberg's tables are looked after by its procedures with `on`, and by nobody
-with `off`. `--compare` names several runs, which come one after the other: on, off, writer, iceberg-v2, iceberg-v3,
+With `--optimizer on`, `interbed optimizer run` compacts interbed's tables, and their writer does not. With `writer` the
+writer compacts them, with `off` nothing does. Iceberg's tables are maintained by its procedures with `on`, and not at
+all with `off`. `--compare` names several runs, one after the other: on, off, writer, iceberg-v2, iceberg-v3,
 iceberg-v2-rewrites, iceberg-v3-rewrites.
 
-The same `--rate` makes runs comparable; whether a machine keeps it up is in the figures. Rows that orders add make
-queries longer as well: choose a rate that adds little to what was loaded, or more warehouses.
+Runs with the same `--rate` are comparable; the figures show whether the machine reached it. Rows that new orders add
+also make queries longer: choose a rate that adds few rows relative to the loaded ones, or more warehouses.
 """
 
 import argparse
@@ -34,16 +34,16 @@ from tests.benchmarks.origin import origin
 
 
 def parsed(arguments: list[str]) -> argparse.Namespace:
-    """The command line; ends the program when it is none."""
+    """Return the parsed command line; an invalid one ends the program."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--warehouses", type=int, default=1)
-    parser.add_argument("--scale", type=float, default=1.0, help="of items, and of customers of a district")
-    parser.add_argument("--minutes", type=float, default=2.0, help="how long transactions and queries go on")
-    parser.add_argument("--rate", type=float, default=40.0, help="transactions in a second; 0 for as many as can be")
+    parser.add_argument("--scale", type=float, default=1.0, help="scale of items, and of customers of a district")
+    parser.add_argument("--minutes", type=float, default=2.0, help="duration of transactions and queries")
+    parser.add_argument("--rate", type=float, default=40.0, help="transactions a second; 0 for no limit")
     parser.add_argument("--terminals", type=int, default=4)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--format", choices=("interbed", "iceberg-v2", "iceberg-v3"), default="interbed")
-    parser.add_argument("--optimizer", choices=("on", "off", "writer"), help="on, if there is one")
+    parser.add_argument("--optimizer", choices=("on", "off", "writer"), help="default: on, if the command exists")
     parser.add_argument("--compare", metavar="NAME,…", help=f"several of {', '.join(CONTENDERS)}")
     parser.add_argument("--commit-interval", type=float, default=5.0, metavar="SECONDS", help="of the way in")
     parser.add_argument("--sample-interval", type=float, default=3.0, metavar="SECONDS")
@@ -69,7 +69,7 @@ def _contenders(parser: argparse.ArgumentParser, given: argparse.Namespace) -> l
 
 
 def main() -> None:
-    """Parse the command line, run, show."""
+    """Parse the command line, run the benchmark, and print the figures."""
     given = parsed(sys.argv[1:])
     if "on" in given.contenders and not has_optimizer():
         raise SystemExit("This interbed has no command 'interbed optimizer run'; --optimizer off or writer goes.")

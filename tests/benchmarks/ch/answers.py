@@ -1,7 +1,7 @@
-"""Whether two engines answer a query alike: the same rows, in an order that the query asks for.
+"""Comparison of two engines' answers to a query: the same rows, in an order that the query allows.
 
-Integers, decimals, times and texts have to be equal. Where PostgreSQL has more digits of a quotient than Spark, or
-Spark has a DOUBLE, they have to be equal as far as Spark's answer goes.
+Integers, decimals, times and texts must be equal. Where PostgreSQL has more digits of a quotient than Spark, or Spark
+has a DOUBLE, they must be equal to the precision of Spark's answer.
 """
 
 import math
@@ -20,14 +20,14 @@ Row = tuple[Any, ...]
 
 @dataclass(frozen=True, slots=True)
 class QueryAnswer:
-    """The names of the columns, and the rows in their order."""
+    """Names of the columns, and the rows in their order."""
 
     columns: tuple[str, ...]
     rows: Sequence[Row]
 
 
 def postgres_answers(url: str) -> dict[int, QueryAnswer]:
-    """What PostgreSQL answers to each of the queries."""
+    """Return PostgreSQL's answer to each of the queries."""
     found = {}
     with psycopg.connect(url, autocommit=True) as connection:
         for query in QUERIES:
@@ -38,7 +38,7 @@ def postgres_answers(url: str) -> dict[int, QueryAnswer]:
 
 
 def difference(query: BenchmarkQuery, expected: QueryAnswer, found: QueryAnswer) -> str | None:
-    """How Spark's answer differs from PostgreSQL's, in words; None where it does not."""
+    """Return the difference of Spark's answer from PostgreSQL's, in words; None if they are equal."""
     if expected.columns != found.columns:
         return f"columns {found.columns}, expected {expected.columns}"
     if len(expected.rows) != len(found.rows):
@@ -65,7 +65,7 @@ def _equal(expected: Any, found: Any) -> bool:
 
 
 def _digits(value: Decimal) -> int:
-    """Digits after the point."""
+    """Return the number of digits after the point."""
     exponent = value.as_tuple().exponent
     assert isinstance(exponent, int)
     return -exponent
@@ -76,7 +76,7 @@ def _sorted(rows: Sequence[Row]) -> list[Row]:
 
 
 def _place(row: Row) -> tuple[tuple[str, ...], tuple[float, ...]]:
-    """Where a row is among others: by what is exact first."""
+    """Return the sort key of a row: its exact values come first."""
     exact = tuple(_text(value) for value in row if not isinstance(value, float | Decimal))
     return exact, tuple(float(value) for value in row if isinstance(value, float | Decimal))
 

@@ -1,4 +1,4 @@
-"""Processes of a run: programs that go on until they are told to end, and what trees of processes spend."""
+"""Processes of a run: programs that run until they get a signal, and the CPU time of process trees."""
 
 import contextlib
 import json
@@ -18,7 +18,7 @@ _TICK_SECONDS = 0.1
 
 
 def cpu_seconds(pid: int, *, alone: bool = False) -> float:
-    """What a process, and all below it unless it is counted alone, have spent, those that ended included."""
+    """Return the CPU seconds of a process and, unless `alone`, of all its descendants, including ended ones."""
     try:
         process = psutil.Process(pid)
         processes = [process] if alone else [process, *process.children(recursive=True)]
@@ -29,16 +29,15 @@ def cpu_seconds(pid: int, *, alone: bool = False) -> float:
         with contextlib.suppress(psutil.NoSuchProcess):
             times = each.cpu_times()
             total += times.user + times.system
-            # What ended below a process that is still there is in its figures.
+            # The figures of a live process include its ended children.
             total += 0.0 if alone else times.children_user + times.children_system
     return total
 
 
 class ChildProcess:
-    """A program with its output in files; leave its `with` to end it whatever happened."""
+    """Program with its output in files; leaving its `with` block ends it in any case."""
 
     def __init__(self, name: str, command: Sequence[str], directory: Path) -> None:
-        """Start it."""
         self.name = name
         self._output, self._errors = directory / f"{name}.out", directory / f"{name}.err"
         with self._output.open("wb") as output, self._errors.open("wb") as errors:
@@ -48,21 +47,21 @@ class ChildProcess:
 
     @property
     def pid(self) -> int:
-        """The process's number."""
+        """Process id of the program."""
         return self._process.pid
 
     def said(self) -> list[dict[str, Any]]:
-        """The JSON lines that it has printed so far."""
+        """Return the JSON lines of its output so far."""
         lines = self._output.read_text().splitlines(keepends=True)
         return [json.loads(line) for line in lines if line.endswith("\n") and line.startswith("{")]
 
     def check(self) -> None:
-        """RuntimeError with its last words when it has ended with an error, or before it was told to."""
+        """Raise RuntimeError with the end of its errors if it has failed, or has ended without a signal."""
         if self._process.poll() is not None:
             raise RuntimeError(f"{self.name} ended with {self._process.returncode}:\n{self._last_words()}")
 
     def wait_for_commits(self, count: int, timeout_seconds: float) -> None:
-        """Until it has said so often that it committed. Raises TimeoutError, and as `check` does."""
+        """Wait until it has reported `count` commits. Raises TimeoutError, and the errors of `check`."""
         deadline = time.monotonic() + timeout_seconds
         while sum(line.get("event") == "commit" for line in self.said()) < count:
             self.check()
@@ -71,7 +70,7 @@ class ChildProcess:
             time.sleep(_TICK_SECONDS)
 
     def wait(self, timeout_seconds: float = STOP_SECONDS_MAX) -> None:
-        """Until it ends; RuntimeError with its last words unless it ends well, or in time."""
+        """Wait until it ends. Raises RuntimeError with the end of its errors unless it succeeds in time."""
         try:
             code = self._process.wait(timeout_seconds)
         except subprocess.TimeoutExpired:
@@ -81,13 +80,13 @@ class ChildProcess:
             raise RuntimeError(f"{self.name} ended with {code}:\n{self._last_words()}")
 
     def stop(self) -> None:
-        """Tell it to end, and wait for that. Raises as `check` and `wait` do."""
+        """Send it a signal to end, and wait for its end. Raises the errors of `check` and `wait`."""
         self.check()
         self._process.send_signal(signal.SIGTERM)
         self.wait()
 
     def kill(self) -> None:
-        """End it and all below it, if it has not ended."""
+        """Kill it and all its descendants, if it has not ended."""
         with contextlib.suppress(psutil.NoSuchProcess):
             below = psutil.Process(self._process.pid).children(recursive=True)
             self._process.kill()

@@ -1,4 +1,4 @@
-"""A run in figures: what it held, what it took, and whether the goals are met."""
+"""Figures of a run: its work, its cost, and whether the goals are met."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
@@ -12,16 +12,16 @@ from tests.benchmarks.ch.run import Record
 Figures = dict[str, Any]
 
 ROUND_GOAL = 1.2
-"""How many times as long a round may take in the last tenth of the time as in the first, with the optimizer."""
+"""Maximal ratio of the time of a round in the last tenth of the run to that in the first tenth, with the optimizer."""
 MAINTENANCE_GOAL = 0.25
-"""The greatest part of all CPU seconds that the optimizer may take."""
+"""Maximal share of the optimizer in all CPU seconds."""
 ICEBERG_GOAL = 0.5
-"""The greatest part of the time of Iceberg's queries that ours may take."""
+"""Maximal ratio of the time of our queries to that of Iceberg's."""
 LAG_GOAL_SECONDS = 10.0
 
 
 def figures_of(record: Record) -> Figures:
-    """The figures of a run, flat. Seconds of rounds are 95th percentiles where they are named first and last."""
+    """Return the figures of a run, flat. Round times of the first and last tenth are 95th percentiles."""
     tenth = record.seconds / 10
     first = [r.total_s for r in record.rounds if r.at_s < tenth] or [r.total_s for r in record.rounds[:1]]
     last = [r.total_s for r in record.rounds if r.at_s + r.total_s > record.seconds - tenth] or [
@@ -54,7 +54,7 @@ def figures_of(record: Record) -> Figures:
 
 
 def over_time(record: Record) -> Figures:
-    """What the picture is drawn from."""
+    """Return the series for the picture."""
     return {
         "rounds": [[round(r.at_s, 2), round(r.total_s, 3)] for r in record.rounds],
         "queries": [[round(s, 3) for s in r.seconds] for r in record.rounds],
@@ -65,7 +65,7 @@ def over_time(record: Record) -> Figures:
 
 
 def _shape(shapes: Sequence[tuple[float, Mapping[str, Mapping[str, float]]]]) -> Figures:
-    """The most runs, and all files and vectors, that there were in a sample."""
+    """Return the maximal number of runs, and the maximal totals of files and vectors, in any sample."""
     if not shapes:
         return {}
     found = {
@@ -77,12 +77,12 @@ def _shape(shapes: Sequence[tuple[float, Mapping[str, Mapping[str, float]]]]) ->
 
 
 def total(shape: Mapping[str, Mapping[str, float]], *names: str) -> float:
-    """The sum of what has one of the names, of all tables of a sample."""
+    """Return the sum of the entries with these names, over all tables of a sample."""
     return sum(table.get(name, 0) for table in shape.values() for name in names)
 
 
 def most_runs(shape: Mapping[str, Mapping[str, float]]) -> float:
-    """The most sorted runs of a bucket of any table in a sample; 0 where that is not known."""
+    """Return the most sorted runs of a bucket of any table in a sample; 0 if that is unknown."""
     return max((table.get("runs", 0) for table in shape.values()), default=0)
 
 
@@ -96,7 +96,7 @@ def _high(values: Sequence[float]) -> float:
 
 
 def show(found: Mapping[str, Figures], console: Console) -> None:
-    """The figures of several runs as a table, and what was aimed at."""
+    """Print the figures of several runs as a table, and the goals."""
     view = View(title="CH-benchmark: queries on tables that follow a PostgreSQL", title_justify="left")
     view.add_column("")
     for name in found:
@@ -104,22 +104,22 @@ def show(found: Mapping[str, Figures], console: Console) -> None:
     for row in dict.fromkeys(key for figures in found.values() for key in figures):
         view.add_row(row.replace("_", " "), *(_cell(figures.get(row)) for figures in found.values()))
     console.print(view)
-    for told in goals(found):
-        console.print(told)
+    for lines in goals(found):
+        console.print(lines)
 
 
 def as_json(found: Mapping[str, Figures]) -> dict[str, Figures]:
-    """The figures of several runs by what they are of, and then by run."""
+    """Return the figures of several runs by subject, and then by run."""
     names = dict.fromkeys(name for figures in found.values() for name in figures)
     return {name: {run: figures[name] for run, figures in found.items() if name in figures} for name in names}
 
 
 def goals(found: Mapping[str, Figures]) -> list[str]:
-    """What is aimed at, and what was reached."""
+    """Return lines with the goals and the results."""
     ours = found.get("on")
     if ours is None:
         return []
-    told = [
+    lines = [
         f"A round in the last tenth: {ours['round_growth']:.2f} times as long as in the first (goal {ROUND_GOAL}).",
         f"Maintenance: {ours['maintenance_share']:.0%} of all CPU seconds (goal {MAINTENANCE_GOAL:.0%}).",
         f"Lag: at most {ours['lag_max_s']:.1f} s (goal {LAG_GOAL_SECONDS:g} s).",
@@ -127,8 +127,8 @@ def goals(found: Mapping[str, Figures]) -> list[str]:
     for name, figures in found.items():
         if name.startswith("iceberg") and figures["round_mean_s"]:
             ratio = ours["round_mean_s"] / figures["round_mean_s"]
-            told.append(f"Queries: {ratio:.2f} of the time of {name} (goal {ICEBERG_GOAL}).")
-    return told
+            lines.append(f"Queries: {ratio:.2f} of the time of {name} (goal {ICEBERG_GOAL}).")
+    return lines
 
 
 def _cell(value: object) -> str:

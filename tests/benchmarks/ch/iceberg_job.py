@@ -1,17 +1,18 @@
-"""The peer's way in: PostgreSQL's changes by logical replication, and MERGEs INTO Iceberg's tables of each micro-batch.
+"""Ingestion of the peer: PostgreSQL's changes by logical replication, and a MERGE INTO Iceberg tables per micro-batch.
 
     python -m tests.benchmarks.ch.iceberg_job URL WAREHOUSE FORMAT_VERSION COMMIT_SECONDS REWRITE_SECONDS
 
-Iceberg has no reader of replication slots, so the slot is read by interbed's, which gives Arrow. What follows is what
-Spark's users write: the newest change of each key of the micro-batch, as Parquet, and a MERGE with a deletion, an
-update and an insertion, merge-on-read; where all rows of a table are new, an INSERT. Bounds of the batch's keys stand
-in the condition, so that Iceberg looks only at files that can have them. Nothing is kept of how far was read: a run
-that ends begins anew, which spares Iceberg work.
+Iceberg has no reader of replication slots, so interbed's reader reads the slot and returns Arrow. The rest is the usual
+code of Spark users: the newest change of each key of the micro-batch, as Parquet, and a merge-on-read MERGE with a
+deletion, an update and an insertion; an INSERT if all rows of a table are new. The condition has the bounds of the keys
+of the batch, so that Iceberg reads only files that can have them. The replication position is not stored: a restarted
+run begins from the start, which saves Iceberg work.
 
 Every REWRITE_SECONDS, unless that is 0, between two micro-batches, the procedures rewrite_data_files,
-rewrite_position_delete_files and expire_snapshots look after the tables.
+rewrite_position_delete_files and expire_snapshots maintain the tables.
 
-Each commit is a JSON line, as those of `interbed ingest --json`; a signal to end lets it read what there is by then.
+Each commit is reported as a JSON line, as by `interbed ingest --json`. After a signal to end, the job commits the
+changes that are present by then.
 """
 
 import json
@@ -53,14 +54,16 @@ BUCKETED = {
     "item": "i_id",
     "stock": "s_i_id",
 }
-"""The large tables, and the column whose buckets they are parted by."""
+"""Large tables, and the column by which they are bucketed."""
 POLL_SECONDS, POLL_MESSAGES = 0.2, 20_000
 _KIND = "_kind"
 _MODES = "".join(f", 'write.{what}.mode' = 'merge-on-read'" for what in ("delete", "update", "merge"))
 
 
 def iceberg_settings(warehouse: Path) -> dict[str, str]:
-    """What a session needs for Iceberg's tables; without the cache, which would hide what others commit."""
+    """Return the settings of a session for Iceberg's tables, without the cache, which would hide commits of other
+    processes.
+    """
     jars = maven_jars("iceberg", "iceberg-spark-1.12.0").glob("*.jar")
     return {
         "spark.jars": ",".join(map(str, sorted(jars))),
@@ -71,14 +74,14 @@ def iceberg_settings(warehouse: Path) -> dict[str, str]:
 
 
 def newest_by_key(changes: Sequence[pa.Table], key: Sequence[str]) -> pa.Table:
-    """Of several changes of a key the last one."""
+    """Return the last of several changes of each key."""
     rows = pa.concat_tables(changes).append_column("_place", pa.array(np.arange(sum(c.num_rows for c in changes))))
     last = rows.group_by(list(key)).aggregate([("_place", "max")])
     return rows.take(last["_place_max"]).drop(["_place"])
 
 
 class IcebergSink:
-    """Iceberg's tables that changes go to."""
+    """Iceberg tables that receive changes."""
 
     def __init__(self, spark: "SparkSession", warehouse: Path, version: int) -> None:
         self._spark = spark
@@ -87,11 +90,11 @@ class IcebergSink:
         self._version = version
         self._waiting: dict[str, list[pa.Table]] = {}
         self.rows: dict[str, int] = {}
-        """Committed so far, by table."""
+        """Rows committed so far, by table."""
         spark.sql(f"CREATE NAMESPACE IF NOT EXISTS {NAMESPACE}")
 
     def create(self, table: str, rows: pa.Table) -> None:
-        """Make a table, with these rows."""
+        """Create a table with these rows."""
         columns = ", ".join(f"{field.name} {_type_of(field.type)}" for field in rows.schema)
         parted = f"PARTITIONED BY (bucket({BUCKETS}, {BUCKETED[table]}))" if table in BUCKETED else ""
         self._spark.sql(
@@ -103,14 +106,16 @@ class IcebergSink:
         self.rows[table] = rows.num_rows
 
     def take(self, changes: RowChanges) -> None:
-        """Keep changes for the next commit."""
+        """Buffer changes for the next commit."""
         assert changes.source is not None
         kinds = changes.kinds != RowKind.UPDATE_BEFORE
         rows = changes.rows.append_column(_KIND, pa.array(changes.kinds.astype(np.int32)))
         self._waiting.setdefault(changes.source.name, []).append(rows.filter(pa.array(kinds)))
 
     def commit(self) -> bool:
-        """MERGE what was taken, table by table, or append where rows only came; whether there was anything."""
+        """MERGE the buffered changes, table by table, or append them if all are insertions. Return whether there were
+        any.
+        """
         waiting, self._waiting = self._waiting, {}
         for table, several in waiting.items():
             rows = newest_by_key(several, KEYS[table])
@@ -121,10 +126,10 @@ class IcebergSink:
         return bool(waiting)
 
     def rewrite(self) -> float:
-        """Look after the tables by Iceberg's procedures; CPU seconds that it took."""
+        """Maintain the tables by Iceberg's procedures, and return the CPU seconds."""
         before = cpu_by_process()
         for table in self.rows:
-            # A file is written anew as soon as a row of it is deleted; small ones are joined, five at least.
+            # A file is rewritten as soon as a row of it is deleted; small ones are combined, at least five.
             options = "map('delete-file-threshold', '1', 'remove-dangling-deletes', 'true')"
             for call in (
                 f"rewrite_data_files(table => 'ch.{table}', options => {options})",
@@ -135,7 +140,7 @@ class IcebergSink:
         return cpu_seconds_between(before, cpu_by_process())
 
     def _staged(self, rows: pa.Table) -> None:
-        """Let Spark know the rows as the view `changes`."""
+        """Register the rows in Spark as the view `changes`."""
         file = self._stage / "changes.parquet"
         pq.write_table(rows, file)
         self._spark.read.parquet(str(file)).createOrReplaceTempView("changes")
@@ -173,7 +178,7 @@ def _say(event: str, **more: Any) -> None:
 
 
 def _fill(source: PostgresSource, decoder: PgOutput, sink: IcebergSink) -> Positions:
-    """Make the tables with the rows that they have; where the changes after them begin."""
+    """Create the tables with their present rows, and return the position of the changes after them."""
     source.begin({})
     positions = Positions()
     with source.snapshots(source.tables()) as snapshots:
@@ -186,7 +191,7 @@ def _fill(source: PostgresSource, decoder: PgOutput, sink: IcebergSink) -> Posit
 
 
 def _follow(source: PostgresSource, decoder: PgOutput, sink: IcebergSink, every: float, rewrite_every: float) -> None:
-    """Commit at intervals until a signal comes, and then what there is."""
+    """Commit at intervals until a signal comes, and then the remaining changes."""
     stopped = False
 
     def stop(number: int, frame: FrameType | None) -> None:
@@ -200,7 +205,7 @@ def _follow(source: PostgresSource, decoder: PgOutput, sink: IcebergSink, every:
         if stopped and ends is None:
             ends = source.ends()
         at_end = ends is not None and source.has_reached(ends)
-        # What is left when it is to end comes in at once.
+        # After the signal the remaining changes are committed at once.
         if (at_end or (ends is None and time.monotonic() >= due)) and source.is_whole(wanted=True):
             due = time.monotonic() + every
             if sink.commit():
@@ -225,7 +230,7 @@ def _check(bad: Iterable[object]) -> None:
 
 
 def main(arguments: Sequence[str] = sys.argv[1:]) -> None:
-    """Parse the command line, and go on until a signal comes."""
+    """Parse the command line, and run until a signal comes."""
     url, place, version, every, rewrite_every = arguments
     settings: Mapping[str, str] = iceberg_settings(Path(place))
     spark = session(dict(settings), with_interbed=False)

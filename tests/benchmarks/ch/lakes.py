@@ -1,4 +1,4 @@
-"""Where the changes of PostgreSQL go: interbed's tables or Iceberg's, each with its way in."""
+"""Targets of PostgreSQL's changes: tables of interbed or of Iceberg, each with its ingestion."""
 
 import importlib.util
 import sys
@@ -14,7 +14,7 @@ from tests.benchmarks.ch.tpcc.schema import CHANGING
 
 START_SECONDS_MAX = 1_800.0
 REWRITE_SECONDS = 120.0
-"""How often Iceberg's procedures look after its tables, where they do."""
+"""Interval of the maintenance by Iceberg's procedures, if it is on."""
 WRITE_ONLY = {"write-only": "true"}
 OPTIMIZED = {**WRITE_ONLY, "self-optimizing.max-read-amplification": "4"}
 _INTERBED = (sys.executable, "-m", "interbed.cli")
@@ -22,26 +22,26 @@ _DATABASE = "ch"
 
 
 class LakeTables(Protocol):
-    """Tables of a format. Directories are the caller's."""
+    """Tables of a format. The caller owns the directories."""
 
     namespace: str
-    """The database with the tables, in Spark."""
+    """Database with the tables, in Spark."""
     is_interbed: bool
 
     def reader_settings(self) -> dict[str, str]:
-        """What a Spark session needs to read them."""
+        """Return the settings of a Spark session that reads the tables."""
         ...
 
     def ingest(self, url: str) -> ChildProcess:
-        """Begin to bring the rows of the database in, and its changes after them."""
+        """Start to ingest the rows of the database, and the changes after them."""
         ...
 
     def finish(self, ingestion: ChildProcess, url: str) -> None:
-        """Have all that is in the database now in the tables, and end the way in."""
+        """Ingest all rows that are now in the database, and end the ingestion."""
         ...
 
     def optimizer(self) -> ChildProcess | None:
-        """Start the process that looks after the tables; None where there is none."""
+        """Start the process that maintains the tables; return None if there is none."""
         ...
 
 
@@ -61,24 +61,20 @@ class InterbedLake:
         self._is_optimized = is_optimized
 
     def reader_settings(self) -> dict[str, str]:
-        """See Lake."""
         return {
             "spark.sql.catalog.lake": "interbed.spark.SparkCatalog",
             "spark.sql.catalog.lake.warehouse": f"file:{self._directory}/lake",
         }
 
     def ingest(self, url: str) -> ChildProcess:
-        """See Lake."""
         return ChildProcess("ingestion", self._command(url), self._directory)
 
     def finish(self, ingestion: ChildProcess, url: str) -> None:
-        """See Lake."""
         ingestion.stop()
         with ChildProcess("catching-up", [*self._command(url), "--until-end"], self._directory) as rest:
             rest.wait()
 
     def optimizer(self) -> ChildProcess | None:
-        """See Lake."""
         if not self._is_optimized:
             return None
         journal = f"sqlite:///{self._directory}/optimizer.db"
@@ -86,7 +82,7 @@ class InterbedLake:
         return ChildProcess("optimizer", command, self._directory)
 
     def shape(self) -> dict[str, dict[str, float]]:
-        """How much reads have to merge, of each table that changes, from its metadata."""
+        """Return, for each table that changes, the runs and files that reads must merge, from its metadata."""
         catalog = interbed.load_catalog("ch", warehouse=f"file:{self._directory}/lake")
         found = {}
         for table in CHANGING:
@@ -122,26 +118,24 @@ class IcebergLake:
         self._rewrite_seconds = rewrite_seconds
 
     def reader_settings(self) -> dict[str, str]:
-        """See Lake."""
         return iceberg_settings(self._directory)
 
     def ingest(self, url: str) -> ChildProcess:
-        """See Lake."""
         numbers = [str(self._version), str(self._every), str(self._rewrite_seconds)]
         command = [sys.executable, "-m", "tests.benchmarks.ch.iceberg_job", url, str(self._directory), *numbers]
         return ChildProcess("ingestion", command, self._directory)
 
     def finish(self, ingestion: ChildProcess, url: str) -> None:
-        """See Lake. The job reads to the end when it is told to stop."""
+        """Stop the job: after the signal it reads to the end."""
         ingestion.stop()
 
     def optimizer(self) -> ChildProcess | None:
-        """See Lake. What looks after the tables is part of the way in."""
+        """Return None: the ingestion itself maintains the tables."""
         return None
 
 
 def has_optimizer() -> bool:
-    """Whether there is a command `interbed optimizer run`."""
+    """Return whether the command `interbed optimizer run` exists."""
     return importlib.util.find_spec("interbed.optimizer.cli.run") is not None
 
 
@@ -154,13 +148,13 @@ CONTENDERS = (
     "iceberg-v2-rewrites",
     "iceberg-v3-rewrites",
 )
-"""interbed with the optimizer, without anyone who compacts, and with a writer that does; Iceberg without anyone who
-rewrites, and with its procedures.
+"""interbed with the optimizer, without compaction, and with a writer that compacts; Iceberg without rewrites, and with
+its procedures.
 """
 
 
 def lake_of(contender: str, directory: Path, *, commit_seconds: float, options: Mapping[str, Any]) -> LakeTables:
-    """The tables of one of CONTENDERS; `options` are added to those of interbed's tables."""
+    """Return the tables of one of CONTENDERS; `options` are added to those of interbed's tables."""
     if contender.startswith("iceberg-v"):
         rewrite_seconds = REWRITE_SECONDS if contender.endswith("-rewrites") else 0.0
         version = int(contender[len("iceberg-v")])

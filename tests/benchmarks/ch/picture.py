@@ -1,4 +1,4 @@
-"""The picture of one or more runs over their time: rounds, lag, what reads have to merge, and maintenance."""
+"""The picture of one or more runs over time: rounds, lag, sorted runs to merge, and maintenance."""
 
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -25,7 +25,7 @@ Series = Sequence[tuple[float, float]]
 
 
 def draw(runs: Mapping[str, Mapping[str, Any]], path: Path) -> None:
-    """Draw what `figures.over_time` has of runs, by contender."""
+    """Draw the series of `figures.over_time` of several runs, by contender."""
     with style():
         figure = new_figure(path, WIDTH, HEIGHT)
         [[rounds, lags], [merged, spent]] = figure.subplots(2, 2)
@@ -44,7 +44,7 @@ def draw(runs: Mapping[str, Mapping[str, Any]], path: Path) -> None:
             lambda run: [(at, cpu.get("optimizer", 0.0)) for at, cpu in run["cpu"]],
         )
         handles, labels = rounds.get_legend_handles_labels()
-        # Below all, since it is the same for all.
+        # One legend below all panels, because it is the same for all.
         figure.legend(handles, labels, fontsize=8, ncols=3, loc="outside lower center")
         save_figure(figure, path)
 

@@ -1,9 +1,9 @@
 """The 22 queries of CH-benchmark, each in one text for Spark and for PostgreSQL: the files of the folder sql.
 
-What they ask for is CH-benchmark's (Cole et al., "The mixed workload CH-benCHmark", DBTest 2011), which put TPC-H's
-questions to TPC-C's tables; the texts are written anew. Three things differ from other versions: joins are written as
-such; the view of query 15 is a WITH; and dates that bounded what was the future in 2011 are moved to 2100, so that rows
-of today are within them.
+The queries are those of CH-benchmark (Cole et al., "The mixed workload CH-benCHmark", DBTest 2011), which adapts
+TPC-H's queries to TPC-C's tables; the texts are rewritten. Three things differ from other versions: joins are explicit;
+the view of query 15 is a WITH; and dates that bounded the future in 2011 are moved to 2100, so that rows of today are
+within them.
 """
 
 import re
@@ -15,7 +15,7 @@ _FOLDER = Path(__file__).parent / "sql"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BenchmarkQuery:
-    """A query by its number. `order` are the columns of the answer that it is ordered by; ties are in any order."""
+    """Query by its number. `order` are the columns of its ORDER BY; the order of ties is free."""
 
     number: int
     text: str
@@ -25,7 +25,7 @@ class BenchmarkQuery:
 def _query(path: Path) -> BenchmarkQuery:
     text = path.read_text(encoding="utf-8").strip()
     _, found, last = text.rpartition("ORDER BY ")
-    # A query without an order has one row; an ORDER BY of an inner query would be followed by a bracket.
+    # A query without ORDER BY returns one row; a bracket would follow the ORDER BY of an inner query.
     names = re.findall(r"(\w+)(?: DESC)?(?:, |$)", last) if found else []
     return BenchmarkQuery(number=int(path.stem), text=text, order=tuple(names))
 
@@ -33,4 +33,4 @@ def _query(path: Path) -> BenchmarkQuery:
 QUERIES = tuple(_query(path) for path in sorted(_FOLDER.glob("*.sql")))
 
 NEWEST_ORDER = "SELECT max(o_entry_d) FROM orders"
-"""Tells how far behind the database the tables are."""
+"""Query for the lag of the tables behind the database."""

@@ -1,4 +1,4 @@
-"""A warm Spark session that answers the queries, in a process of its own; commands are JSON lines on standard input.
+"""A warm Spark session that answers the queries, in a separate process; commands are JSON lines on standard input.
 
     python -m tests.benchmarks.ch.reader '{"spark.sql.catalog.lake": …}' lake.ch
 
@@ -6,7 +6,7 @@
     {"command": "newest"}                            ->  {"lag_s": 3.2}: how old the newest order is that a query sees
     {"command": "files"}                             ->  {"data_files": 40, "delete_files": 8} of Iceberg's tables
 
-An answer counts when the driver's Python has all of its rows, as Arrow.
+A query has ended when the driver's Python has all rows of the answer, as Arrow.
 """
 
 import json
@@ -32,7 +32,7 @@ SETTINGS = {
     "spark.driver.bindAddress": "127.0.0.1",
     "spark.log.level": "ERROR",
     "spark.sql.shuffle.partitions": "2",
-    # The queries have more stages than Spark keeps the code of by default: each round would compile them anew.
+    # The queries have more stages than Spark's default code cache: each round would compile them again.
     "spark.sql.codegen.cache.maxEntries": "2000",
     "spark.sql.session.timeZone": "UTC",
     "spark.sql.timestampType": "TIMESTAMP_NTZ",
@@ -40,7 +40,7 @@ SETTINGS = {
 
 
 def session(settings: dict[str, str], *, with_interbed: bool) -> "SparkSession":
-    """A session on two threads."""
+    """Return a session on two threads."""
     from pyspark.sql import SparkSession
 
     builder = SparkSession.builder.appName("interbed CH-benchmark").master("local[2]")
@@ -62,7 +62,7 @@ class _Reader:
             case "query":
                 return self._query(request["number"], request["into"])
             case "newest":
-                # The query sees the snapshot of when it is planned, however long it then takes.
+                # The query reads the snapshot of its planning time, independent of its duration.
                 began = time.time()
                 [[newest]] = self._spark.sql(NEWEST_ORDER).collect()
                 return {"lag_s": began - newest.replace(tzinfo=UTC).timestamp()}
@@ -88,7 +88,7 @@ class _Reader:
 
 
 def main() -> None:
-    """Answer until standard input ends."""
+    """Answer commands until standard input ends."""
     settings, namespace = json.loads(sys.argv[1]), sys.argv[2]
     spark = session(settings, with_interbed="spark.sql.catalog.lake" in settings)
     reader = _Reader(spark, namespace)

@@ -1,8 +1,8 @@
-"""One run: transactions all the time, queries in rounds on tables that follow them, and samples of what that takes.
+"""One run: continuous transactions, rounds of queries on the replicated tables, and samples of the cost.
 
-PostgreSQL is loaded, its rows are brought into the lake, and a Spark session is warmed up by all queries. Then the
-terminals begin; the 22 queries follow one another, round after round, until the time is over. At the end the terminals
-stop, the tables catch up, and both engines have to answer each query alike.
+PostgreSQL is loaded, its rows are ingested into the lake, and a Spark session is warmed up by all queries. Then the
+terminals start; the 22 queries follow one another, round after round, until the time is over. At the end the terminals
+stop, the tables catch up, and both engines must answer each query alike.
 """
 
 import json
@@ -42,12 +42,12 @@ POSTGRES = {
 }
 QUERY_SECONDS_MAX = 600.0
 LAG_EVERY = 5
-"""After so many queries it is asked how far behind the tables are."""
+"""Number of queries between two measurements of the lag of the tables."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunSettings:
-    """What a run does; `seconds` is how long the terminals work, `rate` their transactions in a second."""
+    """Settings of a run; `seconds` is the working time of the terminals, `rate` the number of transactions a second."""
 
     contender: str
     size: DatabaseSize
@@ -64,26 +64,26 @@ class RunSettings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QueryRound:
-    """All queries once: when they began, in seconds of the run, and how long each took."""
+    """One run of all queries: their start, in seconds of the run, and the time of each."""
 
     at_s: float
     seconds: tuple[float, ...]
 
     @property
     def total_s(self) -> float:
-        """How long all of them took."""
+        """Total time of the queries."""
         return sum(self.seconds)
 
 
 @dataclass(slots=True, kw_only=True)
 class Record:
-    """What was seen of a run; times are in seconds of the run."""
+    """Observations of a run; times are in seconds of the run."""
 
     rounds: list[QueryRound] = field(default_factory=list)
     lags: list[tuple[float, float]] = field(default_factory=list)
-    """How old the newest order was that a query saw, and at most how long there had been any."""
+    """Time of a sample, and the age of the newest order that the query saw, at most the time of the run so far."""
     cpu: list[tuple[float, dict[str, float]]] = field(default_factory=list)
-    """CPU seconds since the beginning by what spent them."""
+    """CPU seconds since the start, by consumer."""
     shapes: list[tuple[float, dict[str, dict[str, float]]]] = field(default_factory=list)
     """Runs, files and vectors by table."""
     tally: Tally = field(default_factory=Tally)
@@ -91,17 +91,17 @@ class Record:
     rows_loaded: int = 0
     catching_up_s: float = 0.0
     processes: dict[str, int] = field(default_factory=dict)
-    """What the optimizer says of the processes that it ended, by kind and how they ended."""
+    """Number of the optimizer's ended processes, by kind and result."""
     empty_answers: int = 0
-    """Queries whose answer had no rows in the end."""
+    """Number of queries whose final answer had no rows."""
 
 
 class WrongAnswerError(Exception):
-    """The tables do not have what the database has, or the database breaks a condition of TPC-C."""
+    """The tables differ from the database, or the database violates a condition of TPC-C."""
 
 
 def run(settings: RunSettings, note: Callable[[str], None] = lambda text: None) -> Record:
-    """Carry it out. Raises WrongAnswerError, and RuntimeError with the last words of a process that failed."""
+    """Execute the run. Raises WrongAnswerError, and RuntimeError with the last errors of a process that failed."""
     record = Record()
     with ExitStack() as stack:
         temporary = tempfile.TemporaryDirectory(prefix="interbed-bench-ch-", ignore_cleanup_errors=True)
@@ -145,7 +145,7 @@ def _work(
     record: Record,
     note: Callable[[str], None],
 ) -> None:
-    """The part that is measured."""
+    """Execute the measured part of the run."""
     terminals = TerminalPool(url, settings.size, count=settings.terminals, seed=settings.seed, rate=settings.rate)
     began = time.monotonic()
 
@@ -163,7 +163,7 @@ def _work(
         while goes_on():
             note(f"{now():,.0f} of {settings.seconds:,.0f} s, {len(record.rounds)} rounds")
             at = now()
-            # A run has one round at least, however slow the machine is.
+            # A run has at least one round, even on a slow machine.
             seconds = _ask_all(
                 reader,
                 goes_on if record.rounds else lambda: True,
@@ -180,7 +180,7 @@ def _work(
 def _ask_all(
     reader: PeerProcess, goes_on: Callable[[], bool], lagging: Callable[[float], None] | None = None
 ) -> list[float]:
-    """Seconds of the queries, in turn, as long as it goes on."""
+    """Run the queries in turn while `goes_on`, and return their seconds."""
     seconds: list[float] = []
     for query in QUERIES:
         seconds.append(reader.call("query", number=query.number, into=None)["seconds"])
@@ -201,9 +201,9 @@ def _sampling(
     record: Record,
     now: Callable[[], float],
 ) -> Iterator[None]:
-    """Take samples while the block runs, one at its beginning and one at its end."""
+    """Take samples while the block runs, including one at its beginning and one at its end."""
     with psycopg.connect(url, autocommit=True) as connection:
-        # The server is what started the process that answers.
+        # The server is the parent of the process that answers.
         server = psutil.Process(connection.info.backend_pid).ppid()
     pids = {"postgres": server, "queries": reader.pid, **{c.name: c.pid for c in children}}
     me = psutil.Process().pid
@@ -231,7 +231,7 @@ def _sampling(
         try:
             while not over.wait(settings.sample_seconds):
                 sample()
-        except BaseException as error:  # noqa: BLE001 - it is raised in the thread that waits for it
+        except BaseException as error:  # noqa: BLE001 - raised again in the waiting thread
             failures.append(error)
 
     sample()
@@ -248,7 +248,7 @@ def _sampling(
 
 
 def _compare(url: str, reader: PeerProcess, directory: Path, record: Record) -> None:
-    """Raises WrongAnswerError unless both engines answer all queries alike, and what has to hold does."""
+    """Raise WrongAnswerError unless both engines answer all queries alike, and the conditions of TPC-C hold."""
     with psycopg.connect(url, autocommit=True) as connection:
         if broken := violations(connection):
             raise WrongAnswerError(f"The database breaks {broken}.")
@@ -262,15 +262,15 @@ def _compare(url: str, reader: PeerProcess, directory: Path, record: Record) -> 
             columns = [column.to_pylist() for column in table.columns]
         found = QueryAnswer(tuple(table.column_names), list(zip(*columns, strict=True)))
         record.empty_answers += not found.rows
-        if told := difference(query, expected[query.number], found):
-            wrong.append(f"query {query.number}: {told}")
+        if text := difference(query, expected[query.number], found):
+            wrong.append(f"query {query.number}: {text}")
     if wrong:
         raise WrongAnswerError("; ".join(wrong))
 
 
 @contextmanager
 def database() -> Iterator[str]:
-    """A PostgreSQL with an empty database, whose texts are in the order of their bytes, as Spark's are."""
+    """Run a PostgreSQL with an empty database, whose texts are sorted by their bytes, as in Spark."""
     with postgres_server(POSTGRES) as server:
         with psycopg.connect(server, autocommit=True) as connection:
             connection.execute("CREATE DATABASE ch TEMPLATE template0 LC_COLLATE 'C' LC_CTYPE 'C'")

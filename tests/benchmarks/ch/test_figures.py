@@ -1,4 +1,4 @@
-"""What a run was seen to do, in figures and as a picture; the command line; the newest of several changes."""
+"""Figures and picture of a run; the command line; the newest of several changes of a key."""
 
 from collections import Counter
 from pathlib import Path
@@ -25,7 +25,7 @@ def record(slower: float = 0.0) -> Record:
     )
 
 
-def test_rounds_of_the_first_and_the_last_tenth_are_held_against_each_other() -> None:
+def test_rounds_of_the_first_and_the_last_tenth_are_compared() -> None:
     figures = figures_of(record(slower=2.0))
     assert figures["round_first_s"] == 2.0
     assert figures["round_last_s"] == pytest.approx(4.0)
@@ -33,7 +33,7 @@ def test_rounds_of_the_first_and_the_last_tenth_are_held_against_each_other() ->
     assert figures["round_mean_s"] == pytest.approx(3.0)
 
 
-def test_figures_tell_what_ran_what_it_took_and_how_far_behind_it_was() -> None:
+def test_figures_show_the_work_its_cost_and_the_lag() -> None:
     figures = figures_of(record())
     assert figures["new_orders_per_minute"] == 27
     assert figures["maintenance_share"] == 0.2
@@ -41,20 +41,20 @@ def test_figures_tell_what_ran_what_it_took_and_how_far_behind_it_was() -> None:
     assert (figures["runs_max"], figures["runs_last"], figures["files_max"]) == (3, 2, 9)
 
 
-def test_figures_stand_side_by_side() -> None:
+def test_figures_of_several_runs_are_shown_side_by_side() -> None:
     found = as_json({"on": {"rounds": 3, "runs_max": 2}, "iceberg-v3": {"rounds": 1}})
     assert found == {"rounds": {"on": 3, "iceberg-v3": 1}, "runs_max": {"on": 2}}
 
 
-def test_goals_are_those_of_interbed_with_its_optimizer() -> None:
+def test_goals_apply_to_interbed_with_its_optimizer() -> None:
     found = {"on": figures_of(record()), "iceberg-v3": figures_of(record(slower=4.0))}
-    told = goals(found)
-    assert len(told) == 4
-    assert told[-1] == "Queries: 0.50 of the time of iceberg-v3 (goal 0.5)."
+    lines = goals(found)
+    assert len(lines) == 4
+    assert lines[-1] == "Queries: 0.50 of the time of iceberg-v3 (goal 0.5)."
     assert goals({"off": found["on"]}) == []
 
 
-def test_a_run_that_was_not_measured_has_figures_too() -> None:
+def test_an_unmeasured_run_has_figures() -> None:
     assert figures_of(Record(rows_loaded=3))["rows_loaded"] == 3
 
 
@@ -63,7 +63,7 @@ def test_runs_are_drawn(tmp_path: Path) -> None:
     assert (tmp_path / "ch.svg").stat().st_size > 10_000
 
 
-def test_the_command_line_says_who_looks_after_which_tables() -> None:
+def test_the_command_line_selects_the_contenders() -> None:
     assert parsed(["--optimizer", "writer"]).contenders == ["writer"]
     assert parsed(["--format", "iceberg-v2"]).contenders == ["iceberg-v2"]
     assert parsed(["--format", "iceberg-v3", "--optimizer", "on"]).contenders == ["iceberg-v3-rewrites"]
@@ -73,7 +73,7 @@ def test_the_command_line_says_who_looks_after_which_tables() -> None:
             parsed(wrong)
 
 
-def test_of_several_changes_of_a_key_the_last_one_is_merged() -> None:
+def test_the_last_of_several_changes_of_a_key_is_merged() -> None:
     first = pa.table({"w": [1, 1, 2], "o": [1, 2, 1], "v": ["a", "b", "c"]})
     second = pa.table({"w": [1, 2, 1], "o": [2, 2, 2], "v": ["d", "e", "f"]})
     found = newest_by_key([first, second], ["w", "o"]).sort_by([("w", "ascending"), ("o", "ascending")])

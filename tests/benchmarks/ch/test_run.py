@@ -1,4 +1,4 @@
-"""Transactions come into tables, and answers from them are PostgreSQL's."""
+"""Transactions are replicated into tables, and queries on the tables return PostgreSQL's answers."""
 
 from datetime import datetime
 from pathlib import Path
@@ -17,11 +17,11 @@ from tests.support.spark.spark_process import QUICK_JVM
 
 SIZE = DatabaseSize(warehouses=1, scale=0.01)
 ASKED_SIZE = DatabaseSize(warehouses=1, scale=0.05)
-"""Of as many rows that most queries have an answer."""
+"""Size with enough rows that most queries have a non-empty answer."""
 
 
 @pytest.mark.long
-def test_tables_have_the_rows_of_the_database_after_transactions(tmp_path: Path) -> None:
+def test_tables_equal_the_database_after_transactions(tmp_path: Path) -> None:
     lake = lake_of("off", tmp_path, commit_seconds=0.5, options={})
     assert isinstance(lake, InterbedLake)
     with database() as url:
@@ -46,11 +46,11 @@ def test_tables_have_the_rows_of_the_database_after_transactions(tmp_path: Path)
 
 @pytest.mark.long
 @pytest.mark.parametrize("contender", ["off", "iceberg-v3"])
-def test_answers_on_the_loaded_rows_are_those_of_postgresql(contender: str) -> None:
+def test_answers_on_the_loaded_rows_equal_those_of_postgresql(contender: str) -> None:
     settings = RunSettings(contender=contender, size=ASKED_SIZE, seconds=0, warm_ups=0, jvm_options=QUICK_JVM)
     record = run(settings)
     assert record.rows_loaded > 30_000
-    # Of few items none has data that begin as some queries ask for, and nothing was ordered from a stock.
+    # With few items none has data that match some queries, and nothing was ordered from a stock.
     assert record.empty_answers <= 6
 
 
@@ -58,7 +58,7 @@ def test_answers_on_the_loaded_rows_are_those_of_postgresql(contender: str) -> N
 @pytest.mark.parametrize(
     "contender", ["off", "writer", "iceberg-v2", "iceberg-v3-rewrites", *(["on"] if has_optimizer() else [])]
 )
-def test_answers_after_transactions_are_those_of_postgresql(contender: str) -> None:
+def test_answers_after_transactions_equal_those_of_postgresql(contender: str) -> None:
     record = run(
         RunSettings(
             contender=contender,

@@ -1,9 +1,9 @@
-"""From Kafka into a table: rows in a CPU second beside Spark and Iceberg, and memory while changes come without end.
+"""From Kafka into a table: rows in a CPU second compared with Spark and Iceberg, and memory of an endless ingestion.
 
     python -m tests.benchmarks.ingest [--rows 1000000] [--minutes 10] [--rate 4000] [--skip-spark] [--skip-memory]
                                       [--skip-comparison] [--json]
 
-See comparison.py and memory.py beside this. In ten minutes it commits every ten seconds.
+See comparison.py and memory.py in this folder. With `--minutes 10` it commits every ten seconds.
 """
 
 import argparse
@@ -17,7 +17,7 @@ from tests.benchmarks.ingest import comparison, memory
 
 
 def main() -> None:
-    """Parse the command line, measure, show."""
+    """Parse the command line, measure, and print the figures."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rows", type=int, default=comparison.ROWS)
     parser.add_argument("--minutes", type=float, default=1.0, help="how long memory is watched")

@@ -1,8 +1,9 @@
-"""Changes in Kafka become a table: `interbed ingest kafka` beside Structured Streaming with MERGE INTO Iceberg.
+"""Changes in Kafka become a table: `interbed ingest kafka` against Structured Streaming with MERGE INTO Iceberg.
 
-Both read the same topic to its end, in so many commits, and their tables must have the rows of the source. Seconds of
-interbed are those of its whole process; of Spark those of the stream alone, in a session that is up and has run a small
-one before. interbed compacts its table as it goes, Iceberg's is left as the MERGEs leave it.
+Both read the same topic to its end, with the same number of commits, and their tables must have the rows of the source.
+Seconds of interbed are those of its whole process. Seconds of Spark are those of the stream alone, in a session that
+has run a small stream before. interbed compacts its table during the ingestion; Iceberg's table is not compacted after
+the MERGEs.
 """
 
 import json
@@ -31,14 +32,14 @@ COMMITS = 10
 TURNS = 2
 WARM_UP_MESSAGES = 20_000
 RATIO_GOAL = 5.0
-"""How many times as many rows in a CPU second as Spark."""
+"""Minimal ratio to Spark of rows in a CPU second."""
 ROWS_GOAL = 60_000
-"""Rows in a CPU second."""
+"""Minimal number of rows in a CPU second."""
 TIMEOUT_SECONDS = 3_600.0
 
 
 def measure(console: Console, rows: int = ROWS, *, with_spark: bool = True) -> dict[str, Figures]:
-    """Figures by engine; of ours the better of some turns. SystemExit when a table lacks rows, or has others."""
+    """Return the figures by engine, of ours the better of some turns. Raises SystemExit when a table has wrong rows."""
     found: dict[str, Figures] = {}
     with running_kafka() as kafka, tempfile.TemporaryDirectory(prefix="interbed-bench-ingest-") as temporary:
         servers, directory, orders = kafka.bootstrap_servers, Path(temporary), OrdersTable()
@@ -67,12 +68,12 @@ def _fill(topic: KafkaTopic, orders: OrdersTable, count: int) -> int:
 
 
 def _interbed(servers: str, warehouse: Path, rows: int, expected: TableChecksum) -> Figures:
-    # The interval is so long that only rows decide when to commit, as in the micro-batches of the other.
+    # The interval is so long that only the number of rows triggers commits, as with Spark's micro-batches.
     often = ["--commit-rows", str(-(-rows // COMMITS)), "--commit-interval", "1 h"]
     job = IngestJob(servers, "orders", warehouse, "--until-end", *often)
-    told = job.wait(TIMEOUT_SECONDS)
+    report = job.wait(TIMEOUT_SECONDS)
     _compare(OURS, interbed_job.checksum(warehouse), expected)
-    return {"cpu_s": job.cpu_s, "wall_s": job.wall_s, "commits": told["commits"], "peak_mb": job.peak_mb}
+    return {"cpu_s": job.cpu_s, "wall_s": job.wall_s, "commits": report["commits"], "peak_mb": job.peak_mb}
 
 
 def _spark(servers: str, warehouse: Path, rows: int, expected: TableChecksum) -> Figures:
@@ -94,7 +95,7 @@ def _compare(engine: str, found: TableChecksum, expected: TableChecksum) -> None
 
 
 def show(found: Mapping[str, Figures], console: Console) -> None:
-    """The figures as a table, and what was aimed at."""
+    """Print the figures as a table, and the goals."""
     ours = found[OURS]
     title = f"Kafka to a table: {ours['rows']:,} messages of debezium-json, {ours['message_bytes']:,} bytes each"
     view = View(title=title, title_justify="left")
@@ -111,5 +112,5 @@ def show(found: Mapping[str, Figures], console: Console) -> None:
 
 
 def as_json(found: Mapping[str, Figures]) -> dict[str, Any]:
-    """The figures for `--json`."""
+    """Return the figures for `--json`."""
     return dict(found)

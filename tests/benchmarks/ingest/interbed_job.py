@@ -1,4 +1,4 @@
-"""`interbed ingest kafka` as a process of its own, whose processor time and memory are looked at from outside."""
+"""`interbed ingest kafka` as a separate process, whose CPU time and memory are measured from outside."""
 
 import json
 import resource
@@ -23,13 +23,13 @@ _TICK_SECONDS = 0.1
 
 
 class IngestJob:
-    """The command from the moment it starts; a run of it is ended by `wait` or `stop`.
+    """Process of the command; end it by `wait` or `stop`.
 
-    Processor time is that of the process and of what it started, interpreter and imports included.
+    CPU time is that of the process and of its children, interpreter and imports included.
     """
 
     def __init__(self, bootstrap_servers: str, topic: str, warehouse: Path, *arguments: str) -> None:
-        """Start it; what it says is kept beside the warehouse."""
+        """Start the command; its output is stored beside the warehouse."""
         command = [sys.executable, "-m", "interbed.cli", "ingest", "kafka", "-o", f"warehouse=file:{warehouse}"]
         command += ["--bootstrap-servers", bootstrap_servers, "--topic", topic, "--table", TABLE, "--json"]
         command += ["--table-option", f"bucket={BUCKETS}", *arguments]
@@ -40,29 +40,29 @@ class IngestJob:
             self._process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=output, stderr=errors)
         self._watched = psutil.Process(self._process.pid)
         self.memory: list[tuple[float, float]] = []
-        """Seconds since the start, and MB that were resident then."""
+        """Samples: seconds since the start, and resident MB."""
         self.cpu_s = self.wall_s = 0.0
-        """Known when it has ended."""
+        """CPU seconds, known after the end."""
 
     @property
     def seconds(self) -> float:
-        """How long ago it was started."""
+        """Seconds since the start."""
         return time.perf_counter() - self._started
 
     @property
     def peak_mb(self) -> float:
-        """The most memory that was seen."""
+        """Maximum of the memory samples."""
         return max(mb for _, mb in self.memory)
 
     def look(self) -> None:
-        """Note how much memory it has now; RuntimeError with its last words when it has ended with an error."""
+        """Take a memory sample. Raises RuntimeError with its last errors if it has failed."""
         if self._process.poll() is None:
             self.memory.append((self.seconds, self._watched.memory_info().rss / 2**20))
         elif self._process.returncode:
             raise RuntimeError(f"Ingestion ended with {self._process.returncode}:\n{_end_of(self._errors)}")
 
     def wait(self, timeout_seconds: float) -> dict[str, Any]:
-        """What it says of itself at its end. Raises TimeoutError, and RuntimeError when it ends with an error."""
+        """Wait for the end, and return the summary in its output. Raises TimeoutError, and RuntimeError if it fails."""
         while self._process.poll() is None:
             if self.seconds > timeout_seconds:
                 self.kill()
@@ -75,22 +75,22 @@ class IngestJob:
         return self.said()[-1]
 
     def stop(self) -> dict[str, Any]:
-        """Have it commit what it read, and end. Raises as `wait` does."""
+        """Let it commit the rows that it has read, and end. Raises the errors of `wait`."""
         self._process.send_signal(signal.SIGTERM)
         return self.wait(self.seconds + STOP_SECONDS_MAX)
 
     def kill(self) -> None:
-        """End it, if it has not ended."""
+        """Kill it if it has not ended."""
         self._process.kill()
         self._process.wait()
 
     def said(self) -> Sequence[dict[str, Any]]:
-        """The lines of its `--json` so far."""
+        """Return the lines of its `--json` output so far."""
         return [json.loads(line) for line in self._output.read_text().splitlines(keepends=True) if line.endswith("\n")]
 
 
 def checksum(warehouse: Path) -> TableChecksum:
-    """What is in the table that was filled."""
+    """Return the checksum of the filled table."""
     table = interbed.load_catalog("bench", warehouse=f"file:{warehouse}").get_table(TABLE)
     rows = table.scan(columns=["id", "cents", "note"]).to_arrow()
     notes: Any = rows["note"]
@@ -99,7 +99,7 @@ def checksum(warehouse: Path) -> TableChecksum:
 
 
 def _seconds_of_ended() -> float:
-    """Processor time of all processes of this one that have ended, and of theirs."""
+    """Return CPU seconds of all ended children of this process, and of their ended children."""
     usage = resource.getrusage(resource.RUSAGE_CHILDREN)
     return usage.ru_utime + usage.ru_stime
 

@@ -1,9 +1,9 @@
-"""Memory of `interbed ingest kafka` while changes come without end: it has to stay as it is.
+"""Memory of `interbed ingest kafka` during an endless stream of changes: it must stay constant.
 
 Changes of a table with a steady number of rows are produced at an even rate, most of them updates, while the command
-runs; it commits COMMITS times. Its resident memory is looked at twice a second. What it takes at most in the last third
-of the time is compared with the first third, in which libraries are loaded and caches filled. Then the run is ended by
-SIGTERM, and another one reads the rest: the table must have the rows of the source.
+runs; it commits COMMITS times. Its resident memory is sampled twice a second. The maximum of the last third of the time
+is compared with that of the first third, in which libraries are loaded and caches filled. Then SIGTERM ends the run,
+and a second run reads the rest: the table must have the rows of the source.
 """
 
 import tempfile
@@ -26,18 +26,18 @@ Figures = dict[str, Any]
 
 BASE_ROWS = 100_000
 COMMITS = 60
-"""So an interval of ten seconds belongs to ten minutes."""
+"""Number of commits: an interval of ten seconds for ten minutes."""
 RATE = 4_000
-"""Messages in a second."""
+"""Messages a second."""
 POINTS = 12
 FLAT = 1.1
-"""How much more the last third may have at most than the first one."""
+"""Maximal ratio of the last third to the first third."""
 TIMEOUT_SECONDS = 600.0
 _TICK_SECONDS = 0.5
 
 
 def measure(console: Console, *, minutes: float = 1.0, rate: int = RATE) -> Figures:
-    """What was seen. SystemExit when the table does not have the rows of the source in the end."""
+    """Return the figures. Raises SystemExit if the table does not have the rows of the source in the end."""
     with (
         running_kafka() as kafka,
         tempfile.TemporaryDirectory(prefix="interbed-bench-ingest-") as temporary,
@@ -61,9 +61,9 @@ def watch(
     base_rows: int = BASE_ROWS,
     note: Callable[[float, float], None] = lambda seconds, mb: None,
 ) -> Figures:
-    """Produce and ingest for so long. SystemExit when the table does not have the rows of the source in the end."""
+    """Produce and ingest for `seconds`. Raises SystemExit if the table finally lacks the rows of the source."""
     topic, orders = KafkaTopic(servers, f"steady-{warehouse.name}"), OrdersTable()
-    # Twice as many changes as rows, of which five of ten are insertions and one is a deletion.
+    # Twice as many changes as rows; of ten changes five are insertions and one is a deletion.
     for messages in orders.messages(base_rows * 5 // 2, MIXED):
         topic.put(messages)
     topic.flush()
@@ -71,7 +71,7 @@ def watch(
     job = IngestJob(servers, topic.name, warehouse, "--commit-interval", every)
     try:
         sent = _produce(topic, orders, rate, seconds, job, note)
-        told = job.stop()
+        report = job.stop()
     except BaseException:
         job.kill()
         raise
@@ -83,11 +83,11 @@ def watch(
     first, last = (_most(memory, seconds * start, seconds * end) for start, end in ((0, 1 / 3), (2 / 3, 1)))
     return {
         "seconds": seconds,
-        "messages": told["messages"],
-        "commits": told["commits"],
+        "messages": report["messages"],
+        "commits": report["commits"],
         "cpu_s": job.cpu_s,
-        "rows_per_cpu_s": told["messages"] / job.cpu_s,
-        "messages_left": sent + base_rows * 5 // 2 - told["messages"],
+        "rows_per_cpu_s": report["messages"] / job.cpu_s,
+        "messages_left": sent + base_rows * 5 // 2 - report["messages"],
         "first_third_mb": first,
         "last_third_mb": last,
         "growth": last / first,
@@ -103,7 +103,7 @@ def _produce(
     job: IngestJob,
     note: Callable[[float, float], None],
 ) -> int:
-    """Send changes evenly, and look at the job meanwhile; how many were sent."""
+    """Send changes at an even rate, sample the job's memory meanwhile, and return the number of sent changes."""
     sent = 0
     while (now := job.seconds) < seconds:
         job.look()
@@ -122,13 +122,13 @@ def _most(memory: Sequence[tuple[float, float]], start: float, end: float) -> fl
 
 
 def _points(memory: Sequence[tuple[float, float]], seconds: float) -> list[dict[str, float]]:
-    """The most of each of POINTS stretches of time, by their ends."""
+    """Return the maximum of each of POINTS intervals, by the ends of the intervals."""
     edges = np.linspace(0, seconds, POINTS + 1).tolist()
     return [{"until_s": end, "mb": _most(memory, start, end)} for start, end in pairwise(edges)]
 
 
 def show(found: Figures, console: Console) -> None:
-    """The figures as a table, with bars."""
+    """Print the figures as a table, with bars."""
     title = (
         f"Memory of ingestion: {found['messages']:,} messages in {found['seconds']:,.0f} s, "
         f"{found['commits']} commits, {found['rows_per_cpu_s']:,.0f} rows a CPU second"
@@ -147,5 +147,5 @@ def show(found: Figures, console: Console) -> None:
 
 
 def as_json(found: Figures) -> dict[str, Any]:
-    """The figures for `--json`."""
+    """Return the figures for `--json`."""
     return dict(found)

@@ -1,8 +1,8 @@
-"""A table of a database that changes, as Debezium's messages in a topic: the load of the benchmarks of ingestion.
+"""A changing database table as Debezium's messages in a topic: the load of the ingestion benchmarks.
 
-A row is about 1 KB of JSON, the message around it 450 bytes more. Messages are as Debezium's connector for PostgreSQL
-makes them under replica identity default, without the schema of Kafka Connect: no row before an update, only the key
-before a deletion. Those of a key are in one partition. A row that is deleted does not come back.
+A row is about 1 KB of JSON; the message adds 450 bytes. Messages are those of Debezium's connector for PostgreSQL under
+replica identity default, without the schema of Kafka Connect: no row before an update, only the key before a deletion.
+Messages of a key are in one partition. A deleted row does not come back.
 """
 
 from collections.abc import Iterator
@@ -16,11 +16,11 @@ from confluent_kafka.cimpl import NewTopic
 
 PARTITIONS = 4
 BLOCK_MESSAGES = 20_000
-"""A key changes at most once in so many messages, but often in all of them."""
+"""Number of messages within which a key changes at most once; over all messages it changes often."""
 TIMEOUT_SECONDS = 60.0
 
 _NOTE = 560
-"""The least letters of a row's note; at most NOTE_SPREAD more."""
+"""Minimal number of letters of a row's note; the maximum is larger by NOTE_SPREAD."""
 _NOTE_SPREAD = 100
 _EPOCH = 1_750_000_000_000_000
 _QUEUED_MESSAGES_MAX = 100_000
@@ -31,7 +31,7 @@ _DELETED += '"street":null,"city":null,"created":null,"updated":null,"note":null
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TableChecksum:
-    """What a table of these rows is known by: their count, and the sums of ids, of cents, and of letters of notes."""
+    """Checksum of a table of these rows: their count, and the sums of ids, of cents, and of letters of notes."""
 
     rows: int
     ids: int
@@ -41,7 +41,7 @@ class TableChecksum:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChangeShares:
-    """How many of a thousand changes are insertions, and how many deletions; the others are updates."""
+    """Numbers of insertions and of deletions in a thousand changes; the others are updates."""
 
     inserts: int
     deletes: int
@@ -52,7 +52,7 @@ STEADY = ChangeShares(inserts=50, deletes=50)
 
 
 class OrdersTable:
-    """The table in the source. Each call of `messages` changes it."""
+    """Table in the source. Each call of `messages` changes it."""
 
     def __init__(self, seed: int = 7) -> None:
         self._random = np.random.default_rng(seed)
@@ -63,7 +63,7 @@ class OrdersTable:
         self._changes = 0
 
     def checksum(self) -> TableChecksum:
-        """What the table is known by now."""
+        """Return the current checksum of the table."""
         return TableChecksum(
             rows=len(self._live),
             ids=int(self._live.sum()),
@@ -72,12 +72,12 @@ class OrdersTable:
         )
 
     def messages(self, count: int, shares: ChangeShares) -> Iterator[list[dict[str, Any]]]:
-        """So many changes as `Producer.produce_batch` takes them, in blocks, each in the order of its changes."""
+        """Yield `count` changes in blocks for `Producer.produce_batch`, each in the order of its changes."""
         for start in range(0, count, BLOCK_MESSAGES):
             yield self._block(min(BLOCK_MESSAGES, count - start), shares)
 
     def _block(self, count: int, shares: ChangeShares) -> list[dict[str, Any]]:
-        # What there is not can't be changed: the first blocks have fewer updates and deletions.
+        # Only existing rows can change: the first blocks have fewer updates and deletions.
         deletes = min(count * shares.deletes // 1000, len(self._live) // 4)
         updates = min(count * (1000 - shares.inserts - shares.deletes) // 1000, len(self._live) // 2)
         inserts = count - updates - deletes
@@ -97,7 +97,7 @@ class OrdersTable:
         return self._texts(ids, ops, cents, letters)
 
     def _texts(self, ids: Any, ops: Any, cents: Any, letters: Any) -> list[dict[str, Any]]:
-        """The messages, made in a loop: each is a text of its own."""
+        """Return the messages, made in a loop because each is a distinct text."""
         count = len(ids)
         random, text = self._random, self._text
         columns = zip(
@@ -138,7 +138,7 @@ class OrdersTable:
 
 
 def _prose(random: np.random.Generator) -> str:
-    """A megabyte of words, which packs about as well as what people write; rows have their notes from it."""
+    """Return a megabyte of words that compresses about as well as prose; the notes of rows are slices of it."""
     letters = random.choice(list("etaoinshrdlucmfwypvbgk"), (4_000, 9))
     words = ["".join(w[: 2 + n % 8]) for n, w in enumerate(letters.tolist())]
     often = np.minimum(random.zipf(1.3, 200_000), len(words)) - 1
@@ -146,7 +146,7 @@ def _prose(random: np.random.Generator) -> str:
 
 
 class KafkaTopic:
-    """A topic of a broker that is filled with changes; it is made here."""
+    """Topic of a broker that is filled with changes; the constructor creates it."""
 
     def __init__(self, bootstrap_servers: str, name: str) -> None:
         admin = AdminClient({"bootstrap.servers": bootstrap_servers})
@@ -157,17 +157,17 @@ class KafkaTopic:
         self._failures: list[str] = []
         self.name = name
         self.bytes = 0
-        """Of all messages so far, without keys."""
+        """Bytes of all messages so far, without keys."""
 
     def put(self, messages: list[dict[str, Any]]) -> None:
-        """Send messages; waits when many have not arrived yet."""
+        """Send messages; wait if many are not acknowledged yet."""
         self._producer.produce_batch(self.name, messages, on_delivery=self._arrived)
         self.bytes += sum([len(message["value"]) for message in messages])
         while len(self._producer) > _QUEUED_MESSAGES_MAX:
             self._producer.poll(TIMEOUT_SECONDS)
 
     def flush(self) -> None:
-        """See that all have arrived; RuntimeError when one has not."""
+        """Wait until all messages are acknowledged. Raises RuntimeError if one is not."""
         left = self._producer.flush(TIMEOUT_SECONDS)
         if left or self._failures:
             raise RuntimeError(f"{left} messages did not arrive at {self.name}; {self._failures[:3]}")

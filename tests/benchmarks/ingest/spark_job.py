@@ -1,11 +1,13 @@
-"""The same by plain Spark: Structured Streaming from Kafka, and a MERGE INTO a table of Iceberg for each micro-batch.
+"""The same ingestion by plain Spark: Structured Streaming from Kafka, and a MERGE INTO an Iceberg table per
+micro-batch.
 
     python -m tests.benchmarks.ingest.spark_job BOOTSTRAP_SERVERS TOPIC WARM_UP_TOPIC WAREHOUSE MESSAGES_OF_A_BATCH
 
-Prints figures and the checksum of the table as JSON. It does what its users write: `from_json` with the schema of the
-messages, the newest change of each key of the micro-batch, and MERGE with a deletion, an update and an insertion. The
-table has the options of the other benchmarks with Iceberg: format version 3, merge-on-read, as many buckets of the key
-as interbed's, Parquet with zstd. A first stream, into a table of its own, warms the session up and is not counted.
+It prints figures and the checksum of the table as JSON. The code is that of Spark's users: `from_json` with the schema
+of the messages, the newest change of each key of the micro-batch, and MERGE with a deletion, an update and an
+insertion. The table has the options of the other benchmarks with Iceberg: format version 3, merge-on-read, as many
+buckets of the key as interbed's, Parquet with zstd. A first stream, into a separate table, warms the session up and is
+not counted.
 """
 
 import json
@@ -33,7 +35,7 @@ _NAMES = [column.split()[0] for column in COLUMNS.split(", ")]
 
 
 def session(warehouse: Path) -> "SparkSession":
-    """A session with Kafka's source and Iceberg, on two threads."""
+    """Return a session with Kafka's source and Iceberg, on two threads."""
     from pyspark.sql import SparkSession
 
     jars = [
@@ -61,7 +63,9 @@ def session(warehouse: Path) -> "SparkSession":
 
 
 def stream(spark: "SparkSession", servers: str, topic: str, table: str, most: int, warehouse: Path) -> int:
-    """Bring all that is in the topic into a new table, in micro-batches of so many messages; how many there were."""
+    """Stream the topic into a new table, in micro-batches of at most `most` messages, and return the number of
+    messages.
+    """
     from pyspark.sql import Window
     from pyspark.sql import functions as f
 
@@ -97,13 +101,13 @@ def stream(spark: "SparkSession", servers: str, topic: str, table: str, most: in
 
 
 def checksum(spark: "SparkSession", table: str) -> TableChecksum:
-    """What is in the table that was filled."""
+    """Return the checksum of the filled table."""
     [row] = spark.sql(f"SELECT count(*), sum(id), sum(cents), sum(length(note)) FROM {table}").collect()
     return TableChecksum(rows=row[0], ids=row[1], cents=row[2], letters=row[3])
 
 
 def main() -> None:
-    """Parse the command line."""
+    """Parse the command line, ingest, and print the figures."""
     servers, topic, warm_up, place, most = sys.argv[1:]
     warehouse = Path(place)
     begun, before = time.perf_counter(), cpu_by_process()
@@ -127,7 +131,7 @@ def main() -> None:
 
 def _peak_mb(pid: int) -> float:
     status = Path(f"/proc/{pid}/status").read_text()
-    # A process that has ended and was not waited for has none.
+    # A zombie process has no peak.
     return next((int(line.split()[1]) for line in status.splitlines() if line.startswith("VmHWM:")), 0) / 1024
 
 

@@ -221,8 +221,10 @@ class IcebergPeer(SparkProcess):
 
     def together(self, table: str, operations: Sequence[Operation], branch: str | None = None) -> CommittedFiles:
         """Commit these operations in one snapshot, as Flink's upserts commit rows and deletes in one snapshot."""
-        told = self._process.call("together", table=table, operations=[one.json() for one in operations], branch=branch)
-        return CommittedFiles(**told)
+        answer = self._process.call(
+            "together", table=table, operations=[one.json() for one in operations], branch=branch
+        )
+        return CommittedFiles(**answer)
 
     def append(self, table: str, rows: Sequence[Row], **arguments: Any) -> str:
         """Commit one data file (`append`), and return its path."""

@@ -161,7 +161,7 @@ class JavaTable:
         return self.write(table_to_rows(data, self.types()), **arguments)
 
     def compact(self, *, full: bool = True, options: Mapping[str, str] | None = None) -> dict[str, Any] | None:
-        """Compact every bucket (or the small files of a table without buckets), and return the latest snapshot's JSON."""
+        """Compact every bucket (or the small files of an unbucketed table), and return the latest snapshot's JSON."""
         answer: dict[str, Any] | None = self._call("compact", full=full, dynamic_options=dict(options or {}))
         return answer
 

@@ -271,7 +271,7 @@ def rows_to_table(rows: Sequence[Sequence[Any]], names: Sequence[str], types: Se
 
 
 def float_text(value: float) -> str:
-    """Return the JSON form of a FLOAT or DOUBLE: `1.5`, `-0.0`, and `NaN`, `Infinity`, `-Infinity` as Java writes them."""
+    """Return the JSON form of a FLOAT or DOUBLE: `1.5`, `-0.0`, and `NaN`, `Infinity`, `-Infinity` as in Java."""
     if value != value:
         return "NaN"
     return repr(value).replace("inf", "Infinity")

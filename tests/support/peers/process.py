@@ -51,7 +51,7 @@ class PeerProcess:
         self._answers.put(b"")
 
     def call(self, command: str, **fields: Any) -> Any:
-        """Return the peer's answer. Raises PeerError when it refuses, RuntimeError when it has ended or takes too long."""
+        """Return the peer's answer. Raises PeerError when it refuses, RuntimeError when it has ended or times out."""
         assert self._process.stdin is not None
         self._process.stdin.write(json.dumps({"command": command, **fields}).encode() + b"\n")
         self._process.stdin.flush()

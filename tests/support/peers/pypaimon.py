@@ -46,7 +46,7 @@ class PyPaimonTable:
         partition_keys: Sequence[str] = (),
         options: Mapping[str, str] | None = None,
     ) -> dict[str, Any]:
-        """Create the table (always by pypaimon), and its database if it is missing; return the JSON of the schema file."""
+        """Create the table by pypaimon, and its database if it is missing; return the JSON of the schema file."""
         answer: dict[str, Any] = self._call(
             "create_table",
             columns=[{"name": name, "type": of} for name, of in columns],
@@ -79,7 +79,7 @@ class PyPaimonTable:
         commit_identifier: int | None = None,
         options: Mapping[str, str] | None = None,
     ) -> None:
-        """Write a table in one commit. All rows are inserts, unless the option `rowkind.field` names a column of kinds."""
+        """Write a table in one commit. All rows are inserts, unless `rowkind.field` names a column of kinds."""
         path = self.peer.scratch("write")
         with pa.OSFile(str(path), "wb") as file, pa.ipc.new_file(file, data.schema) as writer:
             writer.write_table(data)

@@ -108,7 +108,7 @@ class SparkPeer(SparkProcess):
         )
 
     def together(self, scripts: Sequence[Sequence[str]]) -> list[list[str]]:
-        """Run the scripts at the same time, each in its own session and thread, and return the errors of each script."""
+        """Run the scripts at the same time, each in its own session and thread; return the errors of each script."""
         refusals: list[list[str]] = self._process.call("together", scripts=[list(script) for script in scripts])
         return refusals
 

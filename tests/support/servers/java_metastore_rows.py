@@ -56,7 +56,7 @@ _PARTITIONS = (
 
 
 def multiplied(*, tables: int, seeds: int, days: Sequence[str]) -> Iterator[str]:
-    """Yield statements that grow the `seeds` tables to `tables`, and copy the partitions of the first day to each day."""
+    """Yield statements that grow `seeds` tables to `tables`, and copy the partitions of the first day to each day."""
     yield "CREATE TABLE APP.COPIES (N BIGINT PRIMARY KEY, DAY CHAR(10))"
     copies = list(enumerate(days))[1:]
     for start in range(0, len(copies), _AT_ONCE):

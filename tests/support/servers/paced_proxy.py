@@ -57,7 +57,7 @@ def paced_proxy(port: int, *, latency_seconds: float, bytes_per_second: float) -
 
 
 class _PacedStream:
-    """One side of a connection: received bytes that are not consumed yet, and the earliest time of the next transfer."""
+    """One side of a connection: received bytes that are not consumed yet, and the time of the next transfer."""
 
     def __init__(self, connection: socket.socket) -> None:
         self._connection = connection

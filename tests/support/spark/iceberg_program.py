@@ -60,20 +60,20 @@ class IcebergCommands:
         """Commit these operations in one snapshot, and return the snapshot and the paths of the files of each
         operation.
         """
-        told: dict[str, Any] = json.loads(
+        found: dict[str, Any] = json.loads(
             self._own.Commit.operations(self._table(table), json.dumps(operations), branch)
         )
-        return told
+        return found
 
     def files(self, table: str) -> list[dict[str, Any]]:
         """Return the data and delete files of the current snapshot."""
-        told: list[dict[str, Any]] = json.loads(self._own.Files.list(self._table(table)))
-        return told
+        found: list[dict[str, Any]] = json.loads(self._own.Files.list(self._table(table)))
+        return found
 
     def records(self, table: str, snapshot_id: int | None) -> list[list[Any]]:
         """Return the rows by Iceberg's generic reader, without Spark."""
-        told: list[list[Any]] = json.loads(self._own.Files.rows(self._table(table), snapshot_id))
-        return told
+        found: list[list[Any]] = json.loads(self._own.Files.rows(self._table(table), snapshot_id))
+        return found
 
     def metadata(self, table: str) -> str:
         """Return the path of the current metadata file of the table."""

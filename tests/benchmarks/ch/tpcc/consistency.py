@@ -1,5 +1,5 @@
-"""What has to hold of the tables whenever no transaction is under way: conditions 1 to 4 of clause 3.3.2, and 8 and 9,
-which tie payments to their history.
+"""Consistency conditions between transactions: conditions 1 to 4 of clause 3.3.2, and 8 and 9, which compare payments
+with their history.
 """
 
 from collections.abc import Mapping
@@ -32,10 +32,10 @@ CONDITIONS: Mapping[str, str] = {
         WHERE d_ytd <> (SELECT sum(h_amount) FROM history WHERE h_w_id = d_w_id AND h_d_id = d_id)
     """,
 }
-"""Each with a query of the rows that break it."""
+"""Query of the rows that violate each condition."""
 
 
 def violations(connection: Any) -> dict[str, list[tuple[Any, ...]]]:
-    """The conditions that do not hold, with the rows that break them."""
+    """Return the violated conditions, with the rows that violate them."""
     found = {condition: connection.execute(query.encode()).fetchall() for condition, query in CONDITIONS.items()}
     return {condition: rows for condition, rows in found.items() if rows}

@@ -1,6 +1,6 @@
-"""What a terminal asks for: the values of the five transactions, drawn as clauses 2.4.1 to 2.8.1 say.
+"""Inputs of a terminal: the values of the five transactions, drawn as in clauses 2.4.1 to 2.8.1.
 
-All of a terminal's are drawn from one generator, so that its seed decides them, whatever the database answers.
+One generator draws all inputs of a terminal, so that its seed alone determines them, independent of the database.
 """
 
 from collections.abc import Iterator
@@ -12,14 +12,14 @@ from tests.benchmarks.ch.tpcc.schema import DISTRICTS, DatabaseSize
 from tests.benchmarks.ch.tpcc.values import C_CUSTOMER, C_ITEM, C_LAST_RUN, last_name
 
 MIX = {"new_order": 45, "payment": 43, "order_status": 4, "delivery": 4, "stock_level": 4}
-"""How many of a hundred transactions (clause 5.2.3 asks for at least these of all but new orders)."""
+"""Share of each transaction in a hundred (clause 5.2.3 sets these minima for all but new orders)."""
 UNUSED_ITEM = -1
-"""The item of an order that is rolled back (clause 2.4.1.5)."""
+"""Item of an order that is rolled back (clause 2.4.1.5)."""
 
 
 @dataclass(frozen=True, slots=True)
 class OrderLine:
-    """An order's line: the item, the warehouse that supplies it, and how many."""
+    """Line of an order: the item, the warehouse that supplies it, and the quantity."""
 
     item: int
     supplier: int
@@ -28,7 +28,7 @@ class OrderLine:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NewOrder:
-    """Clause 2.4.1: an order of a customer; it is to be rolled back when its last item is none that there is."""
+    """Clause 2.4.1: an order of a customer; it is rolled back if its last item does not exist."""
 
     warehouse: int
     district: int
@@ -38,7 +38,7 @@ class NewOrder:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Payment:
-    """Clause 2.5.1: a customer, who is known by number or by last name and may be of another warehouse, pays."""
+    """Clause 2.5.1: the payment of a customer, given by number or by last name, possibly of another warehouse."""
 
     warehouse: int
     district: int
@@ -50,7 +50,7 @@ class Payment:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OrderStatus:
-    """Clause 2.6.1: a customer asks for the last order."""
+    """Clause 2.6.1: a query for the last order of a customer."""
 
     warehouse: int
     district: int
@@ -59,7 +59,7 @@ class OrderStatus:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Delivery:
-    """Clause 2.7.1: the oldest new order of each district is delivered."""
+    """Clause 2.7.1: delivery of the oldest new order of each district."""
 
     warehouse: int
     carrier: int
@@ -67,7 +67,7 @@ class Delivery:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StockLevel:
-    """Clause 2.8.1: how many items of the district's last orders are below a threshold."""
+    """Clause 2.8.1: the number of items of the district's last orders whose stock is below a threshold."""
 
     warehouse: int
     district: int
@@ -78,17 +78,17 @@ Input: TypeAlias = NewOrder | Payment | OrderStatus | Delivery | StockLevel
 
 
 class TerminalInputs:
-    """Draws the transactions of a terminal, which stands in a warehouse, and in one of its districts."""
+    """Draws the transactions of a terminal, which belongs to a warehouse and to one of its districts."""
 
     def __init__(self, size: DatabaseSize, number: int, *, seed: int) -> None:
-        """`number` counts from 0; terminals take turns among the warehouses."""
+        """Create the generator. `number` counts from 0; terminals are assigned to the warehouses in turn."""
         self._size = size
         self._random = Random(f"{seed} {number}")
         self._warehouse = number % size.warehouses + 1
         self._district = number // size.warehouses % DISTRICTS + 1
 
     def inputs(self) -> Iterator[Input]:
-        """Transactions without end: decks of a hundred, each shuffled (clause 5.2.4.2)."""
+        """Yield transactions without end: decks of a hundred, each shuffled (clause 5.2.4.2)."""
         while True:
             deck = [kind for kind, count in MIX.items() for _ in range(count)]
             self._random.shuffle(deck)
@@ -145,7 +145,7 @@ class TerminalInputs:
         )
 
     def _someone(self) -> int | str:
-        """Six of ten customers are known by last name."""
+        """Return a customer; six of ten are given by last name."""
         if self._random.randint(1, 100) <= 60:
             return last_name(self._non_uniform(255, 0, self._size.names - 1, C_LAST_RUN))
         return self._number_of_customer()
@@ -154,7 +154,7 @@ class TerminalInputs:
         return self._non_uniform(1_023, 1, self._size.customers, C_CUSTOMER)
 
     def _other_warehouse(self) -> int:
-        """Any but the terminal's, where there is another."""
+        """Return any warehouse but the terminal's, if there is another."""
         if self._size.warehouses == 1:
             return self._warehouse
         other = self._random.randint(1, self._size.warehouses - 1)

@@ -1,10 +1,10 @@
-"""The first rows of all tables: TPC-C's as clause 4.3.3.1 says, those of CH-benchmark beside them.
+"""Initial rows of all tables: those of TPC-C by clause 4.3.3.1, and those of CH-benchmark.
 
-Columns are made at once and go into PostgreSQL by COPY, table by table, those of a warehouse together. The same size,
-seed and time give the same rows.
+Columns are generated as arrays and written to PostgreSQL by COPY, table by table; those of a warehouse are written
+together. The same size, seed and time give the same rows.
 
-Nations are numbered by the letters and digits that a state begins with, which is how the queries find the nation of a
-customer; suppliers are as in TPC-H, with a complaint ("bad") in the comment of five of ten thousand.
+Nations are numbered by the letter or digit at the beginning of a state, by which the queries find the nation of a
+customer. Suppliers are as in TPC-H, with a complaint ("bad") in the comment of five of ten thousand.
 """
 
 import io
@@ -32,11 +32,11 @@ from tests.benchmarks.ch.tpcc.values import (
 )
 
 COMPLAINTS = 5
-"""Suppliers with a complaint."""
+"""Number of suppliers with a complaint."""
 
 
 def load(url: str, size: DatabaseSize, *, seed: int, now: datetime) -> int:
-    """Make the tables in an empty database and fill them, in one transaction; how many rows there are."""
+    """Create the tables in an empty database and fill them, in one transaction; return the number of rows."""
     rows = 0
     with psycopg.connect(url) as connection:
         create_tables(connection)
@@ -44,13 +44,13 @@ def load(url: str, size: DatabaseSize, *, seed: int, now: datetime) -> int:
             _copy(connection, name, table)
             rows += table.num_rows
         add_keys(connection)
-        # Rows that were loaded have the first numbers.
+        # Loaded rows have the first numbers.
         connection.execute("SELECT setval(pg_get_serial_sequence('history', 'h_id'), (SELECT max(h_id) FROM history))")
     return rows
 
 
 def all_rows(size: DatabaseSize, random: Random, now: datetime) -> Iterator[tuple[str, pa.Table]]:
-    """The tables by name; those of a warehouse come once for each."""
+    """Yield the tables by name; those of a warehouse come once for each warehouse."""
     yield "region", _regions(random)
     yield "nation", _nations(random)
     yield "supplier", _suppliers(random)
@@ -143,7 +143,7 @@ def _warehouse(random: Random, size: DatabaseSize, warehouse: int) -> pa.Table:
             "w_name": texts(random, 1, 6, 10),
             **_address(random, "w", 1),
             "w_tax": money(random.integers(0, 2_001, 1), 4, 4),
-            # What the customers have paid, 10.00 each: 300,000.00 where there are 30,000.
+            # Payments of the customers, 10.00 each: 300,000.00 for 30,000 customers.
             "w_ytd": money(np.array([1_000 * DISTRICTS * size.customers])),
         }
     )
@@ -190,7 +190,7 @@ def _customers(random: Random, size: DatabaseSize, warehouse: int, now: datetime
             "c_w_id": same(warehouse, count),
             "c_first": texts(random, count, 8, 16),
             "c_middle": same("OE", count),
-            # The first of a district have all of the names, one each.
+            # The first customers of a district have distinct last names, so that every name occurs.
             "c_last": last_names(np.where(numbers <= size.names, numbers - 1, others)),
             **_address(random, "c", count),
             "c_phone": digits(random, count, 16),
@@ -226,7 +226,7 @@ def _history(random: Random, size: DatabaseSize, warehouse: int, now: datetime) 
 
 
 def _orders(random: Random, size: DatabaseSize, warehouse: int, now: datetime) -> Iterator[tuple[str, pa.Table]]:
-    """Each customer has an order, in any order; the last ones of a district are new."""
+    """Yield the orders: each customer has one, in random order; the last ones of a district are new."""
     count = DISTRICTS * size.customers
     numbers, districts = np.tile(np.arange(1, size.customers + 1), DISTRICTS), _by_district(size)
     is_new = numbers > size.customers - size.undelivered
@@ -279,10 +279,10 @@ def _orders(random: Random, size: DatabaseSize, warehouse: int, now: datetime) -
 
 
 def _by_district(size: DatabaseSize) -> "np.ndarray[tuple[int], np.dtype[np.int64]]":
-    """The district of each customer, or order, of a warehouse."""
+    """Return the district of each customer, or order, of a warehouse."""
     return np.repeat(np.arange(1, DISTRICTS + 1), size.customers)
 
 
 def _same_money(cents: int, count: int) -> Column:
-    """One amount for all rows."""
+    """Return one amount for all rows."""
     return money(np.full(count, cents))

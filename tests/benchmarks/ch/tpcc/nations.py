@@ -15,7 +15,7 @@ REGIONS: Mapping[int, str] = {
 
 @dataclass(frozen=True, slots=True)
 class NationRow:
-    """The letter or digit that the states of its customers begin with, its name, and its region."""
+    """Letter or digit at the beginning of the states of its customers, its name, and its region."""
 
     letter: str
     name: str

@@ -1,9 +1,9 @@
-"""The tables of TPC-C (clause 1.3) and the three that CH-benchmark adds, in PostgreSQL.
+"""Tables of TPC-C (clause 1.3) and the three that CH-benchmark adds, in PostgreSQL.
 
 Identifiers and counts are integers, money is `numeric(12, 2)`, text of variable size is `varchar`, of fixed size `char`
-where every row has all letters. Keys are those of clause 1.3; its foreign keys are left out, which no clause asks a
-system to enforce. Two things are not TPC-C's: the table of orders is named `orders`, because ORDER is a word of SQL,
-and `history`, which has no key there, has the surrogate key `h_id`: what tells rows apart in a lake is their key.
+if every row fills it. Keys are those of clause 1.3. Its foreign keys are left out; no clause requires a system to
+enforce them. Two things differ from TPC-C: the table of orders is named `orders`, because ORDER is a keyword of SQL;
+and `history`, which has no key there, has the surrogate key `h_id`, because rows of a lake are identified by their key.
 """
 
 from collections.abc import Mapping
@@ -11,15 +11,15 @@ from dataclasses import dataclass
 from typing import Any
 
 DISTRICTS = 10
-"""Of a warehouse (clause 1.2.1)."""
+"""Number of districts of a warehouse (clause 1.2.1)."""
 SUPPLIERS = 10_000
-"""Whatever the scale: the queries find the supplier of a stock by a remainder of this."""
+"""Number of suppliers, independent of the scale: the queries find the supplier of a stock by a remainder of it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DatabaseSize:
-    """How many rows there are: TPC-C's numbers (clause 1.2.1) where `scale` is 1; a smaller one shrinks items, and
-    the customers and orders of a district.
+    """Numbers of rows: TPC-C's (clause 1.2.1) if `scale` is 1. A smaller scale shrinks items, and the customers and
+    orders of a district.
     """
 
     warehouses: int = 1
@@ -27,22 +27,22 @@ class DatabaseSize:
 
     @property
     def items(self) -> int:
-        """Items, and stocks of a warehouse."""
+        """Number of items, and of stocks of a warehouse."""
         return max(100, round(100_000 * self.scale))
 
     @property
     def customers(self) -> int:
-        """Customers of a district, each with an order at the beginning."""
+        """Number of customers of a district, each with an order at the beginning."""
         return max(30, round(3_000 * self.scale))
 
     @property
     def undelivered(self) -> int:
-        """Orders of a district that are new at the beginning: 900 of 3,000 (clause 4.3.3.1)."""
+        """Number of new orders of a district at the beginning: 900 of 3,000 (clause 4.3.3.1)."""
         return self.customers * 3 // 10
 
     @property
     def names(self) -> int:
-        """Different last names of the customers of a district, at most 1,000 (clause 4.3.2.3)."""
+        """Number of distinct last names of the customers of a district, at most 1,000 (clause 4.3.2.3)."""
         return min(self.customers, 1_000)
 
 
@@ -60,10 +60,10 @@ KEYS: Mapping[str, tuple[str, ...]] = {
     "nation": ("n_nationkey",),
     "region": ("r_regionkey",),
 }
-"""The primary key of each table."""
+"""Primary key of each table."""
 
 CHANGING = ("warehouse", "district", "customer", "history", "new_order", "orders", "order_line", "stock")
-"""The tables that transactions write."""
+"""Tables that transactions write."""
 
 _ADDRESS = (
     "{0}_street_1 varchar(20), {0}_street_2 varchar(20), {0}_city varchar(20), {0}_state char(2), {0}_zip char(9)"
@@ -99,13 +99,13 @@ _INDEXES = (
 
 
 def create_tables(connection: Any) -> None:
-    """Make the empty tables, without keys: rows are loaded faster so."""
+    """Create the empty tables without keys, which makes loading faster."""
     for table, columns in _COLUMNS.items():
         connection.execute(f"CREATE TABLE {table} ({columns})".encode())
 
 
 def add_keys(connection: Any) -> None:
-    """Give tables that are loaded their primary keys and indexes, and count their rows for the planner."""
+    """Add primary keys and indexes to the loaded tables, and collect statistics for the planner."""
     for table, key in KEYS.items():
         connection.execute(f"ALTER TABLE {table} ADD PRIMARY KEY ({', '.join(key)})".encode())
     for statement in _INDEXES:

@@ -1,7 +1,7 @@
-"""Terminals: threads that carry out transactions one after the other, each with a connection and a seed of its own.
+"""Terminals: threads that execute transactions one after the other, each with its own connection and seed.
 
-With a rate they begin transactions at even times, whatever the database takes for one, so that runs are comparable;
-one that is late begins at once. There are no keying and think times (clause 5.2.5): the rate stands in their place.
+With a rate they start transactions at regular times, independent of the duration of one, so that runs are comparable; a
+late transaction starts at once. The rate replaces keying and think times (clause 5.2.5).
 """
 
 import itertools
@@ -22,7 +22,7 @@ STOP_SECONDS_MAX = 60.0
 
 @dataclass(slots=True)
 class Tally:
-    """What a terminal has done: transactions by kind, orders rolled back, tries again, and seconds of new orders."""
+    """Work of a terminal: transactions by kind, orders rolled back, retries, and seconds of new orders."""
 
     by_kind: Counter[str] = field(default_factory=Counter)
     rolled_back: int = 0
@@ -31,7 +31,7 @@ class Tally:
 
     @property
     def transactions(self) -> int:
-        """All that were carried out, those rolled back among them."""
+        """Number of executed transactions, including those rolled back."""
         return self.by_kind.total()
 
     def __add__(self, other: "Tally") -> "Tally":
@@ -44,7 +44,7 @@ class Tally:
 
 
 class TerminalPool:
-    """Transactions that are carried out from `start` until `stop`, or until each terminal has done its part."""
+    """Terminals that execute transactions from `start` until `stop`, or until each has executed its number."""
 
     def __init__(
         self,
@@ -56,7 +56,9 @@ class TerminalPool:
         rate: float | None = None,
         transactions: int | None = None,
     ) -> None:
-        """`rate` is of all terminals in a second, None for as fast as they can; `transactions` how many each does."""
+        """Prepare the terminals. `rate` is of all terminals in a second, None for no limit; `transactions` is the
+        number for each.
+        """
         self._url = url
         self._size = size
         self._seed = seed
@@ -70,12 +72,12 @@ class TerminalPool:
         ]
 
     def start(self) -> None:
-        """Begin."""
+        """Start the threads of the terminals."""
         for thread in self._threads:
             thread.start()
 
     def wait(self) -> Tally:
-        """Until each has done its part; raises what ended one."""
+        """Wait until each terminal has executed its transactions. Raises the error of a failed terminal."""
         for thread in self._threads:
             thread.join()
         if self._failures:
@@ -83,7 +85,7 @@ class TerminalPool:
         return self.tally()
 
     def stop(self) -> Tally:
-        """End after the transactions that are under way. Raises what ended a terminal before, and TimeoutError."""
+        """Stop after the current transactions. Raises the error of a failed terminal, and TimeoutError."""
         self._stopped.set()
         deadline = time.monotonic() + STOP_SECONDS_MAX
         for thread in self._threads:
@@ -93,7 +95,7 @@ class TerminalPool:
         return self.wait()
 
     def tally(self) -> Tally:
-        """What all have done so far; raises what ended one."""
+        """Return the work of all terminals so far. Raises the error of a failed terminal."""
         if self._failures:
             raise self._failures[0]
         return sum(self._tallies, Tally())
@@ -101,16 +103,16 @@ class TerminalPool:
     def _run(self, number: int) -> None:
         try:
             with psycopg.connect(self._url, autocommit=True) as connection:
-                # Statements come again and again: each is prepared when it comes first.
+                # Statements repeat: each is prepared at its first use.
                 connection.prepare_threshold = 0
                 self._work(connection, number)
-        except BaseException as error:  # noqa: BLE001 - it is raised in the thread that asks for the tally
+        except BaseException as error:  # noqa: BLE001 - raised again in the thread that reads the tally
             self._failures.append(error)
 
     def _work(self, connection: Any, number: int) -> None:
         tally, between = self._tallies[number], self._seconds_between
         inputs = itertools.islice(TerminalInputs(self._size, number, seed=self._seed).inputs(), self._transactions)
-        # Terminals begin one after the other, as their transactions come.
+        # Terminals start one after the other, at the times of their first transactions.
         due = time.monotonic() + (0.0 if between is None else between * number / len(self._threads))
         for wanted in inputs:
             if self._stopped.wait(max(0.0, due - time.monotonic()) if between is not None else 0.0):

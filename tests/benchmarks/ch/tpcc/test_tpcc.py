@@ -1,4 +1,4 @@
-"""TPC-C on PostgreSQL: the loader's rows, and transactions that keep what has to hold."""
+"""TPC-C on PostgreSQL: the rows of the loader, and transactions that preserve the consistency conditions."""
 
 from collections.abc import Iterator
 from datetime import datetime
@@ -35,12 +35,12 @@ def connection(url: str) -> Iterator["psycopg.Connection[tuple[Any, ...]]"]:
         yield found
 
 
-def test_a_whole_warehouse_has_the_rows_of_the_specification() -> None:
+def test_a_full_warehouse_has_the_rows_of_the_specification() -> None:
     size = DatabaseSize()
     assert (size.items, size.customers, size.undelivered, size.names) == (100_000, 3_000, 900, 1_000)
 
 
-def test_rows_are_as_many_as_the_size_says_and_the_same_again() -> None:
+def test_rows_have_the_counts_of_the_size_and_are_reproducible() -> None:
     def counted() -> dict[str, int]:
         found: dict[str, int] = {}
         for name, table in all_rows(SIZE, np.random.default_rng(1), NOW):
@@ -75,19 +75,19 @@ def test_every_state_and_stock_has_a_nation(connection: Any) -> None:
     assert connection.execute(query).fetchone() == (2_000,)
 
 
-def test_last_names_are_made_of_syllables() -> None:
+def test_last_names_consist_of_syllables() -> None:
     assert last_name(371) == "PRICALLYOUGHT"
     assert last_name(40) == "BARPRESBAR"
 
 
-def test_numbers_that_are_not_uniform_stay_within_their_bounds() -> None:
+def test_non_uniform_numbers_stay_within_their_bounds() -> None:
     drawn = non_uniform(np.random.default_rng(1), 1_023, 1, 3_000, 259, 100_000)
     assert (drawn.min(), drawn.max()) == (1, 3_000)
     counts = np.bincount(drawn)
     assert counts.max() > 4 * counts.mean()
 
 
-def test_a_terminal_draws_the_same_again_in_the_mix() -> None:
+def test_a_terminal_draws_reproducible_transactions_in_the_mix() -> None:
     drawn = list(islice(TerminalInputs(SIZE, 1, seed=7).inputs(), 2_000))
     assert drawn == list(islice(TerminalInputs(SIZE, 1, seed=7).inputs(), 2_000))
     assert drawn != list(islice(TerminalInputs(SIZE, 2, seed=7).inputs(), 2_000))
@@ -106,7 +106,7 @@ def test_a_terminal_draws_the_same_again_in_the_mix() -> None:
     assert 0.5 < np.mean([isinstance(payment.customer, str) for payment in payments]) < 0.7
 
 
-def test_transactions_of_several_terminals_keep_the_conditions(url: str, connection: Any) -> None:
+def test_transactions_of_several_terminals_preserve_the_conditions(url: str, connection: Any) -> None:
     assert violations(connection) == {}
     terminals = TerminalPool(url, SIZE, count=4, seed=1, transactions=200)
     terminals.start()
@@ -114,14 +114,14 @@ def test_transactions_of_several_terminals_keep_the_conditions(url: str, connect
     assert tally.transactions == 800
     assert 0 < tally.rolled_back < 20
     assert violations(connection) == {}
-    # 30 orders of each of 20 districts were there.
+    # Each of 20 districts had 30 orders before.
     [orders] = connection.execute("SELECT count(*) FROM orders").fetchone()
     assert orders == 600 + tally.by_kind["NewOrder"] - tally.rolled_back
     [paid] = connection.execute("SELECT count(*) FROM history").fetchone()
     assert paid == 600 + tally.by_kind["Payment"]
 
 
-def test_a_broken_condition_is_found(connection: Any) -> None:
+def test_a_violated_condition_is_found(connection: Any) -> None:
     with connection.transaction(force_rollback=True):
         connection.execute("UPDATE warehouse SET w_ytd = w_ytd + 1")
         connection.execute("UPDATE district SET d_next_o_id = d_next_o_id + 1 WHERE d_id = 1")

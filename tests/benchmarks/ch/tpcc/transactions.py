@@ -1,9 +1,9 @@
 """The five transactions of TPC-C (clauses 2.4.2 to 2.8.2), by psycopg.
 
-Those that write run under READ COMMITTED and begin with the row, or the lock, that all others of their kind want first,
-so that they wait for each other and are as one after the other; those that only read see one snapshot. Lines of an
-order are written in the order of their items, so that orders do not wait for each other in a circle; a deadlock that
-comes all the same (a payment, a delivery) is tried again.
+Writing transactions run under READ COMMITTED and first lock the row that all others of their kind lock first. They
+therefore wait for each other and are serial. Transactions that only read use one snapshot. Lines of an order are
+written in the order of their items, so that orders do not deadlock. The remaining deadlocks (a payment, a delivery) are
+retried.
 """
 
 from typing import Any, TypeAlias
@@ -20,11 +20,11 @@ TRIES = 10
 
 
 class _RolledBackError(Exception):
-    """The order names an item that there is none of, and is rolled back as a whole."""
+    """The order names an item that does not exist, and is rolled back as a whole."""
 
 
 def carry_out(connection: Connection, wanted: Input) -> tuple[bool, int]:
-    """Carry out one transaction; whether it was committed, and how often it was tried again."""
+    """Execute one transaction; return whether it was committed, and the number of retries."""
     for attempt in range(TRIES):
         try:
             with connection.transaction():
@@ -59,13 +59,13 @@ def _one(connection: Connection, statement: Any, values: tuple[object, ...]) -> 
 
 
 def _new_order(connection: Connection, order: NewOrder) -> None:
-    """Clause 2.4.2."""
+    """Execute a new order (clause 2.4.2)."""
     place = order.warehouse, order.district
     [number, entered] = _one(connection, _NEXT_ORDER, place)
     _one(connection, _BUYER, (*place, order.customer))
     prices: dict[int, Any] = dict(connection.execute(_PRICES, ([line.item for line in order.lines],)).fetchall())
     if order.lines[-1].item == UNUSED_ITEM:
-        # What was written so far goes with it; the lines before the last one are those of any order (2.4.2.3).
+        # The rollback includes all writes so far; the lines before the last one are those of any order (2.4.2.3).
         _take(connection, order, order.lines[:-1])
         raise _RolledBackError
     is_local = all(line.supplier == order.warehouse for line in order.lines)
@@ -81,7 +81,7 @@ def _new_order(connection: Connection, order: NewOrder) -> None:
 
 
 def _take(connection: Connection, order: NewOrder, lines: Any) -> list[str]:
-    """Take the items out of the stocks; what the stock of each line says of the district."""
+    """Take the items out of the stocks; return the district information of the stock of each line."""
     by_stock = sorted(range(len(lines)), key=lambda i: (lines[i].supplier, lines[i].item))
     statement = _TAKE[order.district - 1]
     values = [
@@ -102,7 +102,7 @@ def _take(connection: Connection, order: NewOrder, lines: Any) -> list[str]:
 
 
 def _payment(connection: Connection, payment: Payment) -> None:
-    """Clause 2.5.2."""
+    """Execute a payment (clause 2.5.2)."""
     amount = payment.cents
     [warehouse_name] = _one(connection, _WAREHOUSE_PAID, (amount, payment.warehouse))
     [district_name] = _one(connection, _DISTRICT_PAID, (amount, payment.warehouse, payment.district))
@@ -110,14 +110,14 @@ def _payment(connection: Connection, payment: Payment) -> None:
     customer = _customer(connection, place, payment.customer)
     _, _, credit = _one(connection, _PAID, (amount, amount, *place, customer))
     if credit == "BC":
-        told = f"{customer} {place[1]} {place[0]} {payment.district} {payment.warehouse} {amount / 100:.2f} "
-        connection.execute(_NOTED, (told, *place, customer))
+        note = f"{customer} {place[1]} {place[0]} {payment.district} {payment.warehouse} {amount / 100:.2f} "
+        connection.execute(_NOTED, (note, *place, customer))
     data = f"{warehouse_name}    {district_name}"
     connection.execute(_HISTORY, (customer, place[1], place[0], payment.district, payment.warehouse, amount, data))
 
 
 def _customer(connection: Connection, place: tuple[int, int], known_as: int | str) -> int:
-    """The number of a customer; of those with a last name the middle one by first name (clause 2.5.2.2)."""
+    """Return the number of a customer; of those with a last name the middle one by first name (clause 2.5.2.2)."""
     if isinstance(known_as, int):
         return known_as
     found = connection.execute(_BY_NAME, (*place, known_as)).fetchall()
@@ -126,7 +126,7 @@ def _customer(connection: Connection, place: tuple[int, int], known_as: int | st
 
 
 def _order_status(connection: Connection, asked: OrderStatus) -> None:
-    """Clause 2.6.2."""
+    """Execute an order status query (clause 2.6.2)."""
     connection.execute(_SNAPSHOT)
     place = asked.warehouse, asked.district
     customer = _customer(connection, place, asked.customer)
@@ -137,7 +137,9 @@ def _order_status(connection: Connection, asked: OrderStatus) -> None:
 
 
 def _deliver(connection: Connection, delivery: Delivery) -> None:
-    """Clause 2.7.2: all districts in one transaction; deliveries of a warehouse wait for each other, as its queue."""
+    """Deliver in all districts in one transaction (clause 2.7.2); deliveries of a warehouse wait for each other, as its
+    queue.
+    """
     connection.execute(_QUEUE, (delivery.warehouse,))
     for district in range(1, DISTRICTS + 1):
         place = delivery.warehouse, district
@@ -150,7 +152,7 @@ def _deliver(connection: Connection, delivery: Delivery) -> None:
 
 
 def _stock_level(connection: Connection, asked: StockLevel) -> None:
-    """Clause 2.8.2."""
+    """Execute a stock level query (clause 2.8.2)."""
     connection.execute(_SNAPSHOT)
     place = asked.warehouse, asked.district
     [following] = _one(connection, _FOLLOWING, place)
@@ -174,7 +176,7 @@ _ORDER = """
 """
 _NEW_ORDER = "INSERT INTO new_order (no_o_id, no_w_id, no_d_id) VALUES (%s, %s, %s)"
 _TAKE = [
-    # A stock below ten after it is filled up with 91 (clause 2.4.2.2).
+    # A stock that falls below ten is increased by 91 (clause 2.4.2.2).
     f"""
     UPDATE stock SET s_quantity = s_quantity - %s::int + CASE WHEN s_quantity - %s::int < 10 THEN 91 ELSE 0 END,
         s_ytd = s_ytd + %s, s_order_cnt = s_order_cnt + 1, s_remote_cnt = s_remote_cnt + %s
