@@ -28,7 +28,7 @@ from interbed.catalog.server.process.embedded import start_server, stop_server
 from tests.support.fuzzed_frames import FrameGenerator
 from tests.support.servers.metastore import plain_client
 
-PATIENCE_SECONDS = 0.05
+PARTIAL_FRAME_SECONDS = 0.05
 """A frame that is the beginning of a longer message has no answer: after this time the client half-closes the
 connection.
 """
@@ -63,7 +63,7 @@ class SocketSender:
         try:
             connection.settimeout(60)
             connection.sendall((_FRAME_HEAD.pack(len(frame)) if self._framed else b"") + frame)
-            connection.settimeout(PATIENCE_SECONDS)
+            connection.settimeout(PARTIAL_FRAME_SECONDS)
             try:
                 reply = connection.recv(1 << 20)
             except TimeoutError:

@@ -134,7 +134,7 @@ class ClientProcess:
         return line
 
     def close(self) -> None:
-        """Close its input, and wait for its end."""
+        """Kill the client, and wait for its end."""
         self.process.kill()
         self.process.communicate(timeout=WAIT_SECONDS)
 

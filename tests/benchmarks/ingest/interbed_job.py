@@ -42,7 +42,7 @@ class IngestJob:
         self.memory: list[tuple[float, float]] = []
         """Samples: seconds since the start, and resident MB."""
         self.cpu_s = self.wall_s = 0.0
-        """CPU seconds, known after the end."""
+        """CPU and wall seconds, known after the end."""
 
     @property
     def seconds(self) -> float:

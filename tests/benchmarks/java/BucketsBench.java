@@ -22,11 +22,11 @@ import org.apache.paimon.table.sink.TableWriteImpl;
 import org.apache.paimon.table.source.InnerTableRead;
 
 /**
- * Paimon's writes to dynamic buckets, and its way to another number of buckets, on copies of one warehouse.
+ * Paimon's writes to dynamic buckets, and its rescale to another number of buckets, on copies of one warehouse.
  *
  * <p>Arguments: "dynamic" or "rescale", a directory for temporary files, and the warehouses. "dynamic" writes the rows of
- * b.base, then those of b.changes, to b.target; reading them is not counted. "rescale" reads b.target and writes its
- * rows to eight buckets, as Paimon's procedure does. Prints the CPU seconds of each, all threads counted.
+ * b.base and then those of b.changes to b.target; the reads are not counted. "rescale" reads b.target and writes its rows
+ * to eight buckets, as Paimon's procedure does. Prints the CPU seconds of each warehouse, over all threads.
  */
 public final class BucketsBench {
 

@@ -16,10 +16,10 @@ import org.apache.paimon.table.sink.InnerTableCommit;
 import org.apache.paimon.table.sink.TableWriteImpl;
 
 /**
- * Paimon's compaction of tables of alike content, one after the other in one JVM.
+ * Paimon's compaction of tables with the same content, one after the other in one JVM.
  *
  * <p>Arguments: "full" or "minor", a directory for temporary files, and the tables' warehouses (each has t.t). Prints
- * the CPU seconds of each, all threads counted; the first one starts cold.
+ * the CPU seconds of each, over all threads; the first one starts cold.
  */
 public final class CompactBench {
 

@@ -41,7 +41,7 @@ import org.apache.paimon.types.DataTypes;
 import org.apache.paimon.types.RowType;
 
 /**
- * Paimon's streaming merge over runs in memory, alone: no files, no decoding, one thread.
+ * Paimon's streaming merge over runs in memory: no files, no decoding, one thread.
  *
  * <p>Argument: a case as JSON, with columns ({name: kind}), options, runs, rows and repeats. Prints as JSON the CPU
  * seconds of each repetition (the first ones warm the compiler up) and sums over the result. The rows are those that
@@ -256,7 +256,7 @@ public final class MergeBench {
         return copy;
     }
 
-    /** One run; its key-value pair is reused as that of a file's reader is. */
+    /** One run; its key-value pair is reused, as by a file reader. */
     private static final class Run implements RecordReader<KeyValue> {
 
         private final List<VectorizedColumnBatch> batches;
@@ -296,7 +296,7 @@ public final class MergeBench {
         public void close() {}
     }
 
-    /** Column arrays that results are copied into, and what is in them summed up. */
+    /** Column arrays that results are copied into, and the sums over them. */
     private static final class Copy {
 
         private final DataTypeRoot[] types;
