@@ -210,7 +210,7 @@ def _killed_rename(catalog: HiveCatalog, calls: int) -> None:
     def alter_or_die(*arguments: Any, **named: Any) -> None:
         nonlocal acknowledged
         if acknowledged == calls:
-            raise Killed("before the next change of the entry")
+            raise SimulatedKill("before the next change of the entry")
         acknowledged += 1
         alter(*arguments, **named)
 

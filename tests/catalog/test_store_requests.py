@@ -52,7 +52,7 @@ def seen(proxy: StoreProxy, action: Callable[[], object]) -> SeenRequests:
     return found
 
 
-def fewest_rounds(proxy: StoreProxy, action: Callable[[], object], *, goal: int) -> Seen:
+def fewest_rounds(proxy: StoreProxy, action: Callable[[], object], *, goal: int) -> SeenRequests:
     """Repeat an action, and return the requests of the try with the fewest rounds.
 
     On a busy machine concurrent requests may be sent one after another; dependent requests are never concurrent.

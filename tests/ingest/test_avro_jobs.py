@@ -105,7 +105,7 @@ def test_an_unavailable_registry_ends_a_run_that_skips_bad_messages(
 def test_a_registry_that_refuses_access_ends_a_run_at_once(
     catalog: Catalog, source: MemorySource, registry: SchemaRegistryServer
 ) -> None:
-    with running_gate(Gate(registry.port, authorization="another caller")) as gate:
+    with running_gate(HttpGate(registry.port, authorization="another caller")) as gate:
         url = f"http://127.0.0.1:{gate.port}{PATH}"
         job = avro_job(catalog, source, url, BadMessages.SKIP, **{"bearer.auth.token": SECRET})
         with pytest.raises(SchemaRegistryError, match="it answers 401") as caught:

@@ -82,7 +82,7 @@ def test_a_crash_at_any_step_loses_and_duplicates_nothing(
         with contextlib.suppress(SimulatedKill):
             read_on(opened(warehouse, DyingDisk(point)))
         # Another process crashes a little later, and the third one finishes.
-        with contextlib.suppress(Killed):
+        with contextlib.suppress(SimulatedKill):
             read_on(opened(warehouse, DyingDisk(17)))
         read_on(opened(warehouse))
         try:

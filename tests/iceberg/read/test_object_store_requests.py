@@ -78,4 +78,4 @@ def test_manifests_are_read_concurrently_and_deletes_together_with_their_data_fi
     assert len(metadata.requests) == 14
     assert metadata.rounds == 2
     # Eight of the twelve files with deletes are read concurrently, each by one request, together with the data file.
-    assert Seen([request for request in seen.requests if "/data/" in request.path]).rounds <= 3
+    assert SeenRequests([request for request in seen.requests if "/data/" in request.path]).rounds <= 3

@@ -119,7 +119,7 @@ def test_credentials_are_sent_and_never_shown(
 
 
 def test_credentials_are_sent_to_no_other_address(registry: SchemaRegistryServer) -> None:
-    with running_gate(Gate(registry.port)) as other:
+    with running_gate(HttpGate(registry.port)) as other:
         location = {"Location": f"http://127.0.0.1:{other.port}{PATH}/schemas/ids/1"}
         with running_gate(HttpGate(registry.port, answers=[(302, location)])) as gate:
             settings = {"basic.auth.user.info": f"reader:{SECRET}"}
@@ -130,7 +130,7 @@ def test_credentials_are_sent_to_no_other_address(registry: SchemaRegistryServer
 
 
 def test_an_invalid_response_is_refused(registry: SchemaRegistryServer) -> None:
-    with running_gate(Gate(registry.port, answers=[(200, {})])) as gate:
+    with running_gate(HttpGate(registry.port, answers=[(200, {})])) as gate:
         schemas = SchemaRegistry(f"http://127.0.0.1:{gate.port}")
         with pytest.raises(SchemaRegistryError, match="its answer is no schema"):
             schemas.schema(1)

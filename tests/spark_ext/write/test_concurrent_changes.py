@@ -9,7 +9,7 @@ import pytest
 
 from interbed import load_catalog
 from tests.spark_ext.conftest import SparkLake
-from tests.support.list_append import Appends, History, serial_order
+from tests.support.list_append import AppendTransaction, History, serial_order
 from tests.support.shares import LONG, each_run
 
 SESSIONS = 4

@@ -43,9 +43,9 @@ def of_data(request: Request) -> bool:
 
 
 @contextmanager
-def watched(proxy: StoreProxy) -> Iterator[Seen]:
+def watched(proxy: StoreProxy) -> Iterator[SeenRequests]:
     """Record the requests for data files, each of which takes a while."""
-    found = Seen()
+    found = SeenRequests()
     stall = Fault(kind="stall", seconds=LATENCY_SECONDS)
     if proxy.fault is None:
         proxy.fault = lambda request: stall if of_data(request) else None

@@ -25,7 +25,7 @@ from interbed.storage.base.errors import InterbedError
 from interbed.storage.io.api import FileIO
 from interbed.storage.table.table import Table
 from tests.storage.version.crash_points import NAME, DyingFileIO, VisibleState, go_on, seen
-from tests.support.dying_disk import Killed
+from tests.support.dying_disk import SimulatedKill
 from tests.support.servers.metastore import metastore_under_test
 
 SCHEMA = pa.schema((pa.field("id", pa.int64(), nullable=False), pa.field("v", pa.int64(), nullable=False)))
@@ -235,7 +235,10 @@ def _look(metastore: RestorableMetastore, operation: Operation) -> tuple[ClientV
 
 
 def _check(metastore: RestorableMetastore, operation: Operation, point: int, before: Any, after: Any) -> None:
-    with metastore.client(operation.options, ProcessCalls(dies_before=point)) as catalog, contextlib.suppress(Killed):
+    with (
+        metastore.client(operation.options, ProcessCalls(dies_before=point)) as catalog,
+        contextlib.suppress(SimulatedKill),
+    ):
         operation.act(catalog)
     found = _look(metastore, operation)
     assert found in (before, after), f"neither before nor after: {found}\n{before}\n{after}"

@@ -137,7 +137,7 @@ class _CrashTrial:
 
     def run(self, point: int) -> None:
         """Kill the operation before that step. Raises AssertionError or InterbedError when the table is wrong."""
-        with contextlib.suppress(Killed):
+        with contextlib.suppress(SimulatedKill):
             catalog = opened(self.warehouse, DyingDisk(point))
             self.operation.act(catalog, catalog.get_table(NAME))
         found = seen(self.warehouse)

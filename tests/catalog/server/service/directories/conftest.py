@@ -20,16 +20,16 @@ from tests.support.hostile_locations import ProtectedTree
 
 
 @pytest.fixture
-def precious(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Precious:
+def precious(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ProtectedTree:
     """Create the tree of files that must survive."""
-    made = Precious(root=tmp_path / "outer")
+    made = ProtectedTree(root=tmp_path / "outer")
     made.make()
     monkeypatch.chdir(made.working_directory)
     return made
 
 
 @pytest.fixture(params=["deletes", "trash"] if shares.LONG else ["deletes"])
-def metastore(request: pytest.FixtureRequest, precious: Precious) -> Iterator[Metastore]:
+def metastore(request: pytest.FixtureRequest, precious: ProtectedTree) -> Iterator[Metastore]:
     """Open a metastore with foreign objects."""
     store = SqlRepository(f"sqlite:///{precious.database}")
     # Durability does not matter here, and each location causes some ten commits.

@@ -38,7 +38,7 @@ def table(name: str, location: str | None = None, *, database: str = "h", **fiel
 
 
 def check_nothing_foreign_is_deleted(
-    metastore: Metastore, precious: Precious, entry: Callable[[Metastore, str], None], number: int, tally: Tally
+    metastore: Metastore, precious: ProtectedTree, entry: Callable[[Metastore, str], None], number: int, tally: Tally
 ) -> None:
     """Pass hostile locations to a call and drop the objects that it created. `number` is the index of the call in its
     file.

@@ -17,7 +17,7 @@ from tests.catalog.server.service.directories.hostile_trials import (
     storage_at,
     table,
 )
-from tests.support.hostile_locations import Precious
+from tests.support.hostile_locations import ProtectedTree
 from tests.support.tally import Tally
 
 

@@ -11,7 +11,7 @@ from interbed.catalog.server.service.model import (
 )
 from interbed.catalog.server.service.service import Metastore
 from tests.catalog.server.service.directories.hostile_trials import check_nothing_foreign_is_deleted, table
-from tests.support.hostile_locations import Precious
+from tests.support.hostile_locations import ProtectedTree
 from tests.support.tally import Tally
 
 

@@ -32,7 +32,7 @@ main()
 
 
 @contextmanager
-def served(precious: Precious) -> Iterator[Any]:
+def served(precious: ProtectedTree) -> Iterator[Any]:
     """Connect a client to a server that runs in the working directory, with its database beside the warehouse."""
     arguments = ["--port", "0", "--db", f"sqlite:///{precious.database}", "--warehouse", f"file:{precious.warehouse}"]
     log = (precious.root.parent / "server.log").open("ab")

@@ -138,7 +138,7 @@ def test_frames_that_once_caused_tracebacks_are_refused(target: Target, codec: C
 
 @pytest.mark.parametrize("location", [b"ftp://host/x", b"file:{root}/" + b"d/" * 1500, b"file:{root}/" + b"d" * 5000])
 def test_invalid_locations_are_refused(target: Target, tmp_path: Path, location: bytes) -> None:
-    frames = Frames(6, tmp_path)
+    frames = FrameGenerator(6, tmp_path)
     arguments = frames.arguments("create_database", whole=True)
     frames.with_texts(arguments, location.replace(b"{root}", str(tmp_path).encode()))
     with no_tracebacks():
@@ -148,9 +148,9 @@ def test_invalid_locations_are_refused(target: Target, tmp_path: Path, location:
 
 @pytest.mark.longer
 def test_mutated_requests_of_every_method_cause_no_traceback(target: Target, tmp_path: Path, tally: Tally) -> None:
-    sources: list[tuple[Codec, Frames]] = [
-        (BinaryCodec(), Frames(1, tmp_path)),
-        (CompactCodec(), Frames(2, tmp_path, compact=True)),
+    sources: list[tuple[Codec, FrameGenerator]] = [
+        (BinaryCodec(), FrameGenerator(1, tmp_path)),
+        (CompactCodec(), FrameGenerator(2, tmp_path, compact=True)),
     ]
     with no_tracebacks() as records:
         for _ in range(FRAMES // 2):
@@ -165,7 +165,7 @@ def test_mutated_requests_of_every_method_cause_no_traceback(target: Target, tmp
 @pytest.mark.longer
 def test_requests_without_one_of_their_parts_cause_no_traceback(target: Target, tmp_path: Path, tally: Tally) -> None:
     """Every field, element and pair of a complete request of every method is left out, one at a time."""
-    frames = Frames(3, tmp_path)
+    frames = FrameGenerator(3, tmp_path)
     taken = 0
     with no_tracebacks():
         for method in METHODS:
@@ -179,7 +179,7 @@ def test_requests_without_one_of_their_parts_cause_no_traceback(target: Target, 
 
 @pytest.mark.longer
 def test_hostile_texts_in_every_method_cause_no_traceback(target: Target, tmp_path: Path, tally: Tally) -> None:
-    frames = Frames(4, tmp_path)
+    frames = FrameGenerator(4, tmp_path)
     with no_tracebacks():
         for text in HOSTILE_TEXTS if shares.LONG else HOSTILE_TEXTS[::9]:
             for method in METHODS:
