@@ -45,7 +45,7 @@ IN_THE_ENVIRONMENT = {
     "AWS_SECRET_ACCESS_KEY": "s3.secret-key",
     "AWS_REGION": "s3.region",
 }
-"""How the catalog server, which makes and deletes directories, is told of a store."""
+"""Settings of the catalog server, which creates and deletes directories in the object store."""
 OF_PYPAIMON = {
     "fs.s3.endpoint": "s3.endpoint",
     "fs.s3.accessKeyId": "s3.access-key",
@@ -70,8 +70,8 @@ WHERE f.arr_delay IS NOT NULL GROUP BY a.name ORDER BY mean_arrival_delay DESC L
 """
 
 
-class Report:
-    """What the demo tells: lines and tables on a terminal, one JSON document with --json."""
+class DemoReport:
+    """Output of the demo: lines and tables on a terminal, one JSON document with --json."""
 
     def __init__(self, as_json: bool) -> None:
         self.as_json = as_json
@@ -80,12 +80,12 @@ class Report:
         self.started = time.monotonic()
 
     def say(self, name: str, text: str, fact: Any) -> None:
-        """One thing that was found out."""
+        """Print and record one result."""
         self.facts[name] = fact
         self.console.print(f"[dim]{time.monotonic() - self.started:5.1f} s[/dim]  {text}")
 
     def table(self, name: str, title: str, columns: list[str], rows: list[list[Any]]) -> None:
-        """A small table."""
+        """Print a small table."""
         self.facts[name] = [dict(zip(columns, row, strict=True)) for row in rows]
         view = RichTable(title=title, title_justify="left")
         for column in columns:
@@ -98,14 +98,14 @@ class Report:
 
     @contextlib.contextmanager
     def step(self, text: str) -> Iterator[None]:
-        """Work that takes a while: a spinner on a terminal, nothing elsewhere."""
+        """Show a spinner during a long step, on a terminal only."""
         columns = (SpinnerColumn(), TextColumn(text), TimeElapsedColumn())
         with Progress(*columns, console=self.console, transient=True, disable=not self.console.is_terminal) as progress:
             progress.add_task(text, total=None)
             yield
 
     def finish(self) -> None:
-        """The end."""
+        """Print the end of the report."""
         self.facts["seconds"] = round(time.monotonic() - self.started, 1)
         if self.as_json:
             print(json.dumps(self.facts, indent=2, default=str))
@@ -148,8 +148,8 @@ def spark_session(directory: Path) -> "SparkSession":
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Place:
-    """Where the lake is: in the directory of the demo, or in a store; `moto_python` is one that has moto."""
+class LakeLocation:
+    """Location of the lake: the directory of the demo, or an object store. `moto_python` is a Python that has moto."""
 
     store: Literal["local", "s3"]
     moto_python: str | None
@@ -165,7 +165,7 @@ class Place:
             yield "s3://lake/warehouse", options
 
 
-def show_levels(report: Report, name: str, title: str, table: interbed.Table) -> None:
+def show_levels(report: DemoReport, name: str, title: str, table: interbed.Table) -> None:
     """The files of each level, over all buckets."""
     rows = [[str(r.level), r.files, r.rows, r.bytes // 1024] for r in table.levels().by_level()]
     report.table(name, title, ["level", "files", "rows", "KiB"], rows)
@@ -185,7 +185,7 @@ def read_with_pypaimon(python: str, options: dict[str, str], target: Path) -> pa
     return pq.read_table(target)
 
 
-def run(directory: Path, report: Report, peer_python: str | None, place: "Place") -> None:
+def run(directory: Path, report: DemoReport, peer_python: str | None, place: "LakeLocation") -> None:
     """The whole demo, in one directory, and in a store if the place is one."""
     with contextlib.ExitStack() as stack:
         warehouse, store = stack.enter_context(place.open(directory))
@@ -267,13 +267,13 @@ def main() -> None:
     parser.add_argument("--peer-python", help="Python of an environment that has pypaimon")
     parser.add_argument("--json", action="store_true", help="print one JSON document instead of text")
     arguments = parser.parse_args()
-    report = Report(arguments.json)
+    report = DemoReport(arguments.json)
     directory = arguments.keep or Path(tempfile.mkdtemp(prefix="interbed-demo-"))
     if arguments.keep and directory.exists():
         sys.exit(f"{directory} exists; name a new directory.")
     os.makedirs(directory, exist_ok=True)
     try:
-        place = Place(store=arguments.store, moto_python=arguments.moto_python)
+        place = LakeLocation(store=arguments.store, moto_python=arguments.moto_python)
         run(directory.resolve(), report, arguments.peer_python, place)
     finally:
         if not arguments.keep:

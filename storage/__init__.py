@@ -154,7 +154,7 @@ OFFERED: Mapping[str, tuple[str, ...]] = {
         "write.bucket.key_locations",
         "write.bucket_strategy",
         "write.commit_message",
-        "write.incoming",
+        "write.row_converter",
         "write.replacing",
         "write.row_check",
         "write.row_statements",

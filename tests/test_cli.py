@@ -18,6 +18,7 @@ from interbed.catalog.client.cli.maintenance import compaction
 from interbed.catalog.client.cli.rows import load
 from interbed.cli import main
 from interbed.storage.views.simulate.workload import InsertOrder, KeyDistribution
+from tests.support.waits import at_most
 
 SCHEMA = pa.schema((("id", pa.int64()), ("amount", pa.float64()), ("dt", pa.string())))
 
@@ -148,11 +149,13 @@ def test_invalid_options_of_the_catalog_are_named() -> None:
 
 def test_the_program_prints_its_version_and_its_commands() -> None:
     program = [sys.executable, "-W", "error", "-m", "interbed.cli"]
-    version = subprocess.run([*program, "--version"], capture_output=True, text=True, timeout=60, check=True)
+    version = subprocess.run([*program, "--version"], capture_output=True, text=True, timeout=at_most(60), check=True)
     assert version.stdout.strip() == f"interbed, version {interbed.__version__}"
-    usage = subprocess.run([*program, "--help"], capture_output=True, text=True, timeout=60, check=True)
+    usage = subprocess.run([*program, "--help"], capture_output=True, text=True, timeout=at_most(60), check=True)
     assert {"server", "table"} <= set(usage.stdout.split())
-    server = subprocess.run([*program, "server", "--help"], capture_output=True, text=True, timeout=60, check=True)
+    server = subprocess.run(
+        [*program, "server", "--help"], capture_output=True, text=True, timeout=at_most(60), check=True
+    )
     assert "127.0.0.1" in server.stdout
 
 
@@ -163,7 +166,9 @@ from interbed.cli import main
 assert main.get_command(None, "server").name == "server"
 print(sorted({"pyarrow", "numpy", "lark", "alembic", "rich"} & set(sys.modules)))
 """
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=True)
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, timeout=at_most(60), check=True
+    )
     assert done.stdout.strip() == "[]"
 
 
@@ -188,7 +193,7 @@ foreign = {name.partition(".")[0] for name in sys.modules} - set(sys.stdlib_modu
 print(sorted(name for name in foreign if not name.startswith("_")))
 """
     done = subprocess.run(
-        [sys.executable, "-I", "-c", program], capture_output=True, text=True, timeout=60, check=False
+        [sys.executable, "-I", "-c", program], capture_output=True, text=True, timeout=at_most(60), check=False
     )
     assert (done.stdout, done.stderr) == ("['click', 'interbed']\n", "")
 

@@ -19,11 +19,12 @@ from tests.support.pages import DOCS, Page, check_command, commands
 from tests.support.performance_docs import figures_text, history_text, kept_runs, with_figures
 from tests.support.servers.http_servers import running_s3
 from tests.support.tally import Tally
+from tests.support.waits import at_most
 
 
 def test_the_reference_pages_agree_with_the_code() -> None:
     command = [sys.executable, "-m", "tests.support.reference_docs", "--check"]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=60, check=False)
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=at_most(60), check=False)
     assert done.returncode == 0, f"run python -m tests.support.reference_docs\n{done.stdout}{done.stderr[-2000:]}"
 
 

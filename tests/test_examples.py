@@ -11,10 +11,11 @@ from typing import Any
 import pytest
 
 from tests.support.spark.spark_process import driver_jvm
+from tests.support.waits import at_most
 
 ROOT = Path(__file__).parents[1]
 EXAMPLES = ROOT / "examples"
-TIMEOUT_SECONDS = 600
+TIMEOUT_SECONDS = at_most(600)
 
 
 @pytest.mark.parametrize(

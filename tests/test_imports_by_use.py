@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.waits import at_most
+
 STEPS = {
     "make": """
 import interbed, pyarrow as pa
@@ -52,7 +54,11 @@ def loaded_by(warehouse: Path, *steps: str) -> list[set[str]]:
     """Return the modules that a new process has loaded after each of the steps."""
     codes = json.dumps([STEPS[step] for step in steps])
     done = subprocess.run(
-        [sys.executable, "-c", RUN, str(warehouse), codes], check=True, capture_output=True, text=True, timeout=60
+        [sys.executable, "-c", RUN, str(warehouse), codes],
+        check=True,
+        capture_output=True,
+        text=True,
+        timeout=at_most(60),
     )
     return [set(modules) for modules in json.loads(done.stdout.splitlines()[-1])]
 

@@ -1,63 +1,40 @@
-"""Language of the folders of DONE: plain technical English, by the rules of STYLE.md."""
+"""Language of the packages, the tests and the pages: plain technical English, by the rules of STYLE.md."""
 
 from pathlib import Path
 
 import pytest
 
 from tests.support.language import faults_of, glossary, page_faults
-from tests.support.packages import ROOT, source_files
+from tests.support.packages import PACKAGES, ROOT, source_files
 
-DONE: tuple[str, ...] = (
-    "catalog/client",
-    "catalog/server",
-    "storage/base",
-    "iceberg",
-    "ingest",
-    "optimizer",
-    "spark_ext",
-    "storage/commit",
-    "storage/files",
-    "storage/io",
-    "storage/log",
-    "storage/lsm",
-    "storage/meta",
-    "storage/read",
-    "storage/scan",
-    "storage/table",
-    "storage/upkeep",
-    "storage/version",
-    "storage/views",
-    "storage/write",
-    "tests/bad_input",
-    "tests/catalog",
-    "tests/golden",
-    "tests/iceberg",
-    "tests/ingest",
-    "tests/interop",
-    "tests/optimizer",
-    "tests/packaging",
-    "tests/peers",
-    "tests/pypaimon",
-    "tests/spark_ext",
-    "tests/storage",
+FOLDERS = sorted(
+    str(folder.relative_to(ROOT))
+    for top in (*PACKAGES, "tests")
+    for folder in (ROOT / top).iterdir()
+    if folder.is_dir() and any(folder.rglob("*.py"))
 )
-"""Folders whose modules have no faults; a rewritten folder is added here."""
+"""The folders of the packages and of the tests."""
 
 
-@pytest.mark.parametrize("folder", DONE)
-def test_a_folder_that_is_done_has_no_faults(folder: str) -> None:
+@pytest.mark.parametrize("folder", FOLDERS)
+def test_a_folder_has_no_faults(folder: str) -> None:
     terms = glossary()
     found = source_files(folder)
     assert found, f"{folder} has no modules"
     assert [str(fault) for path in found for fault in faults_of(path, terms)] == []
 
 
-PAGES: tuple[str, ...] = ("README.md", "ARCHITECTURE.md", "CHANGELOG.md", "CONTRIBUTING.md", "docs/decisions")
-"""Pages and folders of pages without faults; STYLE.md quotes the words that it forbids."""
+def test_modules_beside_the_folders_have_no_faults() -> None:
+    found = [path for top in (*PACKAGES, "tests", "src/interbed", "demo") for path in (ROOT / top).glob("*.py")]
+    assert [str(fault) for path in found for fault in faults_of(path, glossary())] == []
+
+
+PAGES: tuple[str, ...] = ("README.md", "ARCHITECTURE.md", "CHANGELOG.md", "CONTRIBUTING.md", "docs", "tests/README.md")
+"""Pages and folders of pages. STYLE.md quotes the words that it forbids."""
 
 
 @pytest.mark.parametrize("place", PAGES)
-def test_a_page_that_is_done_has_no_faults(place: str) -> None:
+def test_a_page_has_no_faults(place: str) -> None:
     path = ROOT / place
     found = sorted(path.rglob("*.md")) if path.is_dir() else [path]
     assert [str(fault) for page in found for fault in page_faults(page)] == []

@@ -14,6 +14,7 @@ from click.testing import CliRunner, Result
 import interbed
 from interbed.cli import main
 from tests.support.pages import Page
+from tests.support.waits import at_most
 
 FIRST = "id,name,amount,dt\n1,pen,3.0,2026-01-01\n2,ink,9.5,2026-01-01\n3,,1.5,2026-01-02\n"
 SECOND = '{"id": 1, "name": "pen", "amount": 7.0, "dt": "2026-01-01"}\n{"id": 4, "amount": 2.5, "dt": "2026-01-02"}\n'
@@ -62,7 +63,9 @@ def test_a_whole_session_runs_as_processes(home: Path) -> None:
 
     def process(line: str) -> str:
         program = [sys.executable, "-W", "error", "-m", "interbed.cli", *shlex.split(line)]
-        done = subprocess.run(program, capture_output=True, text=True, timeout=120, env=environment, check=False)
+        done = subprocess.run(
+            program, capture_output=True, text=True, timeout=at_most(120), env=environment, check=False
+        )
         assert (done.returncode, done.stderr) == (0, ""), f"{line}: {done.stderr}"
         assert "\x1b" not in done.stdout
         return done.stdout

@@ -17,6 +17,7 @@ import interbed
 from interbed.catalog.server.service.errors import MetastoreError
 from interbed.catalog.server.settings import SETTINGS
 from tests.support.packages import WHEEL_FOLDERS
+from tests.support.waits import at_most
 
 ROOT = Path(__file__).resolve().parents[1]
 PACKAGE = Path(interbed.__file__).parent
@@ -76,7 +77,7 @@ def test_the_folder_of_migrations_does_not_hide_the_library_of_its_name() -> Non
     assert not (ROOT / "alembic" / "__init__.py").exists()
     code = "import alembic, alembic.config; print(alembic.__file__)"
     result = subprocess.run(
-        [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, timeout=60, check=False
+        [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, timeout=at_most(60), check=False
     )
     assert result.stderr == ""
     assert "site-packages" in result.stdout
@@ -94,7 +95,7 @@ def test_the_folder_of_migrations_does_not_hide_the_library_of_its_name() -> Non
 def test_an_import_loads_no_unneeded_modules(module: str, unwanted: set[str]) -> None:
     code = f"import sys, {module}; print(*sys.modules, sep='\\n')"
     result = subprocess.run(
-        [sys.executable, "-W", "error", "-c", code], capture_output=True, text=True, timeout=60, check=True
+        [sys.executable, "-W", "error", "-c", code], capture_output=True, text=True, timeout=at_most(60), check=True
     )
     assert module in result.stdout.splitlines()
     loaded = set(result.stdout.splitlines())

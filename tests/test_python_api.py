@@ -16,6 +16,7 @@ from interbed.storage.base.types.data_type import AtomicType, TypeRoot
 from interbed.storage.meta.schema.change import AddColumn, DropColumn, RenameColumn
 from interbed.testing import metastore
 from tests.support.pages import check_command
+from tests.support.waits import at_most
 
 ROOT = Path(__file__).resolve().parents[1]
 README = ROOT / "README.md"
@@ -101,7 +102,7 @@ for block in plain:
 @pytest.mark.parametrize("page", [README, TOUR], ids=lambda page: page.stem)
 def test_the_snippets_of_a_page_need_no_more_than_the_base_install(page: Path, tmp_path: Path) -> None:
     command = [sys.executable, "-W", "error", "-c", BASE_INSTALL, str(page), f"file:{tmp_path}/lake"]
-    result = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+    result = subprocess.run(command, capture_output=True, text=True, timeout=at_most(120), check=False)
     assert result.returncode == 0, result.stderr
 
 

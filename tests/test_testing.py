@@ -19,6 +19,7 @@ from interbed.storage.base.errors import InvalidInputError, MissingExtraError, S
 from tests.support.servers.http_servers import moto_python
 from tests.support.servers.metastore import table
 from tests.support.servers.postgres import postgres_server
+from tests.support.waits import at_most
 
 
 @pytest.fixture
@@ -68,7 +69,7 @@ def test_concurrent_servers_in_threads_are_independent() -> None:
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join(timeout=120)
+        thread.join(timeout=at_most(120))
     assert found == {number: [f"t{number}"] for number in range(4)}
 
 
@@ -108,7 +109,7 @@ def test_a_server_ends_with_an_interrupted_program(tmp_path: Path) -> None:
         [sys.executable, "-c", program],
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=at_most(120),
         check=False,
         env={**os.environ, "TMPDIR": str(tmp_path)},
     )
@@ -126,7 +127,7 @@ def test_an_object_store_runs_during_the_block_and_is_deleted_after_it(capfd: py
         with interbed.load_catalog("test", warehouse="s3://other/warehouse", **two) as catalog:
             assert catalog.list_databases() == []
     with pytest.raises(ConnectionRefusedError):
-        socket.create_connection(("127.0.0.1", int(one["s3.endpoint"].rpartition(":")[2])), timeout=10)
+        socket.create_connection(("127.0.0.1", int(one["s3.endpoint"].rpartition(":")[2])), timeout=at_most(10))
     assert capfd.readouterr() == ("", "")
 
 

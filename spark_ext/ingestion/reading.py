@@ -35,7 +35,7 @@ from interbed.ingest.tables.table_sink import KnownColumns, for_new_table
 from interbed.spark_ext.handle.table_handle import TableHandle
 from interbed.spark_ext.ingestion.settings import ReadPlan, TargetTable
 from interbed.spark_ext.ingestion.writing import TaskGroups
-from interbed.storage.write.incoming import IncomingRows
+from interbed.storage.write.row_converter import RowConverter
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -204,7 +204,7 @@ class _OpenTarget:
         self.known = KnownColumns.of(table.schema)
         self.fit = ChangeFit(table)
         self.groups = TaskGroups(table, number, target.unit, task)
-        self.incoming = IncomingRows(table.schema, f"table {target.name}")
+        self.incoming = RowConverter(table.schema, f"table {target.name}")
 
 
 class _ReadTask:

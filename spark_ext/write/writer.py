@@ -42,8 +42,8 @@ from interbed.storage.upkeep.compact_table import compact_again
 from interbed.storage.upkeep.job_files import JobFiles
 from interbed.storage.write.bucket_strategy import batch_strategy_of, strategy_of
 from interbed.storage.write.commit_message import CommitMessage
-from interbed.storage.write.incoming import kinds_of
 from interbed.storage.write.replacing import overwriting
+from interbed.storage.write.row_converter import kinds_of
 from interbed.storage.write.table_write import TableWrite
 from interbed.thrift_idl.planner.ttypes import CommitResult, WriteMode, WritePlan
 

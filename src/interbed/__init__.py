@@ -20,7 +20,7 @@ InterbedError
 │   ├── ProcedureArgumentError           an argument of a procedure is missing or wrong
 │   ├── BadMessageError                  a message of a stream can't be decoded, or does not fit its table
 │   ├── UnknownSchemaError               a schema registry has no schema of Avro with such a number
-│   ├── UnknownWorkerError               the optimizer does not know a worker any more, which registers anew
+│   ├── UnknownWorkerError               the optimizer does not know a worker any more, which registers again
 │   ├── WorkerRefusedError               the optimizer does not take a worker, and says why
 │   └── UsedTwiceError (RuntimeError)    a writer or committer of one batch was used for a second one
 ├── NotSupportedError                    a valid request that this version does not carry out
@@ -48,7 +48,7 @@ InterbedError
 │   ├── DatabaseNotEmptyError            drop it with cascade, or drop its tables first
 │   ├── UnregisteredTableError (also a TableNotFoundError and a TableExistsError)  register it by a repair
 │   ├── NotAnInterbedTableError          the metastore's table is of another format
-│   ├── TableModifiedError               somebody else changed the table's entry first
+│   ├── TableModifiedError               another writer changed the table's entry first
 │   ├── LockGoneError                    the metastore does not know the lock any more
 │   └── CatalogUnavailableError (ConnectionError)  the metastore can't be reached; may be retried
 │       └── CallStateUnknownError        the connection broke after a call was sent: it may have been carried out
@@ -59,7 +59,7 @@ InterbedError
 ├── SourceUnavailableError (ConnectionError)  messages can't be read at this time; may be retried
 ├── SourceGapError                       messages are gone from their source before they were read
 ├── SourceChangedError                   a source table has another key, or is another table, than before
-├── SchemaRegistryError                  a schema registry refuses to tell schemas, or is none
+├── SchemaRegistryError                  a schema registry refuses to give schemas, or is none
 ├── JournalError                         the optimizer's journal can't be read or written
 │   ├── LeaseLostError                   another optimizer has taken over
 │   └── SchedulerEndedError              the journal refused a change; the optimizer goes on with a new scheduler

@@ -44,7 +44,7 @@ def _what_was_committed() -> str:
     return "No snapshot was committed." if progress is None else str(progress.PROGRESS.text)
 
 
-class _Group(SuggestingGroup):
+class _CommandGroup(SuggestingGroup):
     """Imports commands when they are asked for, and shows interbed's errors as messages, not as tracebacks."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
@@ -80,7 +80,7 @@ class _Group(SuggestingGroup):
             raise click.ClickException(f"Interrupted. {_what_was_committed()}") from error
 
 
-@click.group(cls=_Group, context_settings={"help_option_names": ["-h", "--help"]})
+@click.group(cls=_CommandGroup, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(interbed.__version__, prog_name="interbed")
 def main() -> None:
     """A catalog server, and lake tables in Apache Paimon's format.

@@ -1,4 +1,4 @@
-"""What code written for pypaimon imports, in one place: `from interbed.pypaimon import DataField, AtomicType`.
+"""Names that code written for pypaimon imports, in one place: `from interbed.pypaimon import DataField, AtomicType`.
 
 The main names are those of `interbed` itself: `from interbed import CatalogFactory, Schema`. In pypaimon the others lie
 in a tree of modules (`pypaimon.schema.data_types` and so on); here all are in this one. What differs is in
@@ -93,11 +93,11 @@ class Options(dict[str, Any]):
     """Options by key: a dict with the methods of pypaimon's class."""
 
     def to_map(self) -> Mapping[str, Any]:
-        """The options."""
+        """Options of a table as pypaimon reads them."""
         return self
 
     def contains(self, option: "ConfigOption | str") -> bool:
-        """Whether the option is set."""
+        """Return whether the option is set."""
         return str(option) in self
 
 

@@ -66,7 +66,7 @@ def s3(bucket: str = "lake", *, python: str | None = None) -> Iterator[dict[str,
         # A group of its own, so that Ctrl-C at a test reaches the test before its store.
         start_new_session=True,
     )
-    said = _Said(process)
+    said = _ServerOutput(process)
     try:
         port = said.port()
         _make_bucket(port, bucket)
@@ -85,8 +85,8 @@ def s3(bucket: str = "lake", *, python: str | None = None) -> Iterator[dict[str,
 
 
 @dataclass(slots=True)
-class _Said:
-    """What a server says, which a thread reads for as long as it says something."""
+class _ServerOutput:
+    """Output of a server, read by a thread until it ends."""
 
     process: "subprocess.Popen[str]"
     _lines: deque[str] = field(default_factory=lambda: deque(maxlen=_LINES_KEPT))

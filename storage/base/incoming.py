@@ -17,7 +17,7 @@ from interbed.storage.base.errors import InvalidInputError, SchemaMismatchError
 from interbed.storage.base.types.nested import has_part, parts_of
 from interbed.storage.base.types.object_arrays import object_array
 
-ArrowRows: TypeAlias = pa.Table | pa.RecordBatch | pa.RecordBatchReader
+ArrowData: TypeAlias = pa.Table | pa.RecordBatch | pa.RecordBatchReader
 """Rows as Arrow data; a reader is read once."""
 
 IncomingRows: TypeAlias = Any
@@ -31,7 +31,7 @@ _KNOWN = "Arrow data, pandas or Polars frames, DuckDB relations, objects with __
 
 def arrow_rows(
     data: IncomingRows, schema: pa.Schema | None = None, *, what: str, more: Sequence[str] | None = ()
-) -> ArrowRows:
+) -> ArrowData:
     """Return the rows as Arrow data; Arrow data are returned unchanged.
 
     Values of dicts get the types of `schema`, or types of their own in columns that it lacks; `more` names the
@@ -84,7 +84,7 @@ def arrow_schema(data: IncomingRows, *, what: str) -> pa.Schema:
 # -- libraries ---------------------------------------------------------------------------------------------------------
 
 
-def _of_library(data: Any, schema: pa.Schema | None, what: str) -> ArrowRows | None:
+def _of_library(data: Any, schema: pa.Schema | None, what: str) -> ArrowData | None:
     datasets, pandas, polars = (sys.modules.get(name) for name in ("pyarrow.dataset", "pandas", "polars"))
     duckdb = sys.modules.get("duckdb")
     if duckdb is not None and isinstance(data, duckdb.DuckDBPyRelation):

@@ -156,9 +156,11 @@ def file_io_for(path: str, options: Mapping[str, str] | None = None) -> tuple[Fi
 def _remote(scheme: str, authority: str, options: tuple[tuple[str, str], ...]) -> FileIO:
     cache = CacheOptions.of(dict(options))
     if scheme in SCHEMES and is_installed("obstore"):
-        from interbed.storage.io.stores.file_io import ObstoreFileIO
+        from interbed.storage.io.stores.file_io import ObjectStoreFileIO
 
-        store = ObstoreFileIO.of(scheme, authority, dict(options), _MarkerSweep(options) if scheme == "s3" else None)
+        store = ObjectStoreFileIO.of(
+            scheme, authority, dict(options), _MarkerSweep(options) if scheme == "s3" else None
+        )
         if cache is None:
             return store
         from interbed.storage.io.cached.file_io import CachedFileIO

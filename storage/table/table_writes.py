@@ -16,7 +16,7 @@ from interbed.storage.meta.file_store import FileStore, changes_table
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from interbed.storage.base.incoming import ArrowRows, IncomingRows
+    from interbed.storage.base.incoming import ArrowData, IncomingRows
     from interbed.storage.base.predicate.expr import Predicate
     from interbed.storage.meta.schema.change import SchemaChange
     from interbed.storage.scan.partition_filter import Partitions
@@ -197,7 +197,7 @@ class TableWrites:
         """Take the newest schema, which a method has made."""
         self.store = self.store.refreshed()
 
-    def _incoming(self, data: "IncomingRows", merge_schema: bool | None, kind_column: str | None = None) -> "ArrowRows":
+    def _incoming(self, data: "IncomingRows", merge_schema: bool | None, kind_column: str | None = None) -> "ArrowData":
         """Return the rows as Arrow data, after adding their columns to the table if that is wanted."""
         import pyarrow as pa
 
@@ -211,7 +211,7 @@ class TableWrites:
         return rows
 
     def _overwrite_once(
-        self, data: "ArrowRows", partitions: "Partitions | None", read_at: int | None = None
+        self, data: "ArrowData", partitions: "Partitions | None", read_at: int | None = None
     ) -> int | None:
         from interbed.storage.commit.file_store_commit import FileStoreCommit
         from interbed.storage.scan.partition_filter import partition_choice
@@ -271,7 +271,7 @@ class TableWrites:
             return work()
         return RetryPolicy.of(self.store.options).redo(work)
 
-    def _write(self, data: "ArrowRows", kind_column: str | None = None) -> int | None:
+    def _write(self, data: "ArrowData", kind_column: str | None = None) -> int | None:
         import pyarrow as pa
 
         if isinstance(data, pa.RecordBatchReader):
@@ -287,7 +287,7 @@ class TableWrites:
             return work()
         return RetryPolicy.of(self.store.options).redo(work)
 
-    def _write_once(self, data: "ArrowRows", kind_column: str | None) -> int | None:
+    def _write_once(self, data: "ArrowData", kind_column: str | None) -> int | None:
         from interbed.storage.upkeep.compact_table import commit_rows
         from interbed.storage.write.bucket_strategy import batch_strategy_of
         from interbed.storage.write.table_write import TableWrite
@@ -323,7 +323,7 @@ def split_kinds(
     """Return the rows without their column of row kinds, and the kinds as int8; raise InvalidInputError."""
     import pyarrow as pa
 
-    from interbed.storage.write.incoming import kinds_of
+    from interbed.storage.write.row_converter import kinds_of
 
     if not isinstance(data, pa.Table | pa.RecordBatch) or kind_column not in data.schema.names:
         raise InvalidInputError(f"The changes lack the column {kind_column!r} with the row kinds 0 to 3.")
@@ -333,7 +333,7 @@ def split_kinds(
 
 
 @contextmanager
-def _batches(data: "ArrowRows") -> Iterator[Iterable["pa.Table | pa.RecordBatch"]]:
+def _batches(data: "ArrowData") -> Iterator[Iterable["pa.Table | pa.RecordBatch"]]:
     """Yield the rows in batches; a reader is closed at the end.
 
     A connection of DuckDB can't be used while its rows are open.

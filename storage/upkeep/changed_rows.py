@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 from interbed.storage.base.arrow_values import from_numpy, one_array, to_numpy
 from interbed.storage.base.bucket_id import BucketId
 from interbed.storage.base.errors import CommitConflictError, NotSupportedError, SchemaMismatchError
-from interbed.storage.base.incoming import ArrowRows
+from interbed.storage.base.incoming import ArrowData
 from interbed.storage.base.predicate.evaluate import mask
 from interbed.storage.base.predicate.expr import Predicate, columns_of
 from interbed.storage.base.row.binary_row import encode_rows
@@ -232,7 +232,7 @@ def _with_level_0(store: FileStore) -> FileStore:
     return store.with_options({"deletion-vectors.merge-on-read": "true"})
 
 
-def upsert_present(store: FileStore, name: str, parts: Sequence[ArrowRows], commit_user: str) -> int | None:
+def upsert_present(store: FileStore, name: str, parts: Sequence[ArrowData], commit_user: str) -> int | None:
     """Write rows, with the old values of columns that they lack. Return the snapshot's id, None for no rows.
 
     Raises SchemaMismatchError for rows without a column of the key, CommitConflictError when another writer changed the
@@ -246,7 +246,7 @@ def upsert_present(store: FileStore, name: str, parts: Sequence[ArrowRows], comm
     return rows.commit(inserted=_completed(rows.read_store, rows.snapshot_id, parts))
 
 
-def _completed(store: FileStore, snapshot_id: int, parts: Sequence[ArrowRows]) -> Iterator[pa.RecordBatch]:
+def _completed(store: FileStore, snapshot_id: int, parts: Sequence[ArrowData]) -> Iterator[pa.RecordBatch]:
     for part in parts:
         absent = [each for each in store.schema.names if each not in part.schema.names]
         for batch in _batches(part):
@@ -269,7 +269,7 @@ def _with_old_values(store: FileStore, snapshot_id: int, batch: pa.RecordBatch, 
     return batch
 
 
-def _batches(part: ArrowRows) -> Iterator[pa.RecordBatch]:
+def _batches(part: ArrowData) -> Iterator[pa.RecordBatch]:
     if isinstance(part, pa.RecordBatch):
         yield part
     elif isinstance(part, pa.Table):

@@ -34,8 +34,8 @@ from interbed.storage.write.bucket_strategy import MakeStrategy, strategy_of
 from interbed.storage.write.bucket_writer import BucketWriter
 from interbed.storage.write.commit_message import CommitMessage
 from interbed.storage.write.flush_rows import spill_of
-from interbed.storage.write.incoming import IncomingRows, RowKinds
 from interbed.storage.write.route import RoutedRows
+from interbed.storage.write.row_converter import RowConverter, RowKinds
 
 FLUSH_THREADS = min(4, os.cpu_count() or 1)
 """Buckets flushed at the same time by prepare_commit.
@@ -133,7 +133,7 @@ class TableWrite:
         self._files = self._buckets.files
         self._changelog_names = DataFileNames(store.options.changelog_file_prefix)
         self._rewrites = rewrites
-        self._incoming = IncomingRows(
+        self._incoming = RowConverter(
             store.schema, f"table {store.location}" if name is None else f"the table '{name}'"
         )
         self._kinds = RowKinds(store.schema, store.options)

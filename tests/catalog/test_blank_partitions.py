@@ -55,7 +55,7 @@ def test_rows_with_the_name_of_the_null_partition_are_deleted_by_a_filter(
     """A specification does not distinguish this text from null, as in Paimon. Interbed refuses new rows with it."""
     table = catalog.get_table("d.t")
     with monkeypatch.context() as java:
-        java.setattr("interbed.storage.write.incoming.IncomingRows.check_partitions", lambda *_: None)
+        java.setattr("interbed.storage.write.row_converter.RowConverter.check_partitions", lambda *_: None)
         table.append(pa.table({"id": [len(VALUES)], "p": [NULL]}))
     assert left(catalog) == [*VALUES, NULL]
     table.delete_partitions(f"p = '{NULL}'")

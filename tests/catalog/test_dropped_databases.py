@@ -23,6 +23,7 @@ from interbed.storage.io.api import FileIO, WrappedFileIO
 from interbed.storage.io.local import LocalFileIO
 from tests.support.dying_disk import DyingDisk
 from tests.support.servers.http_servers import running_s3
+from tests.support.waits import at_most
 
 SCHEMA = pa.schema([("id", pa.int64())])
 ROW = {"id": 1}
@@ -198,14 +199,14 @@ def test_exactly_one_of_several_concurrent_creations_of_a_database_succeeds(opti
 
     def make(number: int) -> None:
         catalog = opened(options)
-        barrier.wait(timeout=60)
+        barrier.wait(timeout=at_most(60))
         reported[number] = tried(lambda: catalog.create_database("d", properties={"by": str(number)}))
 
     threads = [threading.Thread(target=make, args=(number,)) for number in range(4)]
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join(timeout=60)
+        thread.join(timeout=at_most(60))
     winners = [number for number, outcome in reported.items() if outcome == "done"]
     assert sorted(reported.values()) == ["DatabaseExistsError"] * 3 + ["done"]
     assert opened(options).get_database("d").properties == {"by": str(winners[0])}

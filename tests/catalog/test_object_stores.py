@@ -14,7 +14,7 @@ from interbed.catalog.client.hive.catalog import HiveCatalog
 from interbed.catalog.client.hive.registration import MANAGED_AS
 from interbed.storage.base.errors import CommitConflictError, InterbedError, NotSupportedError
 from interbed.storage.io.resolve import file_io_for
-from interbed.storage.io.stores.file_io import ObstoreFileIO
+from interbed.storage.io.stores.file_io import ObjectStoreFileIO
 from interbed.testing import metastore
 from interbed.thrift_idl.hive_metastore import ttypes
 from tests.catalog.writer_process import SHARED_KEYS, TABLE
@@ -71,7 +71,7 @@ def values(table: interbed.Table, snapshot_id: int | None = None) -> dict[Any, A
 
 def test_a_table_in_an_object_store_supports_all_operations_from_creation_to_drop(options: dict[str, str]) -> None:
     io, root = file_io_for(options["warehouse"], options)
-    assert isinstance(io, ObstoreFileIO)
+    assert isinstance(io, ObjectStoreFileIO)
     with interbed.CatalogFactory.create(options) as catalog:
         catalog.create_database("shop")
         assert catalog.list_databases() == (["default", "shop"] if isinstance(catalog, HiveCatalog) else ["shop"])

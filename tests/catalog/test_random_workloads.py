@@ -22,11 +22,12 @@ from tests.support.servers.http_servers import running_s3
 from tests.support.servers.store_proxy import StoreProxy
 from tests.support.shares import each_run
 from tests.support.tally import Tally
+from tests.support.waits import at_most
 
 BUCKET = "lake"
 WRITERS = range(3)
 WRITERS_ELSEWHERE = range(3, 5)
-SECONDS_MAX = 300
+SECONDS_MAX = at_most(300)
 PIECES = 20
 FAULTS_EACH = 550
 """Faults of each long piece; together they are 10,000, and some to spare."""

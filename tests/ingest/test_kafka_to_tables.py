@@ -18,8 +18,9 @@ from confluent_kafka.cimpl import NewTopic
 from interbed.catalog.client.api import Catalog
 from tests.ingest.shop import Event, Row, event, lake, rows_of
 from tests.support.servers.kafka import KafkaServer
+from tests.support.waits import at_most
 
-DEADLINE_SECONDS = 60
+DEADLINE_SECONDS = at_most(60)
 
 
 def make_topic(kafka: KafkaServer, name: str, partitions: int = 1) -> None:
@@ -78,7 +79,11 @@ def test_bad_messages_go_to_a_dead_letter_topic(kafka: KafkaServer, tmp_path: Pa
     produce(kafka, "bad", [event("c", None, {"id": 1}), ("k", b"no json")])
     arguments = ["--topic", "bad", "--table", "shop.orders"]
     stopped = subprocess.run(
-        command(kafka, tmp_path, *arguments, "--until-end"), capture_output=True, text=True, check=False, timeout=60
+        command(kafka, tmp_path, *arguments, "--until-end"),
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=at_most(60),
     )
     assert stopped.returncode == 1
     assert "topic bad, partition 0, offset 1 can't be taken: it is no JSON" in stopped.stderr

@@ -24,6 +24,7 @@ from tests.ingest.shop import event, job, lake, rows_of
 from tests.ingest.sources.kafka.topics import KafkaTopics
 from tests.ingest.test_kafka_to_tables import command, ingest, make_topic, produce
 from tests.support.servers.kafka import KafkaServer
+from tests.support.waits import at_most
 
 
 def write(kafka: KafkaServer, topic: str, value: str, count: int) -> None:
@@ -45,7 +46,11 @@ def test_a_run_refuses_a_recreated_topic_and_another_group_reads_it(kafka: Kafka
     write(kafka, topic, "new", 5)
 
     stopped = subprocess.run(
-        command(kafka, tmp_path, *arguments, "--until-end"), capture_output=True, text=True, check=False, timeout=60
+        command(kafka, tmp_path, *arguments, "--until-end"),
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=at_most(60),
     )
     assert stopped.returncode == 1
     error_text = " ".join(stopped.stderr.split())

@@ -11,6 +11,7 @@ from interbed.ingest.sources.source import LagUnit
 from interbed.ingest.watch import serve_metrics
 from tests.ingest.memory_source import MemorySource
 from tests.ingest.shop import event, job, lake
+from tests.support.waits import at_most
 
 pytestmark = pytest.mark.integration
 
@@ -42,6 +43,6 @@ def served(run: Ingestion) -> set[str]:
     """Return the metrics of a finished run, without those of the file stores, which belong to the whole process."""
     with serve_metrics(run, "127.0.0.1", 0) as port:
         run.run()
-        with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=10) as answer:
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=at_most(10)) as answer:
             lines = answer.read().decode().splitlines()
     return {line for line in lines if line.startswith("interbed_ingest_")}

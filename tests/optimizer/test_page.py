@@ -12,6 +12,7 @@ import interbed
 from interbed.optimizer.flow.group import GroupPolicy, read_groups
 from interbed.optimizer.flow.process import ProcessState, WorkKind
 from tests.support.pages import Page
+from tests.support.waits import at_most
 
 PAGE = Page("optimizer.md")
 
@@ -33,7 +34,7 @@ def test_the_session_of_the_page_runs_as_written(tmp_path: Path, monkeypatch: py
 
     def run(arguments: list[str]) -> str:
         program = [sys.executable, "-m", "interbed.cli", *arguments]
-        done = subprocess.run(program, capture_output=True, text=True, timeout=120, check=False)
+        done = subprocess.run(program, capture_output=True, text=True, timeout=at_most(120), check=False)
         assert done.returncode == 0, done.stderr
         return done.stdout
 

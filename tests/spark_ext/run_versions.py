@@ -13,9 +13,10 @@ from pathlib import Path
 
 from tests.support.spark.pyspark_versions import VERSIONS, version_variables
 from tests.support.spark.spark_process import clean_environment
+from tests.support.waits import at_most
 
 ROOT = Path(__file__).resolve().parents[2]
-BUILD_TIMEOUT_SECONDS = 600
+BUILD_TIMEOUT_SECONDS = at_most(600)
 TEST_TIMEOUT_SECONDS = 3 * 3600
 WITHOUT = ("test_versions.py", "test_scripts.py")
 

@@ -8,9 +8,10 @@ import pytest
 from interbed.spark_ext import spark_settings
 from tests.support.spark.spark_connect import connect_server
 from tests.support.spark.spark_process import run_program
+from tests.support.waits import at_most
 
 PROGRAM = Path(__file__).with_name("connect_program.py")
-TIMEOUT_SECONDS = 600
+TIMEOUT_SECONDS = at_most(600)
 
 
 def _client(*arguments: str, **variables: str) -> None:

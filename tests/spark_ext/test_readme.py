@@ -25,6 +25,7 @@ from tests.support.pages import Page
 from tests.support.servers.kafka import running_kafka
 from tests.support.servers.ports import free_port
 from tests.support.servers.postgres import postgres_server
+from tests.support.waits import at_most
 
 README = Path(__file__).resolve().parents[2] / "README.md"
 TOUR = README.parent / "docs/tour.md"
@@ -98,7 +99,13 @@ class ReaderSession:
                 self.start_server(command)
                 return
             done = subprocess.run(
-                command, cwd=self.home, env=self.environment, capture_output=True, text=True, timeout=120, check=False
+                command,
+                cwd=self.home,
+                env=self.environment,
+                capture_output=True,
+                text=True,
+                timeout=at_most(120),
+                check=False,
             )
             assert done.returncode == 0, f"{line}\n{done.stdout}{done.stderr}"
             self.printed[typed] = done.stdout

@@ -14,8 +14,9 @@ from interbed.spark_ext.session import REDACTION, SECRETS
 from tests.spark_ext.conftest import SparkLake
 from tests.support.peers.process import PeerError
 from tests.support.peers.spark import SparkPeer
+from tests.support.waits import at_most
 
-REQUEST_SECONDS_MAX = 30.0
+REQUEST_SECONDS_MAX = at_most(30.0)
 IN_SETTINGS = {
     "s3.access-key": "AKIDofsettings",
     "s3.secret-key": "hush-of-settings",

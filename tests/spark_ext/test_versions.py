@@ -12,10 +12,11 @@ from hatch_build import INTERFACE, SOURCE_FOLDERS
 from tests.support.shares import each_run
 from tests.support.spark.pyspark_versions import VERSIONS, version_variables
 from tests.support.spark.spark_process import run_program
+from tests.support.waits import at_most
 
 ROOT = Path(__file__).resolve().parents[2]
 PROGRAM = Path(__file__).with_name("version_program.py")
-TIMEOUT_SECONDS = 300
+TIMEOUT_SECONDS = at_most(300)
 
 COMPILE = "import sys, hatch_build; from pathlib import Path; hatch_build.build_jar(Path(sys.argv[1]))"
 

@@ -28,9 +28,10 @@ from interbed.storage.scan.manifest_reader import _CACHE
 from interbed.storage.table.opening import open_store
 from interbed.storage.table.table import Table
 from interbed.storage.views.system.table import SYSTEM_TABLES, SystemTable
+from tests.support.waits import at_most
 
 ROOT = Path(__file__).resolve().parents[2]
-DEADLINE_SECONDS = 900
+DEADLINE_SECONDS = at_most(900)
 MEMORY_BYTES = 8 << 30
 """Limit of the address space, above the need of every operation. A length read from damaged bytes may ask for more."""
 RIGHT, NAMED, OTHER_FILE, WRONG = "right", "named", "another file named", "wrong"

@@ -16,9 +16,10 @@ from interbed.storage.scan.live_files import restore_buckets
 from interbed.storage.table.opening import open_store
 from interbed.storage.table.table import Table
 from tests.storage.write.lsm_process import rows
+from tests.support.waits import at_most
 
 ROOT = Path(__file__).resolve().parents[2]
-DEADLINE_SECONDS = 240
+DEADLINE_SECONDS = at_most(240)
 LOOKUP = {"changelog-producer": "lookup", "deletion-vectors.enabled": "true"}
 Rows = dict[int, str]
 

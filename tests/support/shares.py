@@ -23,11 +23,13 @@ from typing import Any, TypeVar
 
 import pytest
 
+from tests.support.waits import at_most
+
 LONG = os.environ.get("INTERBED_TEST_LONG") == "1"
 """Whether this is a run of the long tests."""
 
 SHARE_VARIABLE = "INTERBED_TEST_SHARE"
-GIT_TIMEOUT_SECONDS = 60
+GIT_TIMEOUT_SECONDS = at_most(60)
 
 T = TypeVar("T")
 

@@ -42,7 +42,7 @@ _used_by: int | None = None
 """Process in which obstore has started its threads."""
 
 
-class ObstoreFileIO:
+class ObjectStoreFileIO:
     """FileIO over one bucket or container; threads may share it. A process that is forked after its first use may not.
 
     `sweep` deletes a directory with the markers in it that obstore can't name, or is None. `read_ahead` are the limits
@@ -73,10 +73,10 @@ class ObstoreFileIO:
     @staticmethod
     def of(
         scheme: str, authority: str, options: dict[str, str], sweep: Callable[[str], None] | None = None
-    ) -> "ObstoreFileIO":
+    ) -> "ObjectStoreFileIO":
         """Return the FileIO of an authority; raises InvalidOptionError and StorageAccessError."""
         settings = store_settings(scheme, authority, options)
-        return ObstoreFileIO(scheme, authority, settings, sweep=sweep, read_ahead=ReadAhead.of(options))
+        return ObjectStoreFileIO(scheme, authority, settings, sweep=sweep, read_ahead=ReadAhead.of(options))
 
     @property
     def exclusive_create(self) -> bool:
@@ -323,8 +323,8 @@ def _rebuilt(
     settings: StoreSettings,
     sweep: Callable[[str], None] | None,
     read_ahead: ReadAhead,
-) -> ObstoreFileIO:
-    return ObstoreFileIO(scheme, authority, settings, sweep=sweep, read_ahead=read_ahead)
+) -> ObjectStoreFileIO:
+    return ObjectStoreFileIO(scheme, authority, settings, sweep=sweep, read_ahead=read_ahead)
 
 
 def _status(directory: str, key: str, entry: Any) -> FileStatus:

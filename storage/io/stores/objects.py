@@ -1,4 +1,4 @@
-"""Single steps of ObstoreFileIO on objects; a directory is a common prefix of keys.
+"""Single steps of ObjectStoreFileIO on objects; a directory is a common prefix of keys.
 
 Requests are repeated after transient errors, with exponential back-off, and end within minutes: by obstore where there
 was no response or one that asks for a retry, here where a response broke off. The errors of obstore are raised as they

@@ -14,8 +14,9 @@ from thrift.transport.TTransport import TBufferedTransport, TTransportException
 
 from interbed.thrift_idl.hive_metastore import ttypes
 from interbed.thrift_idl.hive_metastore.ThriftHiveMetastore import Client
+from tests.support.waits import at_most
 
-TIMEOUT_SECONDS = 120
+TIMEOUT_SECONDS = at_most(120)
 WAREHOUSE = "WAREHOUSE"
 """Placeholder of the warehouse's directory, in arguments (where it is replaced) and in answers."""
 

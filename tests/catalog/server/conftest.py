@@ -14,6 +14,7 @@ from tests.support.servers.metastore import (
     new_database,
     plain_client,
 )
+from tests.support.waits import at_most
 
 _numbers = itertools.count(1)
 
@@ -44,7 +45,7 @@ def metastore(request: pytest.FixtureRequest) -> MetastoreUnderTest:
 @pytest.fixture
 def client(metastore: MetastoreUnderTest) -> Iterator[HiveMetastoreClient]:
     """Connect interbed's own client to the server."""
-    with HiveMetastoreClient(metastore.uri, timeout_seconds=30) as open_client:
+    with HiveMetastoreClient(metastore.uri, timeout_seconds=at_most(30)) as open_client:
         yield open_client
 
 

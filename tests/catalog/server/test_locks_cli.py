@@ -14,6 +14,7 @@ from interbed.catalog.client.hive.client import HiveMetastoreClient
 from interbed.cli import main
 from interbed.thrift_idl.hive_metastore.ttypes import LockState, LockType
 from tests.support.servers.metastore import MetastoreUnderTest, lock_component, lock_request, metastore_under_test
+from tests.support.waits import at_most
 
 READ, WRITE, EXCLUSIVE = LockType.SHARED_READ, LockType.SHARED_WRITE, LockType.EXCLUSIVE
 
@@ -99,14 +100,14 @@ def test_a_lock_of_a_disconnected_client_is_listed_with_the_time_of_its_drop(dat
     settings = ("--lock-disconnect-seconds", "250")
     with (
         metastore_under_test(database_url, tmp_path, *settings) as running,
-        HiveMetastoreClient(running.uri, timeout_seconds=30) as waiting,
+        HiveMetastoreClient(running.uri, timeout_seconds=at_most(30)) as waiting,
     ):
-        with HiveMetastoreClient(running.uri, timeout_seconds=30) as gone:
+        with HiveMetastoreClient(running.uri, timeout_seconds=at_most(30)) as gone:
             held = gone.lock(lock_request(lock_component(EXCLUSIVE, "d", "t"), user="ann", host="far")).lockid
             assert json.loads(run("list", "--uri", running.uri, "--json"))[0]["orphaned_seconds"] is None
         waits = waiting.lock(lock_request(lock_component(EXCLUSIVE, "d", "t"), user="ben")).lockid
         for source in (["--uri", running.uri], ["--db", running.db, "--disconnect-seconds", "250"]):
-            deadline = time.monotonic() + 60
+            deadline = time.monotonic() + at_most(60)
             while (found := json.loads(run("list", *source, "--json")))[0]["orphaned_seconds"] is None:
                 assert time.monotonic() < deadline
             assert [each["id"] for each in found] == [held, waits]

@@ -14,6 +14,7 @@ from interbed.catalog.server.process.command import server
 from interbed.catalog.server.settings import SETTINGS, ServerSettings, ServerSettingsError, load
 from interbed.catalog.server.shown_settings import shown, warnings_for
 from tests.support.servers.metastore import metastore_under_test
+from tests.support.waits import at_most
 
 
 def site(directory: Path, **properties: str) -> Path:
@@ -230,7 +231,7 @@ def test_the_program_reports_wrong_settings_on_one_line(tmp_path: Path) -> None:
         env={**os.environ, "INTERBED_SERVER_PORT": "none"},
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=at_most(60),
         check=False,
         cwd=tmp_path,
     )

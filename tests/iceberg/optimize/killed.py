@@ -15,8 +15,9 @@ from interbed.iceberg.read import files
 from interbed.storage.io.api import FileIO
 from interbed.storage.io.faults import Fault, FaultAction, FaultyFileIO
 from interbed.storage.io.resolve import file_io_for
+from tests.support.waits import at_most
 
-DEADLINE_SECONDS = 60
+DEADLINE_SECONDS = at_most(60)
 
 _context = multiprocessing.get_context("forkserver")
 _context.set_forkserver_preload([__name__])

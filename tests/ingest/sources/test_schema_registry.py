@@ -18,6 +18,7 @@ from interbed.storage.base.errors import InvalidOptionError
 from tests.support.servers.gate import HttpGate, running_gate
 from tests.support.servers.ports import free_port
 from tests.support.servers.schema_registry import SchemaRegistryServer
+from tests.support.waits import at_most
 
 SECRET = "open-sesame-23"
 BASIC = f"Basic {base64.b64encode(f'reader:{SECRET}'.encode()).decode()}"
@@ -174,7 +175,7 @@ def certificates(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def openssl(directory: Path, *arguments: str) -> None:
     program = shutil.which("openssl")
     assert program is not None
-    subprocess.run([program, *arguments], cwd=directory, check=True, capture_output=True, timeout=60)
+    subprocess.run([program, *arguments], cwd=directory, check=True, capture_output=True, timeout=at_most(60))
 
 
 @pytest.mark.parametrize(

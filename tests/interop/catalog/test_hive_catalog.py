@@ -29,6 +29,7 @@ from interbed.testing import metastore
 from tests.catalog.writer_process import SHARED_KEYS, own_key
 from tests.support.peers.java_hive import JavaHiveCatalog
 from tests.support.shares import LONG
+from tests.support.waits import at_most
 from tests.support.writers import check_every_snapshot, create_orders, finished, keys_of, own_keys, writers
 
 WRITERS_EACH = 4
@@ -325,7 +326,7 @@ def test_both_write_one_table_concurrently(java: JavaHiveCatalog, ours: HiveCata
     with writers(options, numbers, COMMITS_EACH) as running, ThreadPoolExecutor(1) as pool:
         future = pool.submit(java.write_at_once, "shop.orders", work)
         results = [finished(w) for w in running]
-        theirs = future.result(timeout=240)
+        theirs = future.result(timeout=at_most(240))
     assert "".join(errors for _, errors, _ in results) == ""
     assert [code for code, _, _ in results] == [0] * WRITERS_EACH
     committed = [commits for _, _, commits in results]

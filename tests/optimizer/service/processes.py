@@ -18,8 +18,9 @@ import psutil
 
 from interbed.optimizer.flow.group import Worker
 from interbed.optimizer.journal.sql import SqlJournal
+from tests.support.waits import at_most
 
-DEADLINE_SECONDS = 180.0
+DEADLINE_SECONDS = at_most(180.0)
 """Time limit of waits: longer than the pause before a worker that died young is restarted."""
 _LOOK_SECONDS = 0.02
 

@@ -20,6 +20,7 @@ from interbed.optimizer.service.port import CatalogForWorkers, SchedulerCalls, W
 from interbed.optimizer.service.scheduler_client import SchedulerClient, scheduler_addresses
 from interbed.storage.base.errors import InvalidOptionError
 from interbed.thrift_idl.optimizing.constants import VERSION
+from tests.support.waits import at_most
 
 pytestmark = pytest.mark.integration
 
@@ -175,7 +176,7 @@ def test_the_client_tries_the_next_address_after_a_standby(harness: PortHarness)
 )
 def test_malformed_clients_are_disconnected_and_others_are_answered(harness: PortHarness, said: bytes) -> None:
     host, port = scheduler_addresses(harness.port.uri)[0]
-    with socket.create_connection((host, port), timeout=20) as scanner:
+    with socket.create_connection((host, port), timeout=at_most(20)) as scanner:
         scanner.sendall(said)
         scanner.shutdown(socket.SHUT_WR)
         worker = harness.enter()

@@ -31,6 +31,7 @@ from interbed.storage.base.errors import InvalidInputError
 from interbed.storage.meta.options.core import CoreOptions
 from tests.optimizer.service import lake
 from tests.optimizer.service.processes import until
+from tests.support.waits import at_most
 
 pytestmark = pytest.mark.integration
 
@@ -97,7 +98,7 @@ def serving(
             worker.stop()
             service.stop()
             for thread in reversed(threads):
-                thread.join(30)
+                thread.join(at_most(30))
                 assert not thread.is_alive()
 
 
@@ -143,7 +144,7 @@ def test_metrics_report_tables_and_processes(catalog: Catalog) -> None:
     leadership = Leadership()
     metrics = OptimizerMetrics(leadership)
     with served_metrics(metrics, "127.0.0.1", 0) as port:
-        page = urlopen(f"http://127.0.0.1:{port}/metrics", timeout=20).read().decode()
+        page = urlopen(f"http://127.0.0.1:{port}/metrics", timeout=at_most(20)).read().decode()
         assert "interbed_optimizer_schedules 0.0" in page
         with serving(catalog, MemoryJournal(), "me") as running:
             # A table may be compacted twice before another one is compacted at all.
@@ -153,8 +154,8 @@ def test_metrics_report_tables_and_processes(catalog: Catalog) -> None:
             for process in running.ended:
                 metrics.ended(process)
             with served_metrics(OptimizerMetrics(running.leadership), "127.0.0.1", 0) as other:
-                here = urlopen(f"http://127.0.0.1:{other}/metrics", timeout=20).read().decode()
-        page = urlopen(f"http://127.0.0.1:{port}/metrics", timeout=20).read().decode()
+                here = urlopen(f"http://127.0.0.1:{other}/metrics", timeout=at_most(20)).read().decode()
+        page = urlopen(f"http://127.0.0.1:{port}/metrics", timeout=at_most(20)).read().decode()
     assert "interbed_optimizer_schedules 1.0" in here
     assert 'interbed_optimizer_workers{group="default"} 1.0' in here
     assert 'interbed_optimizer_tables{group="default",score="' in here

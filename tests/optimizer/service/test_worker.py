@@ -28,6 +28,7 @@ from interbed.optimizer.work.lake_tables import LakeTables, carry_out
 from interbed.optimizer.work.lake_tables import delete_result as delete
 from tests.optimizer.service import lake
 from tests.optimizer.service.processes import until
+from tests.support.waits import at_most
 
 pytestmark = pytest.mark.integration
 
@@ -99,7 +100,7 @@ class WorkerHarness:
                 yield made
             finally:
                 made.stop()
-                thread.join(30)
+                thread.join(at_most(30))
                 assert not thread.is_alive()
 
 
@@ -131,7 +132,7 @@ class BlockingHook:
         found = self._function(catalog, assignment, **more)
         if not self.reached.is_set():
             self.reached.set()
-            assert self.go_on.wait(30)
+            assert self.go_on.wait(at_most(30))
         return found
 
 
@@ -280,6 +281,6 @@ def test_a_worker_can_end_when_it_is_idle(harness: WorkerHarness) -> None:
         thread = threading.Thread(target=worker.run, name="worker")
         thread.start()
         harness.steps_until(harness.is_done, "all tables were compacted")
-        thread.join(30)
+        thread.join(at_most(30))
         assert not thread.is_alive()
     assert not harness.leadership.ask(lambda s: s.workers())

@@ -27,6 +27,7 @@ from pyiceberg.types import StringType
 
 from tests.support.servers.hmsclient_shapes import table as hive_table
 from tests.support.servers.metastore import MetastoreUnderTest
+from tests.support.waits import at_most
 
 PROGRAM = Path(__file__).with_name("pyiceberg_program.py")
 PROCESSES = 2
@@ -179,7 +180,7 @@ def test_concurrent_appends_of_two_processes_are_all_kept(
         for process in range(PROCESSES)
     ]
     try:
-        said = [process.communicate(timeout=400)[1] for process in running]
+        said = [process.communicate(timeout=at_most(400))[1] for process in running]
     finally:
         for process in running:
             process.kill()

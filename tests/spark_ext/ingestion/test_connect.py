@@ -11,10 +11,11 @@ from tests.ingest.test_kafka_to_tables import make_topic, produce
 from tests.support.servers.kafka import KafkaServer
 from tests.support.spark.spark_connect import connect_server
 from tests.support.spark.spark_process import run_program
+from tests.support.waits import at_most
 
 PROGRAM = Path(__file__).with_name("connect_program.py")
 ROOT = Path(__file__).parents[3]
-TIMEOUT_SECONDS = 300
+TIMEOUT_SECONDS = at_most(300)
 
 
 @pytest.mark.long

@@ -18,8 +18,9 @@ from tests.ingest.shop import event, rows_of
 from tests.ingest.test_kafka_to_tables import make_topic, produce
 from tests.spark_ext.conftest import SparkLake
 from tests.support.servers.kafka import KafkaServer
+from tests.support.waits import at_most
 
-DEADLINE_SECONDS = 120
+DEADLINE_SECONDS = at_most(120)
 
 
 def test_a_query_runs_until_it_is_stopped_and_the_next_one_continues(

@@ -7,6 +7,7 @@ from pathlib import Path
 import pyarrow as pa
 
 import interbed
+from tests.support.waits import at_most
 
 PROGRAM = """
 import os, sys
@@ -43,7 +44,7 @@ def test_workers_are_forked_with_their_modules_and_without_threads(tmp_path: Pat
         table.upsert(rows)
 
     done = subprocess.run(
-        [sys.executable, "-c", PROGRAM, str(tmp_path)], capture_output=True, text=True, timeout=120, check=True
+        [sys.executable, "-c", PROGRAM, str(tmp_path)], capture_output=True, text=True, timeout=at_most(120), check=True
     )
 
     loaded, threads, later = done.stdout.split("\n")[:3]

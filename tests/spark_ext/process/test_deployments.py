@@ -17,8 +17,9 @@ from interbed.spark_ext import spark_settings
 from tests.support.peers.process import PeerError
 from tests.support.peers.spark import SparkPeer
 from tests.support.spark.spark_process import QUICK_JVM, driver_jvm
+from tests.support.waits import at_most
 
-TIMEOUT_SECONDS = 300
+TIMEOUT_SECONDS = at_most(300)
 
 
 def _catalog(warehouse: Path) -> dict[str, str]:
@@ -101,7 +102,7 @@ LACKING = r"has no interbed.*no module interbed.*spark\.interbed\.python.*venv-p
 @pytest.fixture
 def bare_python(tmp_path: Path) -> Path:
     """An interpreter without any package."""
-    subprocess.run([sys.executable, "-m", "venv", "--without-pip", tmp_path / "bare"], check=True, timeout=60)
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", tmp_path / "bare"], check=True, timeout=at_most(60))
     return tmp_path / "bare" / "bin" / "python"
 
 

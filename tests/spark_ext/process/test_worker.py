@@ -22,8 +22,9 @@ from interbed.storage.base.errors import NotSupportedError
 from interbed.storage.table.table import Table
 from interbed.thrift_idl.planner.ttypes import ErrorKind
 from tests.spark_ext.write.test_writer import Request
+from tests.support.waits import at_most
 
-TIMEOUT_SECONDS = 60
+TIMEOUT_SECONDS = at_most(60)
 SCHEMA = pa.schema((("id", pa.int64()), ("v", pa.string())))
 ROWS = pa.RecordBatch.from_pydict({"id": [1, 2], "v": ["a", "b"]}, schema=SCHEMA)
 

@@ -15,10 +15,11 @@ from tests.ingest.conftest import kafka
 from tests.spark_ext.conftest import SparkLake
 from tests.storage.log.tables import log_options
 from tests.support.servers.kafka import KafkaServer
+from tests.support.waits import at_most
 
 __all__ = ["kafka"]
 
-DEADLINE_SECONDS = 120
+DEADLINE_SECONDS = at_most(120)
 
 
 @pytest.fixture

@@ -17,10 +17,11 @@ from interbed.testing import metastore
 from tests.support.servers.java_metastore import java_metastore
 from tests.support.spark import spark_process
 from tests.support.spark.pyspark_versions import version_variables
+from tests.support.waits import at_most
 
 SCRIPTS = Path(__file__).resolve().parent
 ROOT = SCRIPTS.parents[2]
-TIMEOUT_SECONDS = 1800
+TIMEOUT_SECONDS = at_most(1800)
 
 CATALOGS = ("files", "served", "java")
 

@@ -11,10 +11,11 @@ from interbed import load_catalog
 from tests.spark_ext.conftest import SparkLake
 from tests.support.list_append import AppendTransaction, History, serial_order
 from tests.support.shares import LONG, each_run
+from tests.support.waits import at_most
 
 SESSIONS = 4
 STATEMENTS = 10 if LONG else 2
-DEADLINE_SECONDS = 600
+DEADLINE_SECONDS = at_most(600)
 
 
 @pytest.mark.longer

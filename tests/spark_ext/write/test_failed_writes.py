@@ -8,8 +8,9 @@ import pytest
 
 from interbed import load_catalog
 from tests.spark_ext.conftest import SparkLake
+from tests.support.waits import at_most
 
-DEADLINE_SECONDS = 60
+DEADLINE_SECONDS = at_most(60)
 
 
 def _eventually(condition: Callable[[], bool]) -> None:

@@ -6,8 +6,9 @@ from collections.abc import Sequence
 import pytest
 
 from interbed.storage.base.byte_budget import BudgetClosedError, ByteBudget
+from tests.support.waits import at_most
 
-SECONDS_MAX = 60
+SECONDS_MAX = at_most(60)
 
 
 class PiecesOfWork:

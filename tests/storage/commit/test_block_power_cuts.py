@@ -18,12 +18,13 @@ import pyarrow as pa
 import pytest
 
 import interbed
+from tests.support.waits import at_most
 
 pytestmark = pytest.mark.long
 
 SCHEMA = pa.schema((pa.field("id", pa.int64(), nullable=False), pa.field("v", pa.string())))
 SIZE = 64 << 20
-TIMEOUT_SECONDS = 60
+TIMEOUT_SECONDS = at_most(60)
 CAN_MOUNT = os.geteuid() == 0 and os.path.exists("/dev/loop-control") and shutil.which("mkfs.ext4") is not None
 LATER = 4_102_444_800
 

@@ -27,7 +27,7 @@ from interbed.storage.io.parallel import PendingFiles
 from interbed.storage.io.prefetch.inputs import SharedInputs
 from interbed.storage.io.pyarrow_files import PyarrowFileIO
 from interbed.storage.io.resolve import file_io_for
-from interbed.storage.io.stores.file_io import ObstoreFileIO
+from interbed.storage.io.stores.file_io import ObjectStoreFileIO
 from tests.support.servers.google_store import running_google
 from tests.support.servers.http_servers import (
     AZURITE_ACCOUNT,
@@ -36,6 +36,7 @@ from tests.support.servers.http_servers import (
     running_s3mock,
     running_s3proxy,
 )
+from tests.support.waits import at_most
 
 BUCKET = "lake"
 EXCLUSIVE = {
@@ -98,7 +99,7 @@ def opened(request: pytest.FixtureRequest) -> Iterator[tuple[str, FileIO, str]]:
             io, root = file_io_for(f"abfss://{BUCKET}@{AZURITE_ACCOUNT}.dfs.core.windows.net/root", options)
         else:
             io, root = file_io_for(f"{'gs' if kind == 'google' else 's3a'}://{BUCKET}/root", options)
-        assert isinstance(io, ObstoreFileIO)
+        assert isinstance(io, ObjectStoreFileIO)
         yield kind, io, root
 
 
@@ -162,7 +163,7 @@ def test_one_of_16_threads_creates_the_file(opened: tuple[str, FileIO, str], pla
     together = threading.Barrier(16)
 
     def create() -> None:
-        together.wait(timeout=60)
+        together.wait(timeout=at_most(60))
         won.append(io.create_exclusive(f"{root}/s/snapshot-1", b"same"))
 
     threads = [threading.Thread(target=create) for _ in range(16)]
@@ -329,7 +330,7 @@ def test_empty_directories_are_kept_where_directories_exist(place: tuple[FileIO,
         assert [s.name for s in io.list(f"{root}/t")] == ["bucket-0"]
         assert io.delete(f"{root}/t/bucket-0")
         assert io.exists(f"{root}/t")
-    elif isinstance(io, ObstoreFileIO):
+    elif isinstance(io, ObjectStoreFileIO):
         # For other kinds it is undefined: pyarrow leaves a marker for each directory that was created.
         assert not io.exists(f"{root}/t")
 
@@ -344,7 +345,7 @@ def test_an_atomic_rename_of_directories_has_one_winner(place: tuple[FileIO, str
     together = threading.Barrier(8)
 
     def rename(number: int) -> None:
-        together.wait(timeout=60)
+        together.wait(timeout=at_most(60))
         if io.rename(f"{root}/{number}", f"{root}/taken"):
             won.append(number)
 

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from interbed.storage.io.file_lock import DirectoryLock, FileLock
+from tests.support.waits import at_most
 
 _HOLDER = """
 import os, sys
@@ -87,7 +88,7 @@ def test_the_lock_of_a_killed_process_is_free(tmp_path: Path) -> None:
         lock = DirectoryLock(str(tmp_path))
         assert not lock.take(0.0)
         holder.kill()
-        holder.wait(timeout=30)
+        holder.wait(timeout=at_most(30))
         assert lock.take(0.0)
         lock.release()
 
@@ -95,7 +96,7 @@ def test_the_lock_of_a_killed_process_is_free(tmp_path: Path) -> None:
 def test_a_process_forked_meanwhile_does_not_keep_the_lock(tmp_path: Path) -> None:
     path = str(tmp_path / "lock")
     result = subprocess.run(
-        [sys.executable, "-c", _FORKING, path], capture_output=True, text=True, timeout=60, check=False
+        [sys.executable, "-c", _FORKING, path], capture_output=True, text=True, timeout=at_most(60), check=False
     )
     assert (result.stdout.strip(), result.stderr) == ("True", "")
     assert os.path.exists(path)

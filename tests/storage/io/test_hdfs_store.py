@@ -21,6 +21,7 @@ from interbed.storage.io.prefetch.content import WHOLE_BYTES
 from interbed.storage.io.prefetch.needs import PrefetchingInput, whole_file
 from interbed.storage.io.resolve import file_io_for
 from tests.support.servers.hdfs import NAMESERVICE, HdfsServer
+from tests.support.waits import at_most
 
 RACERS = 16
 QUICK = {"dfs.client.failover.max.attempts": "2", "dfs.client.failover.sleep.base.millis": "10"}
@@ -54,7 +55,7 @@ def test_one_of_several_writers_of_a_name_wins_and_no_temporary_file_is_left(roo
         path = f"{root}/snapshot/snapshot-{number}"
 
         def race(racer: int, start: threading.Barrier = start, path: str = path) -> bool:
-            start.wait(timeout=30)
+            start.wait(timeout=at_most(30))
             return io.create_exclusive(path, b"%d" % racer)
 
         with ThreadPoolExecutor(RACERS) as pool:
@@ -292,7 +293,7 @@ def test_the_error_of_a_missing_permission_names_the_user(root: str) -> None:
         capture_output=True,
         text=True,
         check=True,
-        timeout=60,
+        timeout=at_most(60),
     )
     assert f"Can't write {root}/by-alice: permission denied: user=alice, access=WRITE" in done.stdout
     assert "HADOOP_USER_NAME" in done.stdout

@@ -10,8 +10,9 @@ from interbed.storage.base.errors import StorageAccessError
 from interbed.storage.io.api import abort_output
 from interbed.storage.io.parallel import PendingFiles
 from tests.support.paced_files import PacedFiles
+from tests.support.waits import at_most
 
-SECONDS_MAX = 60
+SECONDS_MAX = at_most(60)
 
 
 class GatedFiles(PacedFiles):

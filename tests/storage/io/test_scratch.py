@@ -15,8 +15,9 @@ import pytest
 from interbed.storage.base.errors import StorageAccessError
 from interbed.storage.io import scratch
 from interbed.storage.io.scratch import PREFIX, ScratchDirectory, new_scratch_directory
+from tests.support.waits import at_most
 
-DEADLINE_SECONDS = 60
+DEADLINE_SECONDS = at_most(60)
 
 
 def run(program: str, temporary: Path) -> "subprocess.Popen[str]":

@@ -17,6 +17,7 @@ from interbed.storage.log.written import WrittenRange, WrittenRow
 from interbed.storage.views.stream.eventual_batches import EventualBatches
 from tests.storage.log.tables import create
 from tests.support.servers.kafka import KafkaServer, running_kafka
+from tests.support.waits import at_most
 
 _Answer = TypeVar("_Answer")
 
@@ -126,7 +127,7 @@ def test_an_unused_connection_is_closed() -> None:
         # There is one timer, however often a log is asked.
         assert len(world.timers) == 1
     assert world.open == ["b"]
-    world.wait_until(400)
+    world.wait_until(at_most(400))
     assert world.open == []
     assert world.timers == []
     assert world.ask("b") == 1
@@ -140,7 +141,7 @@ def test_a_thread_closes_unused_connections() -> None:
         return made[-1]
 
     LogBounds(connect, idle_seconds=0).of(settings_of("a"))
-    assert made[0].closed.wait(30)
+    assert made[0].closed.wait(at_most(30))
 
 
 def test_the_least_recently_used_of_many_connections_is_closed() -> None:
@@ -155,14 +156,14 @@ def test_concurrent_threads_have_a_connection_each_and_one_is_kept() -> None:
     together = Barrier(3)
 
     def wait_for_the_others() -> None:
-        together.wait(30)
+        together.wait(at_most(30))
 
     world.meanwhile = wait_for_the_others
     threads = [Thread(target=world.ask, args=("a",)) for _ in range(3)]
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join(30)
+        thread.join(at_most(30))
     assert [connection.questions for connection in world.made] == [1, 1, 1]
     assert world.open == ["a"]
 
@@ -172,7 +173,7 @@ def test_a_forked_process_does_not_touch_the_connections_of_its_parent() -> None
     world.ask("a")
     world.process = 2
     assert [world.ask("a"), world.ask("a")] == [1, 2]
-    world.wait_until(400)
+    world.wait_until(at_most(400))
     world.bounds.close()
     assert [connection.is_closed for connection in world.made] == [False, True]
 
@@ -247,7 +248,7 @@ def test_requests_succeed_after_a_restart_of_the_broker(tmp_path: Path, counted:
 
 def _until_it_answers(ask: Callable[[], _Answer]) -> _Answer:
     """Return the first response of a broker that was just started."""
-    give_up = time.monotonic() + 60
+    give_up = time.monotonic() + at_most(60)
     while True:
         try:
             return ask()

@@ -14,6 +14,7 @@ from interbed.testing import metastore
 from tests.storage.log.tables import QUICK, SCHEMA, changes_from_files, log_options, new_name, topic_of, warm_up
 from tests.storage.log.test_publishing import from_log
 from tests.support.servers.kafka import KafkaServer
+from tests.support.waits import at_most
 
 
 @pytest.fixture(scope="module")
@@ -41,7 +42,7 @@ def create(catalog: interbed.Catalog, kafka: KafkaServer, name: str) -> Table:
 
 
 def topics(kafka: KafkaServer) -> set[str]:
-    return set(AdminClient({"bootstrap.servers": kafka.bootstrap_servers}).list_topics(timeout=10).topics)
+    return set(AdminClient({"bootstrap.servers": kafka.bootstrap_servers}).list_topics(timeout=at_most(10)).topics)
 
 
 def test_a_renamed_table_keeps_its_topic_and_dropping_it_deletes_the_topic(

@@ -31,6 +31,7 @@ from tests.storage.log.tables import (
 from tests.support.dying_disk import DyingDisk, SimulatedKill
 from tests.support.servers.kafka import KafkaServer
 from tests.support.shares import each_run
+from tests.support.waits import at_most
 
 LONG = 30.0
 """So long that a stream does not look at the files: the changes come from the log."""
@@ -197,7 +198,7 @@ def test_each_snapshot_of_several_concurrent_processes_is_published_once(kafka: 
     for writer in writers:
         writer.start()
     for writer in writers:
-        writer.join(120)
+        writer.join(at_most(120))
         assert writer.exitcode == 0
     last = reopened(table).maintenance.publish_log()
     expected = changes_from_files(table, 1)

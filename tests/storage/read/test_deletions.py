@@ -20,6 +20,7 @@ from interbed.storage.scan.split import DeletionFile, Split
 from interbed.storage.table.opening import open_store
 from interbed.storage.table.table import Table
 from tests.storage.commit.tables import data_file
+from tests.support.waits import at_most
 
 FILES = 16
 ROWS = 10
@@ -145,7 +146,7 @@ def test_concurrent_threads_read_an_index_file_once(tmp_path: Path) -> None:
     places = _index_file(tmp_path / "index-0", *(f"data-{n}" for n in range(8)))
     file_io = FaultyFileIO(LocalFileIO())
     reader = DeletionReader(file_io)
-    together = threading.Barrier(8, timeout=30)
+    together = threading.Barrier(8, timeout=at_most(30))
     found: list[Any] = [None] * 8
 
     def ask(n: int) -> None:
@@ -157,7 +158,7 @@ def test_concurrent_threads_read_an_index_file_once(tmp_path: Path) -> None:
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join(timeout=30)
+        thread.join(timeout=at_most(30))
 
     assert found == [DeletionVector.of([n]) for n in range(8)]
     assert len(file_io.calls) == 1

@@ -10,6 +10,7 @@ import pyarrow as pa
 import pytest
 
 from interbed.storage.read.parallel import QUEUED_BATCHES, read_ahead
+from tests.support.waits import at_most
 
 
 def _batch(value: int) -> pa.RecordBatch:
@@ -26,7 +27,7 @@ def _values(batches: Iterator[pa.RecordBatch]) -> list[int]:
 
 
 def _wait_until(condition: "threading.Event") -> None:
-    assert condition.wait(timeout=30)
+    assert condition.wait(timeout=at_most(30))
 
 
 def test_batches_of_several_sources_alternate_in_a_fixed_order() -> None:
@@ -82,7 +83,7 @@ def test_closing_a_stream_closes_its_sources_and_ends_its_threads() -> None:
     stream.close()
     for event in closed:
         _wait_until(event)
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + at_most(30)
     while any(t.name == "interbed-read" for t in threading.enumerate()):
         assert time.monotonic() < deadline
         threading.Event().wait(0.01)

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 import interbed
 from interbed.storage.upkeep import changed_rows
 from interbed.storage.upkeep.changed_rows import SnapshotRows
+from tests.support.waits import at_most
 
 FIELDS: "list[pa.Field[Any]]" = [
     pa.field("id", pa.int64()),
@@ -146,7 +147,7 @@ def test_concurrent_writers_of_different_columns_lose_no_value(catalog: interbed
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join(60)
+        thread.join(at_most(60))
     assert rows(catalog.get_table("d.t")) == {1: {**ROW, "name": "n4", "amount": 4.0}}
 
 

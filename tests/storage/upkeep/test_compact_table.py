@@ -19,6 +19,7 @@ from interbed.storage.table.table import Table
 from interbed.storage.upkeep import compact_table as module
 from interbed.storage.upkeep.compact_table import compact_buckets, compact_table
 from tests.support.paced_files import PacedFiles
+from tests.support.waits import at_most
 
 ROWS = {"a": 10, "b": 4000, "c": 100, "d": 9000}
 BY_SIZE = ["d", "b", "c", "a"]
@@ -83,7 +84,7 @@ def test_small_buckets_in_an_object_store_are_compacted_concurrently(
     together = threading.Barrier(len(ROWS))
 
     def run_together(*given: Any) -> Any:
-        together.wait(timeout=60)
+        together.wait(timeout=at_most(60))
         return run_compaction(*given)
 
     monkeypatch.setattr(module, "run_compaction", run_together)
@@ -122,7 +123,7 @@ class _CutOffFiles(PacedFiles):
 
     def ending(self, path: str) -> None:
         if self._broken in path:
-            assert self.next_is_read.wait(60)
+            assert self.next_is_read.wait(at_most(60))
             raise OSError(5, "the line is cut")
 
 
@@ -153,7 +154,7 @@ class _HeldBackFiles(PacedFiles):
         self.gate = threading.Event()
 
     def ending(self, path: str) -> None:
-        assert "/bucket-0/" not in path or self.gate.wait(60)
+        assert "/bucket-0/" not in path or self.gate.wait(at_most(60))
 
 
 def test_files_still_being_uploaded_when_the_commit_fails_are_deleted(

@@ -34,11 +34,12 @@ from tests.storage.version.test_crash_points import history, with_branch
 from tests.storage.version.test_version_races import RACES, ChangeOutcome, check_rows, expire, forward, roll_back, write
 from tests.support.shares import LONG
 from tests.support.tally import Tally
+from tests.support.waits import at_most
 
 pytestmark = pytest.mark.usefixtures("both_kinds_of_store")
 
 SCHEDULES = 300 if LONG else 8
-SECONDS_MAX = 60
+SECONDS_MAX = at_most(60)
 TURN_CALLS_MAX = 6
 TURNS = 12
 

@@ -14,6 +14,7 @@ from interbed.storage.views.figure import require_drawing
 from interbed.storage.views.simulate.simulation import plot_simulations
 from interbed.storage.views.simulate.simulator import simulate
 from interbed.storage.views.simulate.workload import Workload
+from tests.support.waits import at_most
 
 BEGINNINGS = {"svg": b"<?xml", "png": b"\x89PNG", "pdf": b"%PDF"}
 
@@ -102,7 +103,9 @@ def test_without_matplotlib_the_error_says_how_to_install_it() -> None:
         "except NotSupportedError as error:\n"
         "    print(error)\n"
     )
-    result = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=True)
+    result = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, timeout=at_most(60), check=True
+    )
     assert result.stdout == "A picture needs matplotlib: pip install 'interbed[plot]'\n"
     assert issubclass(NotSupportedError, interbed.InterbedError)
     require_drawing("picture.svg")
@@ -111,5 +114,7 @@ def test_without_matplotlib_the_error_says_how_to_install_it() -> None:
 def test_matplotlib_is_imported_only_for_drawing() -> None:
     imports = "import sys, interbed.storage.table.table, interbed.storage.views.simulate.simulation"
     program = f"{imports}; print('matplotlib' in sys.modules)"
-    result = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=True)
+    result = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, timeout=at_most(60), check=True
+    )
     assert result.stdout == "False\n"

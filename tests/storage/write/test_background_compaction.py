@@ -26,6 +26,7 @@ from interbed.storage.table.opening import open_store
 from interbed.storage.table.table import Table
 from interbed.storage.write import table_write
 from tests.storage.commit.tables import data_file
+from tests.support.waits import at_most
 
 
 def create(warehouse: Path, **options: str) -> Table:
@@ -145,7 +146,7 @@ def test_concurrent_writers_lose_no_row(tmp_path: Path) -> None:
 
     with ThreadPoolExecutor(3) as pool:
         for done in [pool.submit(work, n) for n in range(3)]:
-            done.result(timeout=120)
+            done.result(timeout=at_most(120))
     assert values(table) == {n * 100 + c: f"x{n * 100 + c}" for n in range(3) for c in range(8)}
     assert data_files(table) == referenced(table)
 

@@ -52,7 +52,7 @@ def test_existing_rows_with_that_value_can_be_deleted_and_rewritten(
     table = make(tmp_path, keyed=keyed, **({"bucket": "1"} if keyed else {}))
     with monkeypatch.context() as java:
         # Java Paimon accepts such rows.
-        java.setattr("interbed.storage.write.incoming.IncomingRows.check_partitions", lambda *_: None)
+        java.setattr("interbed.storage.write.row_converter.RowConverter.check_partitions", lambda *_: None)
         table.append([{"id": 1, "dt": NAME}, {"id": 2, "dt": NAME}, {"id": 3, "dt": "a"}])
     table.delete("id = 1")
     table.compact()

@@ -44,7 +44,7 @@ def test_existing_texts_that_are_too_long_can_be_deleted_and_compacted(
     table = make(tmp_path, kind)
     with monkeypatch.context() as java:
         # Java Paimon accepts such rows.
-        java.setattr("interbed.storage.write.incoming.IncomingRows.check_lengths", lambda *_: None)
+        java.setattr("interbed.storage.write.row_converter.RowConverter.check_lengths", lambda *_: None)
         table.upsert([{"id": 1, "x": "abcdef"}, {"id": 2, "x": "abcdef"}])
     table.write_changes(pa.table({"id": pa.array([1], pa.int32()), "x": ["abcdef"], "_row_kind": ["-D"]}))
     table.compact()
@@ -92,7 +92,7 @@ def test_rows_with_nested_values_that_are_too_long_can_be_deleted(
     table, (_, fits, longer) = make(tmp_path, kind), WITHIN[kind]
     with monkeypatch.context() as java:
         # Java Paimon accepts such rows.
-        java.setattr("interbed.storage.write.incoming.IncomingRows.check_lengths", lambda *_: None)
+        java.setattr("interbed.storage.write.row_converter.RowConverter.check_lengths", lambda *_: None)
         table.upsert([{"id": 1, "x": fits}, {"id": 2, "x": longer}])
     rows = table.scan().to_arrow()
     deleted = rows.append_column("_row_kind", pa.array(["-D"] * rows.num_rows))

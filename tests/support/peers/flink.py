@@ -17,9 +17,10 @@ from tests.support.peers.cache import INTEROP, built_once, fingerprint, java_sou
 from tests.support.peers.java import JVM_OPTIONS, PeerRows
 from tests.support.peers.json import parse_type
 from tests.support.peers.process import JvmPeer, PeerProcess
+from tests.support.waits import at_most
 
-STATEMENT_SECONDS_MAX = 240
-JOB_SECONDS_MAX = 300
+STATEMENT_SECONDS_MAX = at_most(240)
+JOB_SECONDS_MAX = at_most(300)
 
 _DIRECTORY = INTEROP / "java_flink"
 

@@ -12,11 +12,12 @@ from pathlib import Path
 
 from tests.support.peers.cache import built_once, fingerprint, run
 from tests.support.servers.java_metastore import PEERS, QUICK_START, jars_of_3_1_3, running_java_metastore
+from tests.support.waits import at_most
 
 REFERENCE = PEERS / "hive_client_3" / "reference.txt"
 
 _SOURCE = PEERS / "hive_client_3" / "java" / "ClientCalls.java"
-_SECONDS_MAX = 180
+_SECONDS_MAX = at_most(180)
 
 
 def answers_of(uri: str, warehouse: Path) -> dict[str, str]:

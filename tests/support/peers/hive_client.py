@@ -19,9 +19,10 @@ from typing import Self
 
 from tests.support.peers.cache import built_once, fingerprint, run
 from tests.support.servers.java_metastore import PEERS, QUICK_START, running_java_metastore
+from tests.support.waits import at_most
 
 PACKAGE = "org.apache.hadoop.hive.metastore.client"
-STOP_SECONDS_MAX = 60
+STOP_SECONDS_MAX = at_most(60)
 
 _DIRECTORY = PEERS / "hive_client"
 

@@ -9,6 +9,8 @@ import threading
 from pathlib import Path
 from typing import Any, Self
 
+from tests.support.waits import at_most
+
 
 class PeerError(Exception):
     """Error of a command that the peer refused; `kind` is the class of its exception."""
@@ -74,17 +76,17 @@ class PeerProcess:
         if self._process.poll() is None:
             self._process.stdin.close()
             try:
-                self._process.wait(timeout=10)
+                self._process.wait(timeout=at_most(10))
             except subprocess.TimeoutExpired:
                 self.kill()
-        self._reader.join(timeout=10)
+        self._reader.join(timeout=at_most(10))
         self._process.stdout.close()
         self._log.close()
 
     def kill(self) -> None:
         """Kill the process at once."""
         self._process.kill()
-        self._process.wait(timeout=10)
+        self._process.wait(timeout=at_most(10))
 
     def __enter__(self) -> Self:
         return self

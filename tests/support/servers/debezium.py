@@ -21,13 +21,14 @@ from tests.support.peers.cache import built_once, fingerprint, run
 from tests.support.servers.kafka import KafkaServer
 from tests.support.servers.ports import free_port
 from tests.support.servers.schema_registry import SchemaRegistryServer
+from tests.support.waits import at_most
 
 _PEERS = Path(__file__).resolve().parents[2] / "peers"
 POM = _PEERS / "debezium" / "pom.xml"
 CONVERTER_POM = _PEERS / "avro_converter" / "pom.xml"
-START_SECONDS_MAX = 120.0
-STOP_SECONDS_MAX = 30.0
-REQUEST_SECONDS_MAX = 10.0
+START_SECONDS_MAX = at_most(120.0)
+STOP_SECONDS_MAX = at_most(30.0)
+REQUEST_SECONDS_MAX = at_most(10.0)
 
 _JAVA = (
     "java",

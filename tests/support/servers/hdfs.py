@@ -18,10 +18,11 @@ from typing import IO
 from tests.support.peers.cache import built_once, fingerprint, run
 from tests.support.peers.spark import PEERS, maven_jars
 from tests.support.servers.ports import free_ports
+from tests.support.waits import at_most
 
-START_SECONDS_MAX = 120.0
-COMMAND_SECONDS_MAX = 60.0
-STOP_SECONDS_MAX = 30.0
+START_SECONDS_MAX = at_most(120.0)
+COMMAND_SECONDS_MAX = at_most(60.0)
+STOP_SECONDS_MAX = at_most(30.0)
 NAMESERVICE = "lake"
 
 SOURCE = PEERS / "hdfs" / "java" / "HdfsPeer.java"

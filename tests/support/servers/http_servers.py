@@ -23,10 +23,11 @@ from interbed import testing
 from tests.support.peers.cache import built_once, fingerprint, python_with, run
 from tests.support.peers.spark import PEERS, maven_jars
 from tests.support.servers.ports import free_port, free_ports
+from tests.support.waits import at_most
 
-START_SECONDS_MAX = 120.0
-STOP_SECONDS_MAX = 30.0
-REQUEST_SECONDS_MAX = 10.0
+START_SECONDS_MAX = at_most(120.0)
+STOP_SECONDS_MAX = at_most(30.0)
+REQUEST_SECONDS_MAX = at_most(10.0)
 
 _JAVA = ("java", "-Xmx512m", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xshare:auto")
 

@@ -26,10 +26,11 @@ from thrift.transport.TTransport import TBufferedTransport, TTransportException
 from interbed.thrift_idl.hive_metastore import ttypes
 from interbed.thrift_idl.hive_metastore.ThriftHiveMetastore import Client
 from tests.support.peers.cache import BUILD_TIMEOUT_SECONDS, built_once, fingerprint, run
+from tests.support.waits import at_most
 
 PEERS = Path(__file__).resolve().parents[2] / "peers"
-START_SECONDS_MAX = 180.0
-STOP_SECONDS_MAX = 30.0
+START_SECONDS_MAX = at_most(180.0)
+STOP_SECONDS_MAX = at_most(30.0)
 EVENT_LISTENER = "org.apache.hive.hcatalog.listener.DbNotificationListener"
 
 DERBY_LOCK_SECONDS_MAX = 0

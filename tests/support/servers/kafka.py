@@ -20,10 +20,11 @@ from confluent_kafka.admin import AdminClient
 
 from tests.support.peers.cache import built_once, fingerprint, run
 from tests.support.servers.ports import free_ports
+from tests.support.waits import at_most
 
 POM = Path(__file__).resolve().parents[2] / "peers" / "kafka" / "pom.xml"
-START_SECONDS_MAX = 120.0
-STOP_SECONDS_MAX = 30.0
+START_SECONDS_MAX = at_most(120.0)
+STOP_SECONDS_MAX = at_most(30.0)
 CLUSTER_ID = "aW50ZXJiZWQtdGVzdHMtMQ"
 """Sixteen bytes in Base64, as Kafka requires; all brokers of the tests share it, and are never connected."""
 

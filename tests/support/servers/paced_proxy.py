@@ -17,10 +17,12 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+from tests.support.waits import at_most
+
 ROOT = Path(__file__).resolve().parents[3]
 BUFFER_BYTES = 256 << 10
-STOP_SECONDS_MAX = 30.0
-UPSTREAM_SECONDS_MAX = 300.0
+STOP_SECONDS_MAX = at_most(30.0)
+UPSTREAM_SECONDS_MAX = at_most(300.0)
 
 _LENGTH = re.compile(rb"\r\ncontent-length:\s*(\d+)", re.IGNORECASE)
 _CHUNKED = re.compile(rb"\r\ntransfer-encoding:\s*chunked", re.IGNORECASE)

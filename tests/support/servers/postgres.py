@@ -19,9 +19,10 @@ from pathlib import Path
 from typing import TypedDict
 
 from tests.support.servers.ports import free_port
+from tests.support.waits import at_most
 
-START_SECONDS_MAX = 60.0
-STOP_SECONDS_MAX = 30.0
+START_SECONDS_MAX = at_most(60.0)
+STOP_SECONDS_MAX = at_most(30.0)
 
 UNPRIVILEGED_USERS = ("postgres", "nobody")
 
@@ -133,7 +134,7 @@ def _usable(binaries: Path) -> bool:
     if os.geteuid() == 0 and not all(part.stat().st_mode & 0o001 for part in [binaries, *binaries.resolve().parents]):
         return False
     version = [str(binaries / "postgres"), "--version"]
-    return subprocess.run(version, capture_output=True, timeout=60, check=False, **_identity()).returncode == 0
+    return subprocess.run(version, capture_output=True, timeout=at_most(60), check=False, **_identity()).returncode == 0
 
 
 def _identity() -> _ProcessUser:

@@ -17,11 +17,12 @@ from typing import Any
 
 from tests.support.peers.cache import built_once, fingerprint, run
 from tests.support.servers.ports import free_port
+from tests.support.waits import at_most
 
 POM = Path(__file__).resolve().parents[2] / "peers" / "schema_registry" / "pom.xml"
-START_SECONDS_MAX = 120.0
-STOP_SECONDS_MAX = 30.0
-REQUEST_SECONDS_MAX = 10.0
+START_SECONDS_MAX = at_most(120.0)
+STOP_SECONDS_MAX = at_most(30.0)
+REQUEST_SECONDS_MAX = at_most(10.0)
 
 _JAVA = ("java", "-Xmx512m", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xshare:auto")
 

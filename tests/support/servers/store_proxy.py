@@ -20,9 +20,11 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, Literal, Self
 from urllib.parse import urlsplit
 
+from tests.support.waits import at_most
+
 CHUNK_BYTES = 1 << 20
-UPSTREAM_SECONDS_MAX = 60.0
-STOP_SECONDS_MAX = 60.0
+UPSTREAM_SECONDS_MAX = at_most(60.0)
+STOP_SECONDS_MAX = at_most(60.0)
 
 _OF_A_CONNECTION = frozenset({"connection", "keep-alive", "transfer-encoding", "proxy-connection"})
 

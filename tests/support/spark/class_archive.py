@@ -18,6 +18,7 @@ from pyspark.sql import SparkSession
 
 from tests.support.peers.cache import built_once, fingerprint
 from tests.support.spark.spark_process import QUICK_JVM, clean_environment
+from tests.support.waits import at_most
 
 ROOT = Path(__file__).resolve().parents[3]
 
@@ -39,7 +40,7 @@ _STATEMENTS = (
 def archive_options() -> str:
     """Return the JVM options that map the archive of the installed Spark; it is built when there is none."""
     java = os.path.join(os.environ["JAVA_HOME"], "bin", "java") if "JAVA_HOME" in os.environ else "java"
-    version = subprocess.run([java, "-version"], capture_output=True, text=True, timeout=60, check=True).stderr
+    version = subprocess.run([java, "-version"], capture_output=True, text=True, timeout=at_most(60), check=True).stderr
     installed = Path(pyspark.__file__).parent
     jars = "\n".join(f"{jar} {jar.stat().st_mtime_ns}" for jar in sorted(installed.glob("jars/*.jar")))
     name = f"spark-classes-{fingerprint(Path(__file__), text=version + jars)}"
@@ -51,7 +52,7 @@ def archive_options() -> str:
             env=clean_environment(),
             stdin=subprocess.DEVNULL,
             capture_output=True,
-            timeout=600,
+            timeout=at_most(600),
             check=True,
         )
 
@@ -77,11 +78,13 @@ def _write(archive: str) -> None:
         session = builder.getOrCreate()
         for statement in _STATEMENTS:
             session.sql(statement).collect()
-        jvm = session.sparkContext._gateway.proc
+        gateway = session.sparkContext._gateway
+        assert gateway is not None
+        jvm = gateway.proc
         session.stop()
         # The JVM ends when its standard input does, and writes the archive then.
         jvm.stdin.close()
-        jvm.wait(timeout=300)
+        jvm.wait(timeout=at_most(300))
 
 
 if __name__ == "__main__":

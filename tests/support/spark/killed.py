@@ -5,9 +5,11 @@ import subprocess
 import sys
 from pathlib import Path
 
+from tests.support.waits import at_most
+
 ROOT = Path(__file__).parents[3]
 SUPPORT = ROOT / "tests" / "support"
-TIMEOUT_SECONDS = 600
+TIMEOUT_SECONDS = at_most(600)
 
 
 def run_killed(path: Path, program: str, *arguments: str, fault: str | None, once: Path | None = None) -> int:

@@ -11,9 +11,10 @@ from pathlib import Path
 import pyspark
 
 from tests.support.spark.spark_process import MODEST_SETTINGS, clean_environment, driver_jvm
+from tests.support.waits import at_most
 
-START_TIMEOUT_SECONDS = 180
-STOP_TIMEOUT_SECONDS = 60
+START_TIMEOUT_SECONDS = at_most(180)
+STOP_TIMEOUT_SECONDS = at_most(60)
 LOG_LINES = 60
 
 _STARTED = re.compile(r"Spark Connect server started at: \S*:(\d+)")

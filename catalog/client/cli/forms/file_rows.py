@@ -28,8 +28,8 @@ from interbed.storage.base.shown_text import did_you_mean
 from interbed.storage.base.types.arrow import cast_to_schema
 from interbed.storage.base.types.data_type import DataField
 from interbed.storage.table.table import Table
-from interbed.storage.write.incoming import IncomingRows
 from interbed.storage.write.row_check import RowCheck
+from interbed.storage.write.row_converter import RowConverter
 
 FORMATS = ("parquet", "csv", "json", "orc", "arrow")
 _BY_SUFFIX = {
@@ -185,7 +185,7 @@ class TableRows:
 
     def __init__(self, table: Table, name: str, bad: BadLines) -> None:
         self._what = f"the table '{name}'"
-        self._incoming = IncomingRows(table.schema, self._what)
+        self._incoming = RowConverter(table.schema, self._what)
         self._check = RowCheck(name, table.schema, table.options, table.store.paths)
         # The table itself fills in defaults, and reports columns that a file lacks.
         self._nullable = pa.schema([field.with_nullable(True) for field in table.arrow_schema])

@@ -14,6 +14,7 @@ from click.testing import CliRunner
 
 import interbed
 from interbed.cli import main
+from tests.support.waits import at_most
 
 _NOON = "TIMESTAMP '2024-07-01 12:00:00'"
 
@@ -35,7 +36,7 @@ def in_tokyo(lake: interbed.Catalog, statement: str) -> str:
         capture_output=True,
         text=True,
         check=True,
-        timeout=120,
+        timeout=at_most(120),
     )
     return done.stdout
 

@@ -27,6 +27,7 @@ from interbed.storage.table.table import Table
 from tests.storage.version.crash_points import NAME, DyingFileIO, VisibleState, go_on, seen
 from tests.support.dying_disk import SimulatedKill
 from tests.support.servers.metastore import metastore_under_test
+from tests.support.waits import at_most
 
 SCHEMA = pa.schema((pa.field("id", pa.int64(), nullable=False), pa.field("v", pa.int64(), nullable=False)))
 LEASE_MILLIS = 301_000
@@ -114,12 +115,12 @@ class RestorableMetastore:
         """Restore a saved state of the database and the warehouse."""
         shutil.rmtree(self.lake)
         shutil.copytree(self.kept / name, self.lake)
-        with closing(sqlite3.connect(self.database, timeout=30)) as live, closing(self._copy(name)) as copy:
+        with closing(sqlite3.connect(self.database, timeout=at_most(30))) as live, closing(self._copy(name)) as copy:
             copy.backup(live)
 
     def age_leases(self) -> None:
         """Expire the leases of all locks."""
-        with closing(sqlite3.connect(self.database, timeout=30)) as live, live:
+        with closing(sqlite3.connect(self.database, timeout=at_most(30))) as live, live:
             live.execute("UPDATE locks SET heartbeat_at_ms = heartbeat_at_ms - ?", (LEASE_MILLIS,))
 
     def _copy(self, name: str) -> sqlite3.Connection:

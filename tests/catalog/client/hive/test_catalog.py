@@ -25,6 +25,7 @@ from interbed.storage.base.errors import CommitConflictError, CommitError, Inval
 from interbed.storage.base.types.data_type import AtomicType, TypeRoot
 from interbed.storage.meta.schema.change import AddColumn, RemoveOption, SetOption, UpdateComment
 from tests.support.servers.metastore import table as hive_table
+from tests.support.waits import at_most
 
 SCHEMA = pa.schema(
     (
@@ -278,7 +279,7 @@ def test_concurrent_alterations_and_commits_lose_nothing(options: dict[str, str]
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join(timeout=60)
+        thread.join(timeout=at_most(60))
     assert errors == []
     entry = catalog.client.get_table("shop", "t")
     assert [c.name for c in entry.sd.cols] == ["id", "name", *(f"c{n}" for n in range(8))]

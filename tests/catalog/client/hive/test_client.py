@@ -34,6 +34,7 @@ from tests.support.servers.metastore import (
     table,
 )
 from tests.support.servers.relay import Relay
+from tests.support.waits import at_most
 
 
 @pytest.fixture(scope="module")
@@ -47,7 +48,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[MetastoreUnderT
 @pytest.fixture
 def client(server: MetastoreUnderTest) -> Iterator[HiveMetastoreClient]:
     """Connect a client to it, and create an empty database `work`."""
-    with HiveMetastoreClient(server.uri, timeout_seconds=30) as open_client:
+    with HiveMetastoreClient(server.uri, timeout_seconds=at_most(30)) as open_client:
         open_client.create_database(ttypes.Database(name="work"))
         yield open_client
         open_client.drop_database("work", cascade=True)
@@ -118,7 +119,7 @@ def test_a_client_is_shared_by_threads(client: HiveMetastoreClient) -> None:
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join(timeout=60)
+        thread.join(timeout=at_most(60))
     assert len(client.get_all_tables("work")) == 80
 
 
@@ -194,7 +195,7 @@ def test_a_lock_that_was_lost_is_noticed(client: HiveMetastoreClient) -> None:
 
     with HiveCatalogLock(client, "work", "t", heartbeat_seconds=0.05) as lock:
         client.unlock(client.show_locks("work", "t")[0].lockid)
-        deadline = time.monotonic() + 30
+        deadline = time.monotonic() + at_most(30)
         while held(lock) and time.monotonic() < deadline:
             client.show_locks("work", "t")
         with pytest.raises(LockError, match="was lost"):
@@ -259,12 +260,14 @@ def test_a_lock_request_that_was_stored_although_it_failed_is_used(
 ) -> None:
     holder = client.lock(lock_request(lock_component(ttypes.LockType.EXCLUSIVE, "work", "t")))
     with FailingLockClient(server.uri, failing_checks=CHECK_FAILURES_MAX) as faltering, ThreadPoolExecutor(1) as pool:
-        lock = HiveCatalogLock(faltering, "work", "t", acquire_timeout_seconds=60, check_max_sleep_seconds=0.05)
+        lock = HiveCatalogLock(
+            faltering, "work", "t", acquire_timeout_seconds=at_most(60), check_max_sleep_seconds=0.05
+        )
         waiting = pool.submit(lock.acquire)
         while len(client.show_locks("work")) < 2:
             assert not waiting.done()
         client.unlock(holder.lockid)
-        waiting.result(timeout=60)
+        waiting.result(timeout=at_most(60))
         lock.ensure_held()
         lock.release()
     assert client.show_locks("work") == []

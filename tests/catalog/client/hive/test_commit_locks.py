@@ -25,6 +25,7 @@ from interbed.storage.meta.schema.change import AddColumn, SetOption
 from interbed.thrift_idl.hive_metastore.ttypes import LockType
 from tests.catalog.writer_process import SHARED_KEYS
 from tests.support.servers.metastore import lock_component, lock_request
+from tests.support.waits import at_most
 from tests.support.writers import check_every_snapshot, create_orders, finished, keys_of, own_keys, writers
 
 SCHEMA = pa.schema((("id", pa.int64()), ("dt", pa.string())))
@@ -253,7 +254,7 @@ def test_concurrent_renames_and_commits_lose_nothing(options: dict[str, str], ca
             number = 0
             while not ended.is_set():
                 for _ in range(3):
-                    tries.acquire(timeout=60)
+                    tries.acquire(timeout=at_most(60))
                 for _ in range(number % 6):
                     # The pause lets renames meet all steps of a commit.
                     own.list_databases()
@@ -338,5 +339,5 @@ def _at_once(*works: Callable[[], None]) -> None:
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join(timeout=60)
+        thread.join(timeout=at_most(60))
     assert errors == []

@@ -19,6 +19,7 @@ from interbed.storage.meta.snapshot.publish import LockKeeper, attempts_of, is_w
 from interbed.storage.meta.snapshot.snapshot import Snapshot
 from interbed.thrift_idl.hive_metastore.ttypes import LockType
 from tests.support.servers.metastore import lock_component, lock_request
+from tests.support.waits import at_most
 
 SCHEMA = pa.schema((("id", pa.int64()),))
 ROWS = pa.table({"id": [1]}, schema=SCHEMA)
@@ -160,7 +161,7 @@ def test_the_kept_lock_belongs_to_the_thread_that_acquired_it(
         assert not publisher.publish(snapshot(table, 1))
         thread = threading.Thread(target=lambda: seen.append(publisher.keeps_lock))
         thread.start()
-        thread.join(timeout=60)
+        thread.join(timeout=at_most(60))
         assert publisher.keeps_lock
     assert seen == [False]
     assert not is_locked(table, opened)

@@ -13,9 +13,10 @@ from interbed.catalog.client.hive.client import HiveMetastoreClient
 from interbed.catalog.client.hive.lock import REFUSALS_MAX, UNLOCKS, HiveCatalogLock
 from interbed.thrift_idl.hive_metastore.ttypes import LockType
 from tests.support.servers.metastore import lock_component, lock_request
+from tests.support.waits import at_most
 
 EXCLUSIVE = lock_request(lock_component(LockType.EXCLUSIVE, "shop", "t"))
-WAIT_SECONDS_MAX = 60.0
+WAIT_SECONDS_MAX = at_most(60.0)
 
 
 class ImpatientMetastoreClient(HiveMetastoreClient):

@@ -25,6 +25,7 @@ from interbed.catalog.client.hive.settings import hive_settings
 from interbed.catalog.client.options import CatalogOptions
 from interbed.storage.base.errors import InvalidOptionError, NotSupportedError
 from interbed.thrift_idl.hive_metastore import ThriftHiveMetastore
+from tests.support.waits import at_most
 
 pytestmark = pytest.mark.integration
 
@@ -193,7 +194,7 @@ def serving(transport: object, protocol: object, tls: ssl.SSLContext | None = No
     try:
         yield f"thrift://localhost:{port}"
     finally:
-        thread.join(timeout=60)
+        thread.join(timeout=at_most(60))
         listener.close()
 
 
@@ -223,7 +224,7 @@ def certificate(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
         ],
         check=True,
         capture_output=True,
-        timeout=60,
+        timeout=at_most(60),
     )
     return certificate, key
 

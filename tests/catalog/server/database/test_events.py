@@ -25,6 +25,7 @@ from interbed.catalog.server.service.model import (
 )
 from interbed.catalog.server.service.repository import Transaction
 from tests.support.examples import examples
+from tests.support.waits import at_most
 
 WRITERS = 4
 EVENTS_EACH = 15
@@ -124,7 +125,7 @@ def test_a_reader_beside_several_writers_misses_no_event(store: SqlRepository) -
         # As a consumer does, ask for the events after the last one. An event that became visible late would be missed.
         seen += _ids_after(store, seen[-1] if seen else 0)
     for writer in writers:
-        writer.join(timeout=60)
+        writer.join(timeout=at_most(60))
     seen += _ids_after(store, seen[-1] if seen else 0)
     assert seen == list(range(1, WRITERS * EVENTS_EACH + 1))
 

@@ -23,6 +23,7 @@ from tests.support.servers.metastore import (
     new_database,
 )
 from tests.support.shares import each_run
+from tests.support.waits import at_most
 
 
 @pytest.fixture(scope="module")
@@ -169,7 +170,7 @@ def test_a_source_that_is_not_a_metastore_is_reported(tmp_path: Path) -> None:
         answering.start()
         uri = f"thrift://127.0.0.1:{listener.getsockname()[1]}"
         output = run("verify", "--from", uri, "--to", f"sqlite:///{tmp_path / 'm.db'}", code=1)
-        answering.join(timeout=60)
+        answering.join(timeout=at_most(60))
     assert f"no metastore answers at {uri}" in output
     assert "does not speak as a metastore does" in output or "hung up on the first call" in output
 
@@ -224,7 +225,7 @@ def test_several_catalogs_are_imported(target: str, tmp_path: Path) -> None:
 
 
 def _answer_http(listener: socket.socket) -> None:
-    listener.settimeout(60)
+    listener.settimeout(at_most(60))
     connection, _ = listener.accept()
     with connection:
         connection.recv(65536)

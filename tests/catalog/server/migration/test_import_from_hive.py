@@ -24,11 +24,12 @@ from tests.catalog.server.migration.filled import (
 )
 from tests.support.servers.java_metastore import QUICK_START, JavaMetastore, running_java_metastore
 from tests.support.servers.metastore import foreign_client, metastore_under_test
+from tests.support.waits import at_most
 
 MANY = 600
 PLAIN = 40
 KILLS = 3
-DEADLINE_SECONDS = 120.0
+DEADLINE_SECONDS = at_most(120.0)
 
 
 @pytest.fixture(scope="module")
@@ -200,7 +201,7 @@ def _rows(file: Path) -> int:
     """Return the number of tables and partitions that are imported."""
     if not file.exists():
         return 0
-    with closing(sqlite3.connect(f"file:{file}?mode=ro", uri=True, timeout=30)) as connection:
+    with closing(sqlite3.connect(f"file:{file}?mode=ro", uri=True, timeout=at_most(30))) as connection:
         try:
             return int(
                 connection.execute(

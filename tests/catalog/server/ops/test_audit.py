@@ -11,6 +11,7 @@ from interbed.catalog.server.ops.audit import AuditLog, is_change, subject
 from interbed.catalog.server.thrift.edge.call import Call, CallOutcome, ClientSession
 from interbed.thrift_idl.hive_metastore import ThriftHiveMetastore, ttypes
 from tests.support.servers.metastore import table
+from tests.support.waits import at_most
 
 PARTITION = ttypes.Partition(dbName="d", tableName="t", values=["1", "x"])
 
@@ -148,7 +149,7 @@ def test_many_threads_and_two_logs_share_a_file(tmp_path: Path) -> None:
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join(timeout=60)
+        thread.join(timeout=at_most(60))
     names = {json.loads(line)["table"] for line in file.read_text().splitlines()}
     assert len(names) == 400
     for log in logs:

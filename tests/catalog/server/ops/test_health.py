@@ -23,6 +23,7 @@ from interbed.catalog.server.service.lock_model import LockComponent, LockLevel,
 from interbed.catalog.server.service.locks import LockService
 from interbed.catalog.server.settings import ServerSettings
 from interbed.catalog.server.thrift.edge.call import Call, CallOutcome, ClientSession
+from tests.support.waits import at_most
 
 pytestmark = pytest.mark.integration
 
@@ -32,7 +33,7 @@ REQUEST = LockRequest(components=(TABLE,), user="u", host="h")
 
 def get(address: tuple[str, int], path: str, method: str = "GET") -> tuple[int, str, str]:
     """Return status, content type and body of a page."""
-    connection = http.client.HTTPConnection(*address, timeout=60)
+    connection = http.client.HTTPConnection(*address, timeout=at_most(60))
     try:
         connection.request(method, path)
         response = connection.getresponse()
@@ -207,7 +208,7 @@ def test_a_hanging_check_is_reported_within_seconds_and_runs_only_once() -> None
 
     def hangs() -> str | None:
         asked.append(1)
-        release.wait(60)
+        release.wait(at_most(60))
         return None
 
     health = HealthServer(
@@ -226,7 +227,7 @@ def test_a_hanging_check_is_reported_within_seconds_and_runs_only_once() -> None
 
 
 def test_silent_clients_and_invalid_requests_do_not_delay_others(running: HealthPort) -> None:
-    silent = [socket.create_connection(running.address, timeout=60) for _ in range(5)]
+    silent = [socket.create_connection(running.address, timeout=at_most(60)) for _ in range(5)]
     try:
         silent[0].sendall(b"GET /health")
         silent[1].sendall(b"\x00" * 100 + b"\r\n\r\n")

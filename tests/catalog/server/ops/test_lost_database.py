@@ -10,8 +10,9 @@ import pytest
 from interbed.thrift_idl.hive_metastore import ttypes
 from tests.catalog.server.raw_client import raw_client
 from tests.support.servers.metastore import metastore_under_test, new_database, table
+from tests.support.waits import at_most
 
-DEADLINE_SECONDS = 120
+DEADLINE_SECONDS = at_most(120)
 ROUNDS = 5
 
 

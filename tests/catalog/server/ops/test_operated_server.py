@@ -30,6 +30,7 @@ from tests.support.servers.metastore import (
     table,
 )
 from tests.support.shares import each_run
+from tests.support.waits import at_most
 
 WORKERS = {"one process on SQLite": 1, "three processes on PostgreSQL": 3}
 
@@ -45,7 +46,7 @@ class OperatedServer:
 
     def get(self, path: str) -> tuple[int, str]:
         """Return status and body of a page of the health port."""
-        connection = http.client.HTTPConnection(*self.health, timeout=60)
+        connection = http.client.HTTPConnection(*self.health, timeout=at_most(60))
         try:
             connection.request("GET", path)
             response = connection.getresponse()
@@ -115,7 +116,7 @@ def operated(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFa
 @pytest.fixture
 def client(operated: OperatedServer) -> Iterator[HiveMetastoreClient]:
     """Connect a client to the server."""
-    with HiveMetastoreClient(operated.running.uri, timeout_seconds=60) as open_client:
+    with HiveMetastoreClient(operated.running.uri, timeout_seconds=at_most(60)) as open_client:
         yield open_client
 
 
@@ -135,7 +136,7 @@ def test_calls_of_all_processes_are_counted_together(operated: OperatedServer) -
         return operated.samples().get(key, 0) - before.get(key, 0)
 
     for _ in range(6):
-        with HiveMetastoreClient(uri, timeout_seconds=60) as client, pytest.raises(TableNotFoundError):
+        with HiveMetastoreClient(uri, timeout_seconds=at_most(60)) as client, pytest.raises(TableNotFoundError):
             client.get_table("default", "none")
     with foreign_client(operated.running.port) as foreign:
         for _ in range(3):
@@ -217,7 +218,12 @@ def test_a_server_that_cannot_use_a_setting_reports_it_and_does_not_start(
             *arguments,
         ]
         result = subprocess.run(
-            [sys.executable, "-m", *command], capture_output=True, text=True, timeout=120, check=False, cwd=tmp_path
+            [sys.executable, "-m", *command],
+            capture_output=True,
+            text=True,
+            timeout=at_most(120),
+            check=False,
+            cwd=tmp_path,
         )
         assert result.returncode == 1
         assert told in result.stderr
@@ -231,4 +237,4 @@ def test_a_server_that_is_stopped_ends_all_its_processes(tmp_path: Path) -> None
         os.kill(running.running.process.pid, signal.SIGTERM)
         assert stop_server(running.running) == 0
         with pytest.raises(OSError):
-            http.client.HTTPConnection(*address, timeout=60).request("GET", "/health/live")
+            http.client.HTTPConnection(*address, timeout=at_most(60)).request("GET", "/health/live")

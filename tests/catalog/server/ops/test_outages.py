@@ -21,8 +21,9 @@ from interbed.thrift_idl.hive_metastore import ttypes
 from tests.support.servers.metastore import MetastoreUnderTest, metastore_under_test, new_database, table
 from tests.support.servers.postgres import PostgresServer, restartable_postgres_server
 from tests.support.shares import each_run
+from tests.support.waits import at_most
 
-DEADLINE_SECONDS = 120.0
+DEADLINE_SECONDS = at_most(120.0)
 
 
 @pytest.fixture(scope="module")

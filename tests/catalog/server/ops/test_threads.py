@@ -29,10 +29,11 @@ from interbed.catalog.server.thrift.edge.listeners import Service
 from interbed.catalog.server.thrift.edge.loop import EventLoop
 from interbed.catalog.server.thrift.edge.pool import ThreadPool
 from interbed.catalog.server.thrift.edge.transport import BufferedFraming, listen
+from tests.support.waits import at_most
 
 pytestmark = pytest.mark.integration
 
-SECONDS_MAX = 60
+SECONDS_MAX = at_most(60)
 
 
 class FaultError(Exception):

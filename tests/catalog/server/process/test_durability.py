@@ -16,6 +16,7 @@ from interbed.catalog.server.process.embedded import start_server
 from interbed.catalog.server.service.errors import MetastoreError
 from tests.support.servers.metastore import BACKENDS, metastore_under_test, table
 from tests.support.shares import each_run
+from tests.support.waits import at_most
 
 KILLS = 3
 WRITERS = 4
@@ -37,7 +38,7 @@ def test_a_signal_stops_the_server_cleanly_while_clients_are_connected(
         client.create_table(table("default", "t"))
         started = time.monotonic()
         running.running.process.send_signal(number)
-        assert running.running.process.wait(timeout=30) == 0
+        assert running.running.process.wait(timeout=at_most(30)) == 0
         assert time.monotonic() - started < 5
         with pytest.raises(CatalogError, match=running.uri):
             client.get_table("default", "t")
@@ -69,7 +70,7 @@ def test_killing_the_server_under_load_loses_no_acknowledged_change(database_url
             enough = threading.Event()
 
             def write(writer: int, uri: str, kill: int, killed: threading.Event, enough: threading.Event) -> None:
-                with HiveMetastoreClient(uri, timeout_seconds=10) as client:
+                with HiveMetastoreClient(uri, timeout_seconds=at_most(10)) as client:
                     for turn in range(100_000):
                         name = f"t_{kill}_{writer}_{turn}"
                         try:
@@ -92,11 +93,11 @@ def test_killing_the_server_under_load_loses_no_acknowledged_change(database_url
             ]
             for thread in threads:
                 thread.start()
-            assert enough.wait(timeout=60)
+            assert enough.wait(timeout=at_most(60))
             killed.set()
             running.running.process.kill()
             for thread in threads:
-                thread.join(timeout=60)
+                thread.join(timeout=at_most(60))
                 assert not thread.is_alive()
     with metastore_under_test(database_url, tmp_path) as running, HiveMetastoreClient(running.uri) as client:
         found = set(client.get_all_tables("default"))
@@ -130,7 +131,7 @@ def test_a_server_that_cannot_start_reports_the_reason(tmp_path: Path, db: str, 
         *("-m", "interbed.catalog.server.process.main", "--port", "0"),
         *("--db", db.format(tmp=tmp_path), "--warehouse", warehouse.format(tmp=tmp_path)),
     ]
-    result = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    result = subprocess.run(command, capture_output=True, text=True, timeout=at_most(60), check=False)
     assert result.returncode == 1
     assert message in result.stderr
     assert "Traceback" not in result.stderr

@@ -11,6 +11,7 @@ import sys
 from pathlib import Path
 
 from interbed.catalog.client.hive.client import HiveMetastoreClient
+from tests.support.waits import at_most
 
 ENTRYPOINT = Path(__file__).parents[4] / "docker" / "entrypoint.sh"
 
@@ -32,10 +33,10 @@ def test_it_starts_a_server_from_the_environment_and_forwards_signals(tmp_path: 
         with HiveMetastoreClient(line.split()[-1]) as client:
             assert client.get_database("default").locationUri == f"file:{tmp_path}/w"
         process.send_signal(signal.SIGTERM)
-        assert process.wait(timeout=30) == 0
+        assert process.wait(timeout=at_most(30)) == 0
     finally:
         process.kill()
-        process.wait(timeout=30)
+        process.wait(timeout=at_most(30))
         if process.stdout is not None:
             process.stdout.close()
 
@@ -63,7 +64,7 @@ def test_the_containers_probe_asks_whether_the_server_is_ready(tmp_path: Path) -
         assert _exit_code([sys.executable, *probe[1:]], INTERBED_SERVER_HEALTH_PORT=port) != 0
     finally:
         process.kill()
-        process.communicate(timeout=30)
+        process.communicate(timeout=at_most(30))
 
 
 def test_a_password_file_that_cannot_be_read_is_reported(tmp_path: Path) -> None:
@@ -74,7 +75,7 @@ def test_a_password_file_that_cannot_be_read_is_reported(tmp_path: Path) -> None
         env=_environment(INTERBED_DB_PASSWORD_FILE=str(missing)),
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=at_most(60),
         check=False,
     )
     assert result.returncode == 1
@@ -93,7 +94,7 @@ def test_the_password_is_not_passed_in_arguments(tmp_path: Path) -> None:
         env={**_environment(INTERBED_DB_PASSWORD_FILE=str(password)), "PATH": f"{tmp_path}:{os.environ['PATH']}"},
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=at_most(60),
         check=True,
     )
     assert "password: secret" in result.stdout
@@ -102,7 +103,7 @@ def test_the_password_is_not_passed_in_arguments(tmp_path: Path) -> None:
 
 def _exit_code(command: list[str], **settings: str) -> int:
     return subprocess.run(
-        command, env=_environment(**settings), capture_output=True, timeout=60, check=False
+        command, env=_environment(**settings), capture_output=True, timeout=at_most(60), check=False
     ).returncode
 
 

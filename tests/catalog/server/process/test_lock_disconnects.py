@@ -19,9 +19,10 @@ from interbed.catalog.server.thrift.edge.transport import listen, prepare
 from interbed.thrift_idl.hive_metastore.ttypes import CheckLockRequest, LockState, LockType
 from tests.support.servers.metastore import BACKENDS, lock_component, lock_request, metastore_under_test
 from tests.support.shares import each_run
+from tests.support.waits import at_most
 
 ROOT = Path(__file__).resolve().parents[4]
-LONG_SECONDS = 60
+LONG_SECONDS = at_most(60)
 HOLD = """
 import sys, time
 from interbed.catalog.client.hive.client import HiveMetastoreClient
@@ -126,7 +127,9 @@ def test_waiting_checks_hold_no_thread_and_are_answered_in_order(tmp_path: Path)
         ) as running,
         ExitStack() as stack,
     ):
-        clients = [stack.enter_context(HiveMetastoreClient(running.uri, timeout_seconds=90)) for _ in range(waiters)]
+        clients = [
+            stack.enter_context(HiveMetastoreClient(running.uri, timeout_seconds=at_most(90))) for _ in range(waiters)
+        ]
         request = lock_request(lock_component(LockType.EXCLUSIVE, "d", "t"))
         ids = [client.lock(request).lockid for client in clients]
         first, *others = zip(clients, ids, strict=True)
@@ -154,7 +157,7 @@ def test_a_client_that_dies_during_a_waiting_check_is_noticed(tmp_path: Path) ->
     with (
         metastore_under_test(f"sqlite:///{tmp_path / 'metastore.db'}", tmp_path, *settings) as running,
         HiveMetastoreClient(running.uri) as holder,
-        HiveMetastoreClient(running.uri, timeout_seconds=90) as behind,
+        HiveMetastoreClient(running.uri, timeout_seconds=at_most(90)) as behind,
     ):
         request = lock_request(lock_component(LockType.EXCLUSIVE, "d", "t"))
         held = holder.lock(request).lockid

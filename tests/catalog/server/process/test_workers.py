@@ -22,9 +22,10 @@ from interbed.catalog.client.hive.client import HiveMetastoreClient
 from tests.catalog.server.raw_client import raw_client
 from tests.support.servers.metastore import BACKENDS, MetastoreUnderTest, metastore_under_test, table
 from tests.support.shares import each_run
+from tests.support.waits import at_most
 
 WORKERS = 3
-DEADLINE_SECONDS = 120
+DEADLINE_SECONDS = at_most(120)
 WRITERS = 4
 
 
@@ -54,7 +55,7 @@ def test_connections_are_distributed_evenly(tmp_path: Path) -> None:
     db = f"sqlite:///{tmp_path / 'metastore.db'}"
     with metastore_under_test(db, tmp_path, "--workers", str(WORKERS)) as running, contextlib.ExitStack() as stack:
         links = [
-            stack.enter_context(socket.create_connection(("127.0.0.1", running.port), timeout=60))
+            stack.enter_context(socket.create_connection(("127.0.0.1", running.port), timeout=at_most(60)))
             for _ in range(WORKERS * 10)
         ]
         _until(lambda: sorted(_connections(running).values())[-WORKERS:] == [10] * WORKERS)
@@ -62,7 +63,7 @@ def test_connections_are_distributed_evenly(tmp_path: Path) -> None:
         for link in links[:WORKERS]:
             link.close()
         for _ in range(WORKERS):
-            stack.enter_context(socket.create_connection(("127.0.0.1", running.port), timeout=60))
+            stack.enter_context(socket.create_connection(("127.0.0.1", running.port), timeout=at_most(60)))
 
         def is_even() -> bool:
             counts = sorted(_connections(running).values())[-WORKERS:]
@@ -80,7 +81,7 @@ def test_killing_a_worker_under_load_loses_no_acknowledged_change(server: Metast
     def write(writer: int) -> None:
         turn = 0
         while not ending.is_set():
-            with HiveMetastoreClient(server.uri, timeout_seconds=60) as client:
+            with HiveMetastoreClient(server.uri, timeout_seconds=at_most(60)) as client:
                 try:
                     while not ending.is_set():
                         turn += 1
@@ -127,7 +128,7 @@ def test_a_signal_stops_all_processes_cleanly(tmp_path: Path, number: signal.Sig
                 # A child may have ended already, because its parent has stopped it.
                 with contextlib.suppress(psutil.NoSuchProcess):
                     each.send_signal(number)
-            assert running.running.process.wait(timeout=60) == 0
+            assert running.running.process.wait(timeout=at_most(60)) == 0
         _until(lambda: all(_has_ended(child) for child in children))
     assert "Traceback" not in (tmp_path / "server.log").read_text()
 
@@ -139,7 +140,7 @@ def test_workers_end_when_the_parent_is_killed(tmp_path: Path) -> None:
         with HiveMetastoreClient(running.uri) as client:
             client.create_table(table("default", "t"))
             running.running.process.kill()
-            running.running.process.wait(timeout=60)
+            running.running.process.wait(timeout=at_most(60))
             _until(lambda: all(_has_ended(child) for child in children))
         # The port is free, and the database is unchanged.
         with (

@@ -23,6 +23,7 @@ from interbed.catalog.server.service.model import (
 from interbed.catalog.server.service.moves import DirectoryMover, carry_out, settle_all
 from interbed.catalog.server.service.repository import Transaction
 from interbed.catalog.server.service.service import Metastore
+from tests.support.waits import at_most
 
 COLUMNS = (MetastoreColumn(name="id", type="int"),)
 STORAGE = StorageDescriptor(columns=COLUMNS, serde=SerDe())
@@ -61,7 +62,7 @@ def test_a_server_killed_during_a_rename_leaves_data_and_location_consistent(
 ) -> None:
     root = f"file:{tmp_path}/warehouse"
     arguments = [sys.executable, "-m", "tests.catalog.server.service.rename_process", database_url, root, when]
-    ended = subprocess.run(arguments, capture_output=True, timeout=120, check=False)
+    ended = subprocess.run(arguments, capture_output=True, timeout=at_most(120), check=False)
     assert ended.returncode == -signal.SIGKILL, ended.stderr.decode()
     again = Metastore(SqlRepository(database_url), root)
     again.databases.bootstrap()
@@ -84,7 +85,7 @@ def test_the_reaper_of_another_server_settles_a_rename_of_a_killed_one(
 ) -> None:
     root = f"file:{tmp_path}/warehouse"
     arguments = [sys.executable, "-m", "tests.catalog.server.service.rename_process", database_url, root, "after"]
-    ended = subprocess.run(arguments, capture_output=True, timeout=120, check=False)
+    ended = subprocess.run(arguments, capture_output=True, timeout=at_most(120), check=False)
     assert ended.returncode == -signal.SIGKILL, ended.stderr.decode()
     assert (tmp_path / "warehouse" / "new").exists()
     Reaper(store, metastore.locks, every_seconds=60, events_ttl_seconds=3600).look()

@@ -12,6 +12,7 @@ from tests.ingest.sources.kafka.topics import (
     read,
     read_to_end,
 )
+from tests.support.waits import at_most
 
 
 def test_new_partitions_are_found_and_read_from_their_beginning(topics: KafkaTopics, opened: Open) -> None:
@@ -60,7 +61,7 @@ def test_a_pattern_may_match_no_topic_yet(topics: KafkaTopics, opened: Open) -> 
 def test_internal_topics_of_kafka_match_no_pattern(topics: KafkaTopics, opened: Open) -> None:
     topic = topics.create()
     topics.transactions()
-    assert "__transaction_state" in topics.admin.list_topics(timeout=10).topics
+    assert "__transaction_state" in topics.admin.list_topics(timeout=at_most(10)).topics
     source = opened(topic, topic_pattern="__.*")
     source.seek(Positions())
     assert set(source.positions().of) == {topic}

@@ -13,8 +13,9 @@ from interbed.ingest.errors import SourceUnavailableError
 from interbed.ingest.flow.messages import Messages
 from interbed.ingest.sources.kafka.source import KafkaSource
 from tests.support.servers.kafka import KafkaServer
+from tests.support.waits import at_most
 
-DEADLINE_SECONDS = 60.0
+DEADLINE_SECONDS = at_most(60.0)
 
 QUICK = {"reconnect.backoff.max.ms": "200", "fetch.wait.max.ms": "50", "fetch.error.backoff.ms": "50"}
 """Settings that let a consumer notice earlier what a test has done."""
@@ -52,12 +53,14 @@ class KafkaTopics:
             return True
 
         wait_until(is_created)
-        wait_until(lambda: len(self.admin.list_topics(topic, timeout=10).topics[topic].partitions) == partitions)
+        wait_until(
+            lambda: len(self.admin.list_topics(topic, timeout=at_most(10)).topics[topic].partitions) == partitions
+        )
 
     def delete(self, topic: str) -> None:
         """Delete a topic, and wait until it is deleted."""
         self.admin.delete_topics([topic])[topic].result()
-        wait_until(lambda: topic not in self.admin.list_topics(timeout=10).topics)
+        wait_until(lambda: topic not in self.admin.list_topics(timeout=at_most(10)).topics)
 
     def recreate(self, topic: str, partitions: int = 1) -> None:
         """Delete a topic, and create another one of the same name."""

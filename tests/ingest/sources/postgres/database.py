@@ -13,8 +13,9 @@ from interbed.ingest.run_settings import IngestSettings
 from interbed.ingest.sources.postgres.source import PostgresSource
 from interbed.ingest.tables.names import TableNames
 from interbed.ingest.tables.table_sink import TableSettings
+from tests.support.waits import at_most
 
-DEADLINE_SECONDS = 60.0
+DEADLINE_SECONDS = at_most(60.0)
 NAMES = TableNames(database="shop", databases=frozenset({"public"}))
 
 

@@ -21,6 +21,7 @@ from tests.ingest.process import Run
 from tests.ingest.shop import lake
 from tests.ingest.sources.postgres.database import Database, wait_until
 from tests.support.peers.java import JavaPaimon
+from tests.support.waits import at_most
 
 ACCOUNTS, BALANCE = 40, 100
 
@@ -185,12 +186,12 @@ def test_the_command_logs_its_progress_without_secrets(database: Database, tmp_p
     url = database.url.replace("postgres@", "postgres:s3cret@")
     command = [sys.executable, "-m", "interbed.cli", "ingest", "postgres", "-o", f"warehouse={tmp_path}", "--url", url]
     command += ["--slot", database.slot, "--table", "shop.sales", "--until-end", "--table-option", "bucket=2"]
-    found = subprocess.run([*command, "--json"], capture_output=True, text=True, timeout=60, check=True)
+    found = subprocess.run([*command, "--json"], capture_output=True, text=True, timeout=at_most(60), check=True)
     events = [json.loads(line) for line in found.stdout.splitlines()]
     assert [event["event"] for event in events] == ["commit", "end"]
     assert events[-1]["rows"] == {"shop.sales": 1}
     assert "s3cret" not in found.stdout + found.stderr
     command[command.index("--url") + 1] = f"{url}?port=1"
-    failed = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    failed = subprocess.run(command, capture_output=True, text=True, timeout=at_most(60), check=False)
     assert failed.returncode != 0
     assert "s3cret" not in failed.stdout + failed.stderr

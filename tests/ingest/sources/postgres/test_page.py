@@ -11,6 +11,7 @@ from pathlib import Path
 from tests.ingest.process import Run
 from tests.ingest.shop import lake, rows_of
 from tests.ingest.sources.postgres.database import Database
+from tests.support.waits import at_most
 
 PAGE = Path(__file__).parents[4] / "docs" / "ingest.md"
 
@@ -42,12 +43,12 @@ def test_the_commands_of_the_page_do_what_it_says(database: Database, tmp_path: 
             assert run.next_commit()
             assert run.next_commit()
             process.send_signal(signal.SIGTERM)
-            process.wait(60)
+            process.wait(at_most(60))
         finally:
             process.kill()
     assert process.returncode == 0, log.read_text()
     assert (rows_of(catalog), rows_of(catalog, "shop.items")) == ([{"id": 1}], [{"id": 2}])
-    found = subprocess.run(one, capture_output=True, text=True, timeout=60, check=True)
+    found = subprocess.run(one, capture_output=True, text=True, timeout=at_most(60), check=True)
     assert json.loads(found.stdout.splitlines()[-1])["rows"] == {"lake.sales": 1}
     assert catalog.get_table("lake.sales").options.bucket == 4
     database.execute(

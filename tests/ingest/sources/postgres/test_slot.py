@@ -16,6 +16,7 @@ from tests.ingest.shop import lake, rows_of
 from tests.ingest.sources.postgres.database import Database, wait_until
 from tests.support.servers.postgres import postgres_server, restartable_postgres_server
 from tests.support.shares import each_run
+from tests.support.waits import at_most
 
 
 @pytest.fixture
@@ -140,7 +141,7 @@ def test_only_one_process_reads_a_slot(orders: Database, catalog: Catalog, tmp_p
     thread = threading.Thread(target=job.run, args=(done.is_set, reading.set))
     thread.start()
     try:
-        assert reading.wait(60)
+        assert reading.wait(at_most(60))
         second = orders.source()
         second.begin({})
         with pytest.raises(SourceUnavailableError, match=r"Another process reads the slot .* End that one, or"):

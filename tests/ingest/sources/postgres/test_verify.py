@@ -18,6 +18,7 @@ from interbed.ingest.tables.table_sink import TableSettings
 from interbed.storage.base.errors import InvalidInputError
 from tests.ingest.shop import lake
 from tests.ingest.sources.postgres.database import Database
+from tests.support.waits import at_most
 
 WIDE = """
     CREATE TABLE orders (
@@ -106,7 +107,7 @@ def test_the_command_reports_the_differences(database: Database, catalog: Catalo
     command += ["--url", database.url, "--table", "shop.orders", "--source", "orders"]
 
     def run(*more: str) -> "subprocess.CompletedProcess[str]":
-        return subprocess.run([*command, *more], capture_output=True, text=True, check=False, timeout=60)
+        return subprocess.run([*command, *more], capture_output=True, text=True, check=False, timeout=at_most(60))
 
     assert (run().returncode, run().stdout.splitlines()[-1]) == (0, "all rows are the same")
     database.execute("UPDATE orders SET v = E'\\n' WHERE id = 2")

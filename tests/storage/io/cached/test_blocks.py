@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from interbed.storage.io.cached.blocks import COUNTER, BlockFiles, CacheCounter
 from tests.support.examples import examples
+from tests.support.waits import at_most
 
 KEY = "a" * 40
 
@@ -162,7 +163,7 @@ def test_processes_share_a_directory(tmp_path: Path) -> None:
     for process in processes:
         process.start()
     for process in processes:
-        process.join(60)
+        process.join(at_most(60))
     assert [process.exitcode for process in processes] == [0, 0, 0]
     assert bytes_in(tmp_path) <= 200_000 * (16 + 3) // 16
 
@@ -179,5 +180,5 @@ def test_statistics_are_correct_with_several_threads() -> None:
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join(60)
+        thread.join(at_most(60))
     assert (counter.counts.hits, counter.counts.hit_rate) == (12_000, 0.75)

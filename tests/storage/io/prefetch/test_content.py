@@ -18,12 +18,13 @@ from interbed.storage.io.prefetch.needs import ReadAhead, prefetch
 from interbed.storage.io.prefetch.pool import FetchPool, pool_of
 from interbed.storage.io.resolve import file_io_for
 from tests.support.examples import examples
+from tests.support.waits import at_most
 
 MIB = 1 << 20
 SIZE = 20 * MIB
 WHOLE = random.Random(7).randbytes(SIZE)
 END = SIZE - MIB
-SECONDS_MAX = 60
+SECONDS_MAX = at_most(60)
 
 
 class RangeSource:

@@ -22,11 +22,12 @@ from interbed.storage.io.api import FileIO, abort_output
 from interbed.storage.io.pyarrow_files import PyarrowFileIO
 from interbed.storage.io.resolve import file_io_for
 from interbed.storage.io.stores import file_io, objects
-from interbed.storage.io.stores.file_io import ObstoreFileIO
+from interbed.storage.io.stores.file_io import ObjectStoreFileIO
 from interbed.storage.io.stores.objects import StoreObjects
 from interbed.storage.io.stores.values import RequestLimits
 from tests.support.servers.http_servers import running_s3, running_s3proxy
 from tests.support.servers.store_proxy import Fault, Request, StoreProxy
+from tests.support.waits import at_most
 
 BUCKET = "lake"
 SCHEMA = pa.schema((("id", pa.int64()), ("v", pa.string())))
@@ -39,9 +40,9 @@ def options() -> Iterator[dict[str, str]]:
 
 
 @pytest.fixture
-def io(options: dict[str, str]) -> tuple[ObstoreFileIO, str]:
+def io(options: dict[str, str]) -> tuple[ObjectStoreFileIO, str]:
     io, root = file_io_for(f"s3://{BUCKET}/{uuid.uuid4()}", {**options, "s3.retry.interval": "1ms"})
-    assert isinstance(io, ObstoreFileIO)
+    assert isinstance(io, ObjectStoreFileIO)
     return io, root
 
 
@@ -66,7 +67,7 @@ class FailingFunction:
 
 @pytest.mark.parametrize("carried_out", [False, True])
 def test_a_put_whose_response_was_lost_is_retried(
-    io: tuple[ObstoreFileIO, str], monkeypatch: pytest.MonkeyPatch, carried_out: bool
+    io: tuple[ObjectStoreFileIO, str], monkeypatch: pytest.MonkeyPatch, carried_out: bool
 ) -> None:
     files, root = io
     assert files.exclusive_create
@@ -78,7 +79,7 @@ def test_a_put_whose_response_was_lost_is_retried(
 
 
 def test_an_object_put_by_another_process_meanwhile_is_not_mistaken_for_our_own(
-    io: tuple[ObstoreFileIO, str], monkeypatch: pytest.MonkeyPatch
+    io: tuple[ObjectStoreFileIO, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     files, root = io
     assert files.exclusive_create
@@ -89,7 +90,7 @@ def test_an_object_put_by_another_process_meanwhile_is_not_mistaken_for_our_own(
 
 
 def test_retries_end_with_an_error_that_names_the_path(
-    io: tuple[ObstoreFileIO, str], monkeypatch: pytest.MonkeyPatch
+    io: tuple[ObjectStoreFileIO, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     files, root = io
     assert files.exclusive_create
@@ -106,7 +107,7 @@ def put_half(out: Any, content: bytes) -> None:
     raise ZeroDivisionError
 
 
-def test_an_upload_is_visible_after_close_and_not_after_an_error(io: tuple[ObstoreFileIO, str]) -> None:
+def test_an_upload_is_visible_after_close_and_not_after_an_error(io: tuple[ObjectStoreFileIO, str]) -> None:
     files, root = io
     part = b"x" * (3 << 20)
     with files.open_output(f"{root}/large") as out:
@@ -127,7 +128,7 @@ def test_an_upload_is_visible_after_close_and_not_after_an_error(io: tuple[Obsto
 
 
 def test_small_files_are_opened_by_one_request_and_large_ones_read_in_windows(
-    io: tuple[ObstoreFileIO, str], monkeypatch: pytest.MonkeyPatch
+    io: tuple[ObjectStoreFileIO, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     files, root = io
     files.overwrite(f"{root}/small", b"1" * 1000)
@@ -154,7 +155,7 @@ def test_small_files_are_opened_by_one_request_and_large_ones_read_in_windows(
 
 @pytest.mark.parametrize("told", [None, 3 << 20, (3 << 20) + 1, 2 << 20, 9 << 20, 10])
 def test_a_file_opened_with_a_given_size_can_be_read_even_if_the_size_is_wrong(
-    io: tuple[ObstoreFileIO, str], told: int | None, monkeypatch: pytest.MonkeyPatch
+    io: tuple[ObjectStoreFileIO, str], told: int | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     files, root = io
     content = os.urandom(3 << 20)
@@ -184,7 +185,7 @@ def test_a_small_file_can_be_opened_where_a_suffix_range_beyond_its_start_is_ref
 
 
 def test_a_file_deleted_while_it_is_read_is_reported_as_missing(
-    options: dict[str, str], io: tuple[ObstoreFileIO, str]
+    options: dict[str, str], io: tuple[ObjectStoreFileIO, str]
 ) -> None:
     files, root = io
     path = f"{root}/going"
@@ -229,7 +230,7 @@ def test_directory_markers_of_arrow_are_listed_and_deleted(options: dict[str, st
 
 @pytest.mark.parametrize("made_by", ["us", "arrow"])
 def test_a_file_added_to_an_empty_directory_during_its_deletion_stays(
-    options: dict[str, str], io: tuple[ObstoreFileIO, str], monkeypatch: pytest.MonkeyPatch, made_by: str
+    options: dict[str, str], io: tuple[ObjectStoreFileIO, str], monkeypatch: pytest.MonkeyPatch, made_by: str
 ) -> None:
     files, root = io
     directory = f"{root}/shop and more.db"
@@ -259,7 +260,7 @@ def test_a_file_added_to_an_empty_directory_during_its_deletion_stays(
 
 
 def test_a_directory_of_many_files_is_deleted_and_renamed_in_batches(
-    io: tuple[ObstoreFileIO, str], monkeypatch: pytest.MonkeyPatch
+    io: tuple[ObjectStoreFileIO, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     files, root = io
     monkeypatch.setattr(objects, "BATCH", 3)
@@ -283,7 +284,7 @@ def _read_in_child(files: FileIO, path: str, answers: Any) -> None:
 
 
 def test_a_forked_process_gets_an_error_instead_of_a_deadlock(
-    io: tuple[ObstoreFileIO, str], monkeypatch: pytest.MonkeyPatch
+    io: tuple[ObjectStoreFileIO, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     files, root = io
     files.overwrite(f"{root}/x", b"1")
@@ -293,7 +294,7 @@ def test_a_forked_process_gets_an_error_instead_of_a_deadlock(
         files.read_bytes(f"{root}/x")
 
 
-def test_a_spawned_process_can_receive_the_store(io: tuple[ObstoreFileIO, str]) -> None:
+def test_a_spawned_process_can_receive_the_store(io: tuple[ObjectStoreFileIO, str]) -> None:
     files, root = io
     files.overwrite(f"{root}/x", b"1")
     assert pickle.loads(pickle.dumps(files)).read_bytes(f"{root}/x") == b"1"
@@ -301,8 +302,8 @@ def test_a_spawned_process_can_receive_the_store(io: tuple[ObstoreFileIO, str]) 
     answers = context.Queue()
     child = context.Process(target=_read_in_child, args=(files, f"{root}/x", answers))
     child.start()
-    assert answers.get(timeout=60) == "1"
-    child.join(timeout=60)
+    assert answers.get(timeout=at_most(60)) == "1"
+    child.join(timeout=at_most(60))
     answers.close()
 
 
@@ -331,7 +332,7 @@ def test_the_error_names_a_missing_bucket(options: dict[str, str], operation: st
     ],
 )
 def test_errors_say_what_to_do_without_secrets(
-    io: tuple[ObstoreFileIO, str], monkeypatch: pytest.MonkeyPatch, said: str, way: str
+    io: tuple[ObjectStoreFileIO, str], monkeypatch: pytest.MonkeyPatch, said: str, way: str
 ) -> None:
     files, root = io
 
@@ -450,7 +451,7 @@ def test_the_error_names_an_address_that_speaks_another_protocol(page: bytes, mo
             with pytest.raises(StorageAccessError, match=named):
                 step()
         server.shutdown()
-        thread.join(10)
+        thread.join(at_most(10))
 
 
 def test_an_empty_listing_is_trusted_once_the_store_has_proved_to_speak_s3(options: dict[str, str]) -> None:

@@ -13,7 +13,7 @@ import pytest
 from interbed.storage.base.errors import AccessRefusedError, InvalidInputError, InvalidOptionError, StorageAccessError
 from interbed.storage.io.resolve import file_io_for
 from interbed.storage.io.stores.errors import store_error
-from interbed.storage.io.stores.file_io import ObstoreFileIO
+from interbed.storage.io.stores.file_io import ObjectStoreFileIO
 from interbed.storage.io.stores.settings import store_settings
 from interbed.storage.io.stores.values import StoreSettings
 
@@ -174,14 +174,14 @@ def panicking(kind: str) -> Any:
 
 
 @pytest.fixture
-def io() -> tuple[ObstoreFileIO, str]:
+def io() -> tuple[ObjectStoreFileIO, str]:
     found, root = file_io_for("s3://b/w", {**KEY, "s3.endpoint": "http://127.0.0.1:9", "s3.retry.limit": "0"})
-    assert isinstance(found, ObstoreFileIO)
+    assert isinstance(found, ObjectStoreFileIO)
     return found, root
 
 
 def test_a_panic_is_an_error_that_names_the_path(
-    io: tuple[ObstoreFileIO, str], monkeypatch: pytest.MonkeyPatch
+    io: tuple[ObjectStoreFileIO, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     files, root = io
     for name in ("get", "put", "list", "delete", "list_with_delimiter", "head", "open_writer"):
@@ -201,7 +201,7 @@ def test_a_panic_is_an_error_that_names_the_path(
 
 
 def test_a_keyboard_interrupt_is_not_converted_to_an_error(
-    io: tuple[ObstoreFileIO, str], monkeypatch: pytest.MonkeyPatch
+    io: tuple[ObjectStoreFileIO, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     files, root = io
 

@@ -17,6 +17,7 @@ from thrift.Thrift import TApplicationException
 from interbed.thrift_idl.hive_metastore import ttypes
 from tests.support.servers.java_metastore import metastore_client
 from tests.support.servers.metastore import MetastoreUnderTest, lock_component, lock_request, storage, table
+from tests.support.waits import at_most
 
 LONG = "x" * 10_000
 
@@ -290,7 +291,7 @@ def test_lone_surrogates_are_not_accepted_as_text(metastore: MetastoreUnderTest,
     body = b"\x0b\x00\x01" + struct.pack("!i", 3) + b"\xed\xa0\x80" + b"\x00"
     name = b"get_database"
     message = struct.pack("!Ii", 0x80010001, len(name)) + name + struct.pack("!i", 1) + body
-    with socket.create_connection(("127.0.0.1", metastore.port), timeout=60) as connection:
+    with socket.create_connection(("127.0.0.1", metastore.port), timeout=at_most(60)) as connection:
         connection.sendall(message)
         # It is decoded to U+FFFD, which is in no name.
         assert b"\xef\xbf\xbd" in connection.recv(65536)

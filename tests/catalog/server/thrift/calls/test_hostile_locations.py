@@ -19,6 +19,7 @@ from tests.support import shares
 from tests.support.hostile_locations import ProtectedTree, hostile_locations
 from tests.support.servers.metastore import plain_client, storage, table
 from tests.support.tally import Tally
+from tests.support.waits import at_most
 
 KEYS = (("dt", "string"),)
 ONE_OF_MANY = 11
@@ -49,7 +50,7 @@ def served(precious: ProtectedTree) -> Iterator[Any]:
             yield client
     finally:
         process.terminate()
-        process.wait(timeout=60)
+        process.wait(timeout=at_most(60))
         assert process.stdout is not None
         process.stdout.close()
         log.close()

@@ -18,6 +18,7 @@ from interbed.catalog.server.service.lock_model import LockType as Kind
 from interbed.thrift_idl.hive_metastore.ttypes import LockState, LockType
 from tests.support.servers.metastore import BACKENDS, lock_component, lock_request, metastore_under_test, new_database
 from tests.support.shares import each_run
+from tests.support.waits import at_most
 
 WAITERS = 100
 
@@ -66,12 +67,12 @@ def test_held_locks_never_conflict_and_every_request_is_granted(servers: list[st
 
     def work(number: int) -> None:
         chance = random.Random(number)
-        with HiveMetastoreClient(servers[number % 2], timeout_seconds=60) as client:
+        with HiveMetastoreClient(servers[number % 2], timeout_seconds=at_most(60)) as client:
             for _ in range(4):
                 # Requests of several components in any order: locking them one by one would end in a deadlock.
                 parts = [(chance.choice(list(Kind)), chance.choice("tuv")) for _ in range(chance.randint(1, 3))]
                 lock = client.lock(lock_request(*(lock_component(kind, "d", name) for kind, name in parts)))
-                deadline = time.monotonic() + 120
+                deadline = time.monotonic() + at_most(120)
                 pause = 0.01
                 while lock.state == LockState.WAITING and time.monotonic() < deadline:
                     threading.Event().wait(pause)
@@ -96,7 +97,7 @@ def test_held_locks_never_conflict_and_every_request_is_granted(servers: list[st
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join(timeout=240)
+        thread.join(timeout=at_most(240))
     assert collisions == []
     assert sorted(turns) == sorted(list(range(12)) * 4)
 
@@ -112,7 +113,7 @@ def test_a_silent_lock_of_another_server_is_dropped_after_its_lease(database_url
     ):
         client.lock(lock_request(lock_component(LockType.EXCLUSIVE, "d", "t")))
         lock = waiting.lock(lock_request(lock_component(LockType.EXCLUSIVE, "d", "t")))
-        deadline = time.monotonic() + 60
+        deadline = time.monotonic() + at_most(60)
         while lock.state == LockState.WAITING:
             assert time.monotonic() < deadline
             threading.Event().wait(0.05)

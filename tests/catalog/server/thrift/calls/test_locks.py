@@ -23,6 +23,7 @@ from tests.support.servers.metastore import (
     table,
 )
 from tests.support.shares import each_run
+from tests.support.waits import at_most
 
 READ, WRITE, EXCLUSIVE = LockType.SHARED_READ, LockType.SHARED_WRITE, LockType.EXCLUSIVE
 ACQUIRED, WAITING = LockState.ACQUIRED, LockState.WAITING
@@ -107,9 +108,11 @@ def test_eight_clients_hold_one_lock_one_after_another(metastore: MetastoreUnder
     collisions: list[int] = []
 
     def work(number: int) -> None:
-        with HiveMetastoreClient(metastore.uri, timeout_seconds=60) as own:
+        with HiveMetastoreClient(metastore.uri, timeout_seconds=at_most(60)) as own:
             for _ in range(5):
-                with HiveCatalogLock(own, database, "t", check_max_sleep_seconds=0.1, acquire_timeout_seconds=60):
+                with HiveCatalogLock(
+                    own, database, "t", check_max_sleep_seconds=0.1, acquire_timeout_seconds=at_most(60)
+                ):
                     holders.append(number)
                     collisions.extend(holders[:-1])
                     turns.append(number)
@@ -126,7 +129,7 @@ def test_exactly_one_of_eight_concurrent_swaps_wins_each_round(metastore: Metast
         setup.create_table(table(database, "t", parameters={"pointer": "0"}))
     lost: list[str] = []
     winners: list[list[int]] = [[] for _ in range(rounds)]
-    barrier = threading.Barrier(8, timeout=60)
+    barrier = threading.Barrier(8, timeout=at_most(60))
 
     def work(number: int) -> None:
         with HiveMetastoreClient(metastore.uri) as own:
@@ -158,7 +161,9 @@ def test_a_lock_of_a_silent_holder_expires_with_its_lease(database_url: str, tmp
     ):
         silent = client.lock(lock_request(lock_component(EXCLUSIVE, "default", "t")))
         started = time.monotonic()
-        with HiveCatalogLock(client, "default", "t", check_max_sleep_seconds=0.2, acquire_timeout_seconds=30) as lock:
+        with HiveCatalogLock(
+            client, "default", "t", check_max_sleep_seconds=0.2, acquire_timeout_seconds=at_most(30)
+        ) as lock:
             assert 0.5 < time.monotonic() - started < 10
             with pytest.raises(LockGoneError):
                 client.heartbeat(silent.lockid)
@@ -215,6 +220,6 @@ def _in_threads(works: list[Callable[[], None]]) -> None:
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join(timeout=120)
+        thread.join(timeout=at_most(120))
     assert not any(thread.is_alive() for thread in threads)
     assert failures == []

@@ -11,6 +11,7 @@ from thrift.transport.TTransport import TMemoryBuffer
 
 from interbed.thrift_idl.hive_metastore import ttypes
 from tests.support.servers.metastore import MetastoreUnderTest, foreign_client, plain_client, table
+from tests.support.waits import at_most
 
 WRITERS = 4
 CHANGES_EACH = 10
@@ -208,7 +209,7 @@ def test_a_reader_beside_several_writers_misses_no_event(
     while any(writer.is_alive() for writer in writers):
         seen += events_after(wire, seen[-1].eventId if seen else start)
     for writer in writers:
-        writer.join(timeout=60)
+        writer.join(timeout=at_most(60))
     seen += events_after(wire, seen[-1].eventId if seen else start)
     assert [event.eventId for event in seen] == list(range(start + 1, start + 1 + WRITERS * CHANGES_EACH))
     assert {event.tableName for event in seen} == {

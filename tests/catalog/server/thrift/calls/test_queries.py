@@ -17,6 +17,7 @@ from interbed.catalog.server.service.queries import (
 )
 from interbed.thrift_idl.hive_metastore import ttypes
 from tests.support.servers.metastore import MetastoreUnderTest, plain_client
+from tests.support.waits import at_most
 
 Type = ttypes.ScheduledQueryMaintenanceRequestType
 State = ttypes.QueryState
@@ -136,7 +137,7 @@ def test_concurrent_polls_get_each_execution_once(wire: Any, database: str, meta
 
     def ask() -> None:
         with plain_client(metastore.port) as client:
-            barrier.wait(timeout=60)
+            barrier.wait(timeout=at_most(60))
             for _ in range(4):
                 handed = poll(client, database)
                 if handed.query is not None:
@@ -146,7 +147,7 @@ def test_concurrent_polls_get_each_execution_once(wire: Any, database: str, meta
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join(timeout=60)
+        thread.join(timeout=at_most(60))
     assert sorted(found) == ["a", "b", "c"]
 
 

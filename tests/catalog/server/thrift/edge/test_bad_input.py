@@ -21,6 +21,7 @@ from interbed.catalog.client.hive.client import HiveMetastoreClient
 from interbed.catalog.server.process.embedded import start_server, stop_server
 from tests.support.servers.metastore import MetastoreUnderTest, foreign_client, metastore_under_test, table
 from tests.support.servers.raw_thrift import call, reluctant, text
+from tests.support.waits import at_most
 
 MEMORY_BYTES_MAX = 64 * 1024 * 1024
 
@@ -42,7 +43,7 @@ def unharmed(victim: MetastoreUnderTest) -> Iterator[None]:
     process = psutil.Process(victim.running.process.pid)
     before = process.memory_info().rss
     yield
-    with HiveMetastoreClient(victim.uri, timeout_seconds=10) as client:
+    with HiveMetastoreClient(victim.uri, timeout_seconds=at_most(10)) as client:
         assert client.get_all_databases() == ["default"]
     assert process.memory_info().rss - before < MEMORY_BYTES_MAX
 
@@ -89,7 +90,7 @@ def test_deeply_nested_structures_are_harmless(victim: MetastoreUnderTest) -> No
 
 
 def test_an_unknown_method_is_answered_and_the_connection_is_kept(victim: MetastoreUnderTest) -> None:
-    with socket.create_connection(("127.0.0.1", victim.port), timeout=10) as connection:
+    with socket.create_connection(("127.0.0.1", victim.port), timeout=at_most(10)) as connection:
         for _ in range(2):
             # An integer, and a binary value that is not valid UTF-8.
             arguments = b"\x08\x00\x01\x00\x00\x00\x05" + b"\x0b\x00\x02\x00\x00\x00\x02\xff\xa0" + b"\x00"
@@ -107,7 +108,7 @@ def test_an_unknown_method_is_answered_and_the_connection_is_kept(victim: Metast
 def test_a_request_without_its_structure_is_answered_with_the_missing_argument(
     victim: MetastoreUnderTest, method: str
 ) -> None:
-    with socket.create_connection(("127.0.0.1", victim.port), timeout=60) as connection:
+    with socket.create_connection(("127.0.0.1", victim.port), timeout=at_most(60)) as connection:
         connection.sendall(call(method, b"\x00"))
         error = _reply(connection.recv(65536))
     assert error.type == TApplicationException.PROTOCOL_ERROR
@@ -126,7 +127,7 @@ def test_a_thousand_idle_connections_do_not_delay_other_clients(victim: Metastor
     with ExitStack() as stack:
         _allow_descriptors()
         for number in range(1000):
-            connection = stack.enter_context(socket.create_connection(("127.0.0.1", victim.port), timeout=60))
+            connection = stack.enter_context(socket.create_connection(("127.0.0.1", victim.port), timeout=at_most(60)))
             if number % 2:
                 # Half of the connections have sent a request, and one has sent the beginning of a request.
                 connection.sendall(call("get_all_databases", b"\x00"))
@@ -154,7 +155,7 @@ def test_a_server_accepts_more_connections_than_its_soft_limit_of_files(tmp_path
         stack.callback(stop_server, running)
         port = int(running.uri.rpartition(":")[2])
         for _ in range(few + 100):
-            stack.enter_context(socket.create_connection(("127.0.0.1", port), timeout=60))
+            stack.enter_context(socket.create_connection(("127.0.0.1", port), timeout=at_most(60)))
         with foreign_client(port) as client:
             assert client.get_all_databases() == ["default"]
 
@@ -195,7 +196,7 @@ def test_a_message_that_arrives_too_slowly_closes_its_connection(tmp_path: Path)
     db = f"sqlite:///{tmp_path / 'metastore.db'}"
     with (
         metastore_under_test(db, tmp_path, "--message-seconds", "1") as running,
-        socket.create_connection(("127.0.0.1", running.port), timeout=60) as connection,
+        socket.create_connection(("127.0.0.1", running.port), timeout=at_most(60)) as connection,
     ):
         started = time.monotonic()
         connection.sendall(call("get_database")[:9])
@@ -208,8 +209,8 @@ def test_clients_beyond_the_limit_of_connections_wait(tmp_path: Path) -> None:
     with metastore_under_test(db, tmp_path, "--connections-max", "2") as running:
         first = HiveMetastoreClient(running.uri)
         assert first.get_all_databases() == ["default"]
-        with socket.create_connection(("127.0.0.1", running.port), timeout=10):
-            third = socket.create_connection(("127.0.0.1", running.port), timeout=10)
+        with socket.create_connection(("127.0.0.1", running.port), timeout=at_most(10)):
+            third = socket.create_connection(("127.0.0.1", running.port), timeout=at_most(10))
             third.sendall(call("get_all_databases", b"\x00"))
         with third:
             assert b"default" in third.recv(65536)
@@ -230,7 +231,7 @@ def _received_until_the_end(connection: socket.socket) -> int:
 
 
 def _wait_until(condition: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + at_most(60)
     while not condition():
         assert time.monotonic() < deadline
         time.sleep(0.02)
@@ -248,7 +249,7 @@ def _send(victim: MetastoreUnderTest, data: bytes) -> bytes:
     If the server closes early, the error is a reset or a broken pipe while data is sent, and ENOTCONN when the reset
     arrives between the last byte and the end of the sending side.
     """
-    with socket.create_connection(("127.0.0.1", victim.port), timeout=10) as connection:
+    with socket.create_connection(("127.0.0.1", victim.port), timeout=at_most(10)) as connection:
         try:
             connection.sendall(data)
             connection.shutdown(socket.SHUT_WR)

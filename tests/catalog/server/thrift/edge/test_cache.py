@@ -21,6 +21,7 @@ from interbed.thrift_idl.hive_metastore import ttypes
 from tests.catalog.server.raw_client import raw_client
 from tests.support.servers.metastore import BACKENDS, MetastoreUnderTest, metastore_under_test, new_database, table
 from tests.support.shares import LONG, each_run
+from tests.support.waits import at_most
 
 CHANGES = 1000 if LONG else 200
 STEPS = 160 if LONG else 32
@@ -251,7 +252,7 @@ def test_a_cache_on_postgresql_connects_with_the_query_part_of_the_url(postgres_
             raw_client(running.port) as client,
         ):
             assert client.get_all_databases() == ["default"]
-            deadline = time.monotonic() + 60
+            deadline = time.monotonic() + at_most(60)
             while _metric(directory / "server.log", "interbed_cache_hits_total") == 0:
                 assert client.get_all_databases() == ["default"]
                 assert time.monotonic() < deadline
@@ -372,7 +373,7 @@ def _metric(log: Path, name: str) -> float:
     """Return a metric from the health port, whose address is in the log."""
     found = re.search(r"health and metrics on (http://[^/]+)/", log.read_text())
     assert found is not None
-    with urllib.request.urlopen(f"{found[1]}/metrics", timeout=60) as page:
+    with urllib.request.urlopen(f"{found[1]}/metrics", timeout=at_most(60)) as page:
         text = page.read().decode()
     line = re.search(rf"^{name} (\S+)$", text, re.MULTILINE)
     assert line is not None

@@ -29,6 +29,7 @@ from tests.support import shares
 from tests.support.fuzzed_frames import HOSTILE_TEXTS, METHODS, FrameGenerator, without_each_part
 from tests.support.servers.metastore import foreign_client, metastore_under_test
 from tests.support.tally import Tally
+from tests.support.waits import at_most
 
 FRAMES = 100_000 if shares.LONG else 1_500
 FRAMES_TO_SERVER = 2_000 if shares.LONG else 80
@@ -224,7 +225,7 @@ def _exchange(port: int, data: bytes) -> bytes:
     written to any more.
     """
     received = b""
-    with socket.create_connection(("127.0.0.1", port), timeout=20) as connection:
+    with socket.create_connection(("127.0.0.1", port), timeout=at_most(20)) as connection:
         try:
             connection.sendall(data)
             connection.shutdown(socket.SHUT_WR)

@@ -22,8 +22,9 @@ from interbed.catalog.server.process.embedded import RunningServer
 from interbed.thrift_idl.hive_metastore import ttypes
 from tests.support.servers.metastore import MetastoreUnderTest, metastore_under_test, plain_client, storage, table
 from tests.support.servers.raw_thrift import call, reluctant, text
+from tests.support.waits import at_most
 
-SECONDS_MAX = 60
+SECONDS_MAX = at_most(60)
 REPLY_BYTES = 1_000_000
 UNREAD_CLIENTS = 80
 SERVER_BYTES_MAX = 600 << 20

@@ -31,8 +31,9 @@ from interbed.thrift_idl.hive_metastore import ttypes
 from interbed.thrift_idl.hive_metastore.ThriftHiveMetastore import Client, get_table_args
 from tests.support.servers.metastore import MetastoreUnderTest, metastore_under_test, table
 from tests.support.shares import pairwise
+from tests.support.waits import at_most
 
-TIMEOUT_SECONDS = 60
+TIMEOUT_SECONDS = at_most(60)
 MEMORY_BYTES_MAX = 64 * 1024 * 1024
 LARGE = 300_000
 """Length in bytes of a message that exceeds one read of the server and the buffer of a socket."""
@@ -330,7 +331,7 @@ _NEW_KEY = ("-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes
 def _openssl(directory: Path, *arguments: str) -> None:
     openssl = shutil.which("openssl")
     assert openssl is not None
-    subprocess.run([openssl, *arguments], cwd=directory, check=True, capture_output=True, timeout=60)
+    subprocess.run([openssl, *arguments], cwd=directory, check=True, capture_output=True, timeout=at_most(60))
 
 
 @pytest.fixture(scope="module")

@@ -44,7 +44,7 @@ _NEW = (RowKind.INSERT, RowKind.UPDATE_AFTER)
 _ELEMENT, _KEY, _VALUE = "element", "key", "value"
 
 
-class IncomingRows:
+class RowConverter:
     """Conversion of rows for one table; `table` is its name in errors."""
 
     def __init__(self, schema: TableSchema, table: str) -> None:
