@@ -47,6 +47,7 @@ from interbed.storage.read.positions import FILE_PATH, LocatedRead
 from interbed.storage.read.pushdown import TopRead
 from interbed.storage.scan.partition_filter import PartitionFilter, partition_filter
 from interbed.storage.scan.split import Split
+from interbed.storage.scan.starting_point import at_snapshot
 from interbed.storage.scan.summary.aggregates import Top
 from interbed.storage.table.option_rules import changed_schema
 from interbed.storage.table.table import Table
@@ -125,7 +126,9 @@ def read_with_hidden(
     Raises the errors of TableRead.
     """
     if split.branch is not None:
-        table, split = table.branch(split.branch), replace(split, branch=None)
+        branch = table.branch(split.branch)
+        table = Table(branch.name, at_snapshot(branch.store, split.snapshot_id)) if split.of_past else branch
+        split = replace(split, branch=None, of_past=False)
     own = tuple(c for c in columns if c in table.schema.by_name)
     if len(own) == len(columns):
         read = table.new_read(own, predicate) if top is None else TopRead(table.store, own, predicate, top)

@@ -4,9 +4,10 @@ A MERGE that does not read its target fails when the rows of a task repeat a pri
 """
 
 import json
+import tempfile
 from base64 import b64decode, b64encode
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Protocol
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, Protocol
 
 import numpy as np
 import pyarrow as pa
@@ -64,6 +65,8 @@ class DistinctKeys:
 
 MARKS = b"marked:"
 
+INSERTED_BYTES_IN_MEMORY = 32 * 1024 * 1024
+
 
 class ChangeWriter(Protocol):
     """Writer of batches of changed rows, with results beside the files of the table's writer."""
@@ -81,23 +84,63 @@ class ChangeWriter(Protocol):
         ...
 
 
+class InsertedRows:
+    """Inserted rows of a task, kept until its deletions are written; in a temporary file if they are many."""
+
+    def __init__(self) -> None:
+        self._file = tempfile.SpooledTemporaryFile(INSERTED_BYTES_IN_MEMORY)  # noqa: SIM115 - closed after the rows
+        self._stream: pa.RecordBatchStreamWriter | None = None
+
+    def add(self, rows: pa.RecordBatch) -> None:
+        """Keep the rows; all batches have one schema."""
+        if self._stream is None:
+            self._stream = pa.ipc.new_stream(pa.PythonFile(self._file, "w"), rows.schema)
+        self._stream.write_batch(rows)
+
+    def batches(self) -> Iterator[pa.RecordBatch]:
+        """Yield all rows in their order, and forget them."""
+        if self._stream is not None:
+            self._stream.close()
+            self._stream = None
+            self._file.seek(0)
+            yield from pa.ipc.open_stream(pa.PythonFile(self._file, "r"))
+        self._file.close()
+
+
 class KeyedChanges:
-    """Changes of a primary-key table, whose writer takes rows with their kinds."""
+    """Changes of a primary-key table, whose writer takes rows with their kinds.
+
+    A MERGE may delete a row and insert another one of its key, in any order. Of two rows of one key the writer keeps
+    the later one, so that inserted rows are written last.
+    """
 
     def __init__(self, write: TableWrite, table: Table) -> None:
         self._write = write
         self._arrow = table.arrow_schema
         self._location = table.location
         self._refusal = delete_refusal(table.schema, table.options)
+        self._inserted = InsertedRows()
 
     def write(self, batch: pa.RecordBatch) -> None:
         """Write a batch of rows. Raises NotSupportedError for deletions that the table does not support."""
         kinds = batch.column(KIND)
         if self._refusal is not None and pc.any(_deletions(batch)).as_py():
             raise NotSupportedError(f"Rows of the table {self._location} can't be deleted: {self._refusal}")
-        self._write.write_arrow(batch_from_spark(batch.drop_columns([KIND]), self._arrow), kinds)
+        rows = batch_from_spark(batch.drop_columns([KIND]), self._arrow)
+        if self._refusal is None:
+            is_new: Any = pc.equal(kinds, pa.scalar(int(RowKind.INSERT), pa.int8()))
+            new = rows.filter(is_new)
+            if new.num_rows:
+                self._inserted.add(new)
+            rest = pc.invert(is_new)
+            rows, kinds = rows.filter(rest), kinds.filter(rest)
+        if rows.num_rows:
+            self._write.write_arrow(rows, kinds, keeps_nulls=dict.fromkeys(self._arrow.names, _updates(kinds)))
 
     def finish(self) -> list[CommitMessage]:
+        """Write the inserted rows after all deletions."""
+        for rows in self._inserted.batches():
+            self._write.write_arrow(rows)
         return []
 
     def marked(self) -> Mapping[str, DeletionVector]:
@@ -122,7 +165,8 @@ class LocatedChanges:
         deleted = _deletions(batch)
         came = batch.filter(pc.invert(deleted)).select(self._table.field_names)
         if came.num_rows:
-            self._write.write_arrow(batch_from_spark(came, self._arrow))
+            kept = dict.fromkeys(self._arrow.names, _updates(batch.column(KIND).filter(pc.invert(deleted))))
+            self._write.write_arrow(batch_from_spark(came, self._arrow), keeps_nulls=kept)
         located = batch.select([FILE_PATH, ROW_INDEX]).filter(deleted)
         paths = located.column(FILE_PATH).dictionary_encode()
         codes = paths.indices.to_numpy()
@@ -148,7 +192,7 @@ class LocatedChanges:
                 without = more if old is None else old.union(more.positions)
                 path = split.path_of(file)
                 for batch in read.batches(file, path, ReadOptions(batch_rows=block_rows(replaced), deleted=without)):
-                    self._write.write_arrow(batch)
+                    self._write.write_arrow(batch, keeps_nulls=True)
             if replaced:
                 messages.append(_without(split, tuple(replaced)))
         if deleted:
@@ -205,6 +249,10 @@ def mark_messages(
 
 def _deletions(batch: pa.RecordBatch) -> "pa.BooleanArray":
     return pc.equal(batch.column(KIND), pa.scalar(int(RowKind.DELETE), pa.int8()))
+
+
+def _updates(kinds: "pa.Array[Any]") -> "pa.BooleanArray":
+    return pc.equal(kinds, pa.scalar(int(RowKind.UPDATE_AFTER), pa.int8()))
 
 
 def _without(split: Split, files: tuple[DataFileMeta, ...]) -> CommitMessage:

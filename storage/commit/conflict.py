@@ -53,6 +53,29 @@ def check_conflicts(
         _check_levels(live, delta, key_types, place)
 
 
+def check_rewritten_schemas(changes: Iterable[ManifestEntry], place: Callable[[bytes, int], str]) -> None:
+    """Raise CommitConflictError when the files that replace others in a bucket all have an older schema.
+
+    The values of columns that were added since would be lost.
+    """
+    removed: dict[BucketId, dict[str, int]] = {}
+    added: dict[BucketId, dict[str, int]] = {}
+    for entry in changes:
+        target = added if entry.kind is FileKind.ADD else removed
+        target.setdefault(entry.bucket_id, {})[entry.file.file_name] = entry.file.schema_id
+    for bucket_id, before in removed.items():
+        after = added.get(bucket_id, {})
+        # Files that are only moved to another level keep their rows.
+        old = max((schema for name, schema in before.items() if name not in after), default=None)
+        new = max((schema for name, schema in after.items() if name not in before), default=None)
+        if old is not None and new is not None and new < old:
+            raise CommitConflictError(
+                f"Files of {place(bucket_id.partition, bucket_id.bucket)} with schema {old} would be replaced by files "
+                f"with the older schema {new}: values of columns that were added since would be lost. Nothing was "
+                "changed; open the table again and redo the work."
+            )
+
+
 def check_delta(delta: Iterable[ManifestEntry], *, place: Callable[[bytes, int], str]) -> None:
     """Raise CommitConflictError when the changes name one file twice.
 

@@ -24,12 +24,14 @@ from interbed.storage.commit.changes import (
     upgrade_to_level,
 )
 from interbed.storage.commit.committed import PartIdentity
+from interbed.storage.commit.conflict import check_rewritten_schemas
 from interbed.storage.commit.pending_snapshot import (
     BaseFiles,
     OneStep,
     OverwriteChanges,
     PendingSnapshot,
     check_keys_once,
+    check_same_columns,
     check_visible,
     in_one_step,
 )
@@ -111,6 +113,15 @@ class FileStoreCommit:
         """
         check_writable(self._store)
         changes = collect_changes(messages)
+        try:
+            if follows_from is not None:
+                check_same_columns(self._store)
+            if not any(m.replaces for m in messages):
+                check_rewritten_schemas(changes.append.files, self._publication.place)
+        except CommitConflictError:
+            if owns_files:
+                self._publication.delete(messages)
+            raise
         parts: list[PendingSnapshot] = []
         if changes.append or (allow_empty and not changes.compact):
             replaces = changes.append.take_rows_away

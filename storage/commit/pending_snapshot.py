@@ -195,3 +195,13 @@ def check_visible(store: FileStore, reader: ManifestReader, target: PartitionFil
             f"Snapshot {snapshot_id} of {store.location} has {rows} rows to be replaced that a scan returns only after "
             "a compaction. Nothing was changed; compact the table, read it again and redo the work."
         )
+
+
+def check_same_columns(store: FileStore) -> None:
+    """Raise CommitConflictError when the table got other columns since rows were read to compute changes from them."""
+    if store.has_other_columns():
+        raise CommitConflictError(
+            f"The columns of the table at {store.location} were changed since it was opened. Rows that are computed "
+            "without the new columns would replace their values. Nothing was changed; open the table again and run "
+            "the statement again."
+        )

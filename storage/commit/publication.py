@@ -30,6 +30,7 @@ from interbed.storage.commit.conflict import (
     check_conflicts,
     check_delta,
     check_lookups,
+    check_rewritten_schemas,
     check_total_buckets,
     check_vectors,
 )
@@ -374,6 +375,8 @@ class Publication:
     ) -> tuple[ManifestEntry, ...]:
         delta = part.against(latest)
         check_delta(delta, place=self.place)
+        if part.facts.kind is CommitKind.COMPACT:
+            check_rewritten_schemas(delta, self.place)
         # Files of a table whose bucket count was altered since must not mix with rescaled ones.
         check = part.check or compare or schema.core.bucket != self._store.schema.core.bucket
         if part.overwritten is None:

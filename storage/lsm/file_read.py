@@ -10,6 +10,7 @@ import pyarrow as pa
 
 from interbed.storage.base.arrays import Mask, Positions
 from interbed.storage.base.arrow_values import from_numpy
+from interbed.storage.base.errors import SchemaMismatchError
 from interbed.storage.base.predicate.expr import AlwaysTrue, Predicate
 from interbed.storage.base.prefetch import chain_prefetched
 from interbed.storage.base.types.data_type import DataField
@@ -23,7 +24,7 @@ from interbed.storage.io.api import FileIO
 from interbed.storage.lsm.sort_merge import BLOCK_ROWS
 from interbed.storage.meta.file_store import FileStore
 from interbed.storage.meta.manifest.entry import DataFileMeta
-from interbed.storage.meta.schema.evolution import FileMapping, map_fields
+from interbed.storage.meta.schema.evolution import FileMapping, keeps_values, map_fields
 from interbed.storage.meta.schema.table_schema import TableSchema
 
 ROW_INDEX = "__paimon_row_index"
@@ -142,6 +143,15 @@ class FileRead:
         with data_file_errors(path):
             return select_rows(file, path, fields, inside, self._store.file_io)
 
+    def _check_newer(self, mapping: FileMapping) -> None:
+        """Raise SchemaMismatchError when files that are newer than the opened table may hold values that do not fit."""
+        for target, source in zip(mapping.read_fields, mapping.sources, strict=True):
+            if source is not None and not keeps_values(source.type, target.type):
+                raise SchemaMismatchError(
+                    f"The column {target.name!r} of the table at {self._store.location} was {target.type} when it was "
+                    f"opened; newer files hold {source.type}. Open the table again (Table.refresh)."
+                )
+
     def _written(self, schema_id: int) -> TableSchema:
         return self._store.schema_of(schema_id)
 
@@ -153,6 +163,8 @@ class FileRead:
                 system = [SEQUENCE_NUMBER_FIELD] * with_sequence + [VALUE_KIND_FIELD] * with_kind
                 written = self._written(schema_id)
                 mapping = map_fields([*self._fields, *system], [*written.fields, *system])
+                if schema_id > self._store.schema.id:
+                    self._check_newer(mapping)
                 self._mappings[key] = mapping
             return mapping
 

@@ -1,7 +1,7 @@
 """Open table of the storage layer: its schema, options, paths, snapshots and file system."""
 
 import uuid
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import wraps
@@ -19,6 +19,7 @@ from interbed.storage.base.errors import (
     SnapshotNotFoundError,
 )
 from interbed.storage.base.path_name import entry_name
+from interbed.storage.base.types.data_type import DataField
 from interbed.storage.io.api import FileIO
 from interbed.storage.io.local import LocalFileIO
 from interbed.storage.io.parallel import both
@@ -186,6 +187,32 @@ class FileStore:
         else:
             self.check_exclusive()
             self.schemas.change(changes, of=self.schema)
+
+    def for_files_of(self, schema_ids: Iterable[int]) -> "FileStore":
+        """Return the table at a schema with the columns of files of these schemas: its own, or the newest one.
+
+        Another process may have added columns since the table was opened. Files that are rewritten at the older schema
+        would lose the values of these columns.
+        """
+        if max(schema_ids, default=0) <= self.schema.id:
+            return self
+        newest = self.schemas.latest()
+        return self if newest is None or newest.id <= self.schema.id else self.with_schema(newest)
+
+    def with_added_columns(self) -> "FileStore":
+        """Return the table at its newest schema if that only adds columns, otherwise at its own."""
+        newest = self.schemas.latest()
+        if newest is None or newest.id <= self.schema.id:
+            return self
+        columns = set(map(_column, newest.fields))
+        return self.with_schema(newest) if all(_column(f) in columns for f in self.schema.fields) else self
+
+    def has_other_columns(self) -> bool:
+        """Return whether the newest schema has other columns than this one, or columns of other names or types."""
+        newest = self.schemas.latest()
+        if newest is None or newest.id <= self.schema.id:
+            return False
+        return list(map(_column, newest.fields)) != list(map(_column, self.schema.fields))
 
     def with_buckets(self, buckets: int, options: Mapping[str, str]) -> "FileStore":
         """Return the same table with a fixed number of buckets, and other options, for writers that move rows."""
@@ -445,3 +472,7 @@ def changes_table(
             return method(table, *arguments, **named)
 
     return changing
+
+
+def _column(field: DataField) -> tuple[int, str, str]:
+    return field.id, field.name, str(field.type)

@@ -29,6 +29,7 @@ from interbed.storage.read.positions import DeletionReader
 from interbed.storage.scan.explain import DecodedExplanation, Explanation, ReadExplanation
 from interbed.storage.scan.pruning import BucketSelector
 from interbed.storage.scan.split import Split
+from interbed.storage.scan.starting_point import at_snapshot
 from interbed.storage.scan.summary.key_spread import KeySpread
 
 if TYPE_CHECKING:
@@ -66,7 +67,7 @@ class TableRead:
         self._files = FileRead(store, self._columns.fields, tally)
         self._deletions = DeletionReader(store.file_io)
         self._asked = (columns, predicate)
-        self._branches: dict[str, TableRead] = {}
+        self._branches: dict[tuple[str, int | None], TableRead] = {}
         self._changes: ChangeRead | None = None
         self._merge: MergeRead | None = None
         if store.schema.has_primary_key:
@@ -92,8 +93,8 @@ class TableRead:
         Raises CorruptFileError for a file that can't be decoded and StorageAccessError for a missing file.
         """
         if split.branch is not None:
-            for batch in self._of_branch(split.branch).to_batches(
-                replace(split, branch=None), use_threads=use_threads, readers=readers, limit=limit
+            for batch in self._of_branch(split.branch, split.snapshot_id if split.of_past else None).to_batches(
+                replace(split, branch=None, of_past=False), use_threads=use_threads, readers=readers, limit=limit
             ):
                 # A column that is not nullable in one branch may be nullable in the other.
                 yield pa.RecordBatch.from_arrays(batch.columns, schema=self.schema) if batch.columns else batch
@@ -142,12 +143,13 @@ class TableRead:
                 return 1
         return min(os.cpu_count() or 1, MAX_DEFAULT_THREADS)
 
-    def _of_branch(self, name: str) -> "TableRead":
-        found = self._branches.get(name)
+    def _of_branch(self, name: str, snapshot_id: int | None) -> "TableRead":
+        found = self._branches.get((name, snapshot_id))
         if found is None:
             # Threads may create it twice, which is harmless.
-            store = self._store
-            found = self._branches[name] = TableRead(store.plain_branch(name), *self._asked, tally=self._tally)
+            store = self._store.plain_branch(name)
+            then = store if snapshot_id is None else at_snapshot(store, snapshot_id)
+            found = self._branches[name, snapshot_id] = TableRead(then, *self._asked, tally=self._tally)
         return found
 
     def _change_read(self) -> "ChangeRead":

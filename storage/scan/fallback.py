@@ -14,7 +14,7 @@ from interbed.storage.meta.file_store import FileStore
 from interbed.storage.meta.options.stream import FALLBACK_BRANCH, OF_ONE_SNAPSHOT, StartupMode
 from interbed.storage.scan.scan import TableScan
 from interbed.storage.scan.split import Plan
-from interbed.storage.scan.starting_point import PINNED, starting_snapshot
+from interbed.storage.scan.starting_point import PINNED, at_snapshot, starting_snapshot
 
 _log = logging.getLogger(__name__)
 
@@ -27,7 +27,7 @@ def plan_rows(
     Raises InvalidOptionError when the branch has other columns.
     """
     plan = TableScan(store, predicate=predicate, limit=limit, snapshot_id=snapshot_id).plan()
-    branch = fallback_of(store)
+    branch = _branch_of(store)
     if branch is None:
         return plan
     snapshot = starting_snapshot(store, snapshot_id)
@@ -41,16 +41,26 @@ def plan_rows(
         at = _at_time(branch, millis)
         if at is None:
             return plan
+        branch = at_snapshot(branch, at)
+    _check_shape(store, branch)
     meant = None if predicate is None else restrict_to(predicate, store.schema.partition_keys)
     own: frozenset[bytes] = frozenset() if snapshot is None else _partitions(store, snapshot.id, meant)
     # Partitions of the branch that are not read could use up a limit.
     found = TableScan(branch, predicate=predicate, limit=None if own else limit, snapshot_id=at).plan().splits
-    splits = (replace(split, branch=branch.paths.branch) for split in found if split.partition not in own)
+    name, of_past = branch.paths.branch, at is not None
+    splits = (replace(split, branch=name, of_past=of_past) for split in found if split.partition not in own)
     return replace(plan, splits=(*plan.splits, *splits))
 
 
 def fallback_of(store: FileStore) -> FileStore | None:
     """Return the branch that batch reads of the table fall back to, or None. InvalidOptionError as plan_rows."""
+    branch = _branch_of(store)
+    if branch is not None and store.options.startup_mode not in PINNED:
+        _check_shape(store, branch)
+    return branch
+
+
+def _branch_of(store: FileStore) -> FileStore | None:
     name = store.options.fallback_branch
     if name is None or name == store.paths.branch or store.options.startup_mode not in (*OF_ONE_SNAPSHOT, *PINNED):
         return None
@@ -63,13 +73,17 @@ def fallback_of(store: FileStore) -> FileStore | None:
             "Option '%s' of %s names the branch '%s', which does not exist.", FALLBACK_BRANCH, store.location, name
         )
         return None
+    return branch
+
+
+def _check_shape(store: FileStore, branch: FileStore) -> None:
     if _shape(store) != _shape(branch):
         raise InvalidOptionError(
-            f"Option '{FALLBACK_BRANCH}' of {store.location} names the branch '{name}', which has the columns "
+            f"Option '{FALLBACK_BRANCH}' of {store.location} names the branch '{branch.paths.branch}', which has the "
+            "columns "
             f"{', '.join(branch.schema.names)} instead of {', '.join(store.schema.names)}, or some of other types. "
             "Give both the same columns and partition keys, or remove the option."
         )
-    return branch
 
 
 def _shape(store: FileStore) -> object:

@@ -179,6 +179,10 @@ class RestoredBuckets:
         self._entries = entries
         self._indexes = index_files_by_bucket(indexes)
 
+    def schema_ids(self) -> set[int]:
+        """Return the ids of the schemas with which the files were written."""
+        return {entry.file.schema_id for entry in self._entries}
+
     def without(self, partitions: Collection[bytes]) -> "RestoredBuckets":
         """Return the same files without those of some partitions."""
         kept = RestoredBuckets(self.snapshot_id, [e for e in self._entries if e.partition not in partitions])

@@ -39,7 +39,8 @@ class Split:
     of `files` are added. With `before` alone the rows are the difference between the two. `before_deletion_files` are
     the deletion vectors of the files `before`.
 
-    `branch` is given for files of another branch than the one that is read: they are merged by its schema and options.
+    `branch` is given for files of another branch than the one that is read: they are merged by its schema and options,
+    with `of_past` by the schema that it had at the split's snapshot.
     `row_ranges` limits raw-convertible files to a range of rows by position in the file: the first number is included,
     the second excluded. Files that it does not name are read as a whole.
     """
@@ -56,6 +57,7 @@ class Split:
     before: tuple[DataFileMeta, ...] | None = None
     before_deletion_files: Mapping[str, DeletionFile] = field(default_factory=dict)
     branch: str | None = None
+    of_past: bool = False
     row_ranges: Mapping[str, tuple[int, int]] = field(default_factory=dict)
 
     @property
@@ -129,6 +131,7 @@ class Split:
                 "deletions": _deletions_to_json(self.deletion_files),
                 "beforeDeletions": _deletions_to_json(self.before_deletion_files),
                 "branch": self.branch,
+                "ofPast": self.of_past,
                 "rowRanges": {name: list(rows) for name, rows in self.row_ranges.items()},
             },
             separators=(",", ":"),
@@ -152,6 +155,7 @@ class Split:
                 deletion_files=_deletions_from_json(value["deletions"]),
                 before_deletion_files=_deletions_from_json(value["beforeDeletions"]),
                 branch=value["branch"],
+                of_past=value["ofPast"],
                 row_ranges={name: (start, end) for name, (start, end) in value["rowRanges"].items()},
             )
         except (ValueError, KeyError, TypeError) as error:

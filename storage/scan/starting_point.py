@@ -11,6 +11,7 @@ from interbed.storage.meta.manifest.entry import DataFileMeta
 from interbed.storage.meta.options.core import DELETION_VECTORS, CoreOptions
 from interbed.storage.meta.options.lsm import ChangelogProducer
 from interbed.storage.meta.options.stream import SCAN_TAG_NAME, SCAN_VERSION, StartupMode
+from interbed.storage.meta.schema.apply import names_columns
 from interbed.storage.meta.schema.table_schema import TableSchema
 from interbed.storage.meta.snapshot.snapshot import BATCH_COMMIT_IDENTIFIER, CommitKind, Snapshot
 
@@ -91,9 +92,16 @@ def at_snapshot(store: FileStore, snapshot_id: int | None = None) -> FileStore:
 
 
 def _options_for(then: TableSchema, options: Mapping[str, str]) -> Mapping[str, str]:
-    """Return the current options for files of an earlier schema, whose setting of deletion vectors is kept."""
-    kept = {key: value for key, value in options.items() if key != DELETION_VECTORS}
-    return {**kept, DELETION_VECTORS: then.options[DELETION_VECTORS]} if DELETION_VECTORS in then.options else kept
+    """Return the current options for files of an earlier schema.
+
+    Its setting of deletion vectors is kept, and so are options that name columns: columns may have other names now.
+    """
+
+    def of_then(key: str) -> bool:
+        return key == DELETION_VECTORS or names_columns(key)
+
+    current = {key: value for key, value in options.items() if not of_then(key)}
+    return current | {key: value for key, value in then.options.items() if of_then(key)}
 
 
 def travels(store: FileStore) -> bool:

@@ -265,7 +265,7 @@ class TableWrites:
             parts.append(part)
 
         def work() -> int | None:
-            return upsert_present(self.store, self.name, parts, _new_commit_user())
+            return upsert_present(self.store.with_added_columns(), self.name, parts, _new_commit_user())
 
         if any(isinstance(part, pa.RecordBatchReader) for part in parts):
             return work()
@@ -310,7 +310,7 @@ class TableWrites:
         from interbed.storage.read.query import Scan
         from interbed.storage.upkeep.changed_rows import SnapshotRows
 
-        rows = SnapshotRows(self.store, _new_commit_user())
+        rows = SnapshotRows(self.store.with_added_columns(), _new_commit_user())
         if not rows.snapshot_id:
             return None
         found = Scan(rows.read_store, predicate=predicate, snapshot_id=rows.snapshot_id)

@@ -19,8 +19,7 @@ from interbed.storage.base.arrow_values import from_numpy, one_array, to_numpy
 from interbed.storage.base.bucket_id import BucketId
 from interbed.storage.base.errors import CommitConflictError, NotSupportedError, SchemaMismatchError
 from interbed.storage.base.incoming import ArrowData
-from interbed.storage.base.predicate.evaluate import mask
-from interbed.storage.base.predicate.expr import Predicate, columns_of
+from interbed.storage.base.predicate.expr import Predicate
 from interbed.storage.base.row.binary_row import encode_rows
 from interbed.storage.base.row.kind import RowKind
 from interbed.storage.commit.basis import RowsRead
@@ -41,6 +40,7 @@ from interbed.storage.upkeep.compact_table import commit_rows
 from interbed.storage.write.bucket_strategy import batch_strategy_of
 from interbed.storage.write.commit_message import CommitMessage
 from interbed.storage.write.deletion_vectors import vector_messages
+from interbed.storage.write.row_converter import KeptNulls
 from interbed.storage.write.row_statements import UPDATABLE
 from interbed.storage.write.table_write import TableWrite
 
@@ -90,17 +90,21 @@ class SnapshotRows:
         deleted: Iterable[pa.RecordBatch] = (),
         updated: Iterable[pa.RecordBatch] = (),
         inserted: Iterable[pa.RecordBatch] = (),
+        completed: Iterable[tuple[pa.RecordBatch, KeptNulls]] = (),
         partitions: PartitionFilter | None = None,
     ) -> int | None:
         """Commit deleted rows, updated rows, and new rows. Return the snapshot's id.
 
-        Deleted rows are as `batches` returns them; updated ones have the location columns of the old row. Only changes
-        of other writers in `partitions` (None: in all) are conflicts. Raises CommitConflictError.
+        Deleted rows are as `batches` returns them; updated ones have the location columns of the old row. `completed`
+        are new rows with values of the table, and where null stays null. Only changes of other writers in `partitions`
+        (None: in all) are conflicts. Raises CommitConflictError.
         """
         with TableWrite(self.store, self._user, strategy=batch_strategy_of) as write:
             deleted_positions = self._write(write, deleted, updated)
             for batch in inserted:
                 write.write_arrow(batch)
+            for batch, kept in completed:
+                write.write_arrow(batch, keeps_nulls=kept)
             replaced = self._rewrite(write, deleted_positions) if deleted_positions else []
             messages = [*write.prepare_commit(), *replaced]
         if deleted_positions and self.store.options.deletion_vectors_enabled:
@@ -122,13 +126,13 @@ class SnapshotRows:
             if self.location_columns:
                 _collect(batch, deleted_positions)
             else:
-                write.write_arrow(batch, _kinds(batch.num_rows, RowKind.DELETE))
+                write.write_arrow(batch, _kinds(batch.num_rows, RowKind.DELETE), keeps_nulls=True)
         for batch in updated:
             if self.location_columns:
                 _collect(batch, deleted_positions)
-                write.write_arrow(batch.select(names))
+                write.write_arrow(batch.select(names), keeps_nulls=True)
             else:
-                write.write_arrow(batch, _kinds(batch.num_rows, RowKind.UPDATE_AFTER))
+                write.write_arrow(batch, _kinds(batch.num_rows, RowKind.UPDATE_AFTER), keeps_nulls=True)
         return {path: np.concatenate(found) for path, found in deleted_positions.items()}
 
     def _rewrite(self, write: TableWrite, deleted_positions: Mapping[str, Positions]) -> list[CommitMessage]:
@@ -147,7 +151,7 @@ class SnapshotRows:
                     DeletionVector.of(deleted_positions[path]) if old is None else old.union(deleted_positions[path])
                 )
                 for batch in read.batches(file, path, ReadOptions(batch_rows=block_rows(replaced), deleted=without)):
-                    write.write_arrow(batch)
+                    write.write_arrow(batch, keeps_nulls=True)
             if replaced:
                 messages.append(CommitMessage.deletion(split.bucket_id, split.total_buckets, replaced))
         return messages
@@ -239,21 +243,30 @@ def upsert_present(store: FileStore, name: str, parts: Sequence[ArrowData], comm
     table since its rows were looked up.
     """
     rows = SnapshotRows(store, commit_user)
+    store = rows.store
     for part in parts:
         for key in store.schema.primary_keys:
             if key not in part.schema.names:
                 raise SchemaMismatchError(f"The data for the table '{name}' lack '{key}', a column of the primary key.")
-    return rows.commit(inserted=_completed(rows.read_store, rows.snapshot_id, parts))
+    return rows.commit(completed=_completed(rows.read_store, rows.snapshot_id, parts))
 
 
-def _completed(store: FileStore, snapshot_id: int, parts: Sequence[ArrowData]) -> Iterator[pa.RecordBatch]:
+def _completed(
+    store: FileStore, snapshot_id: int, parts: Sequence[ArrowData]
+) -> Iterator[tuple[pa.RecordBatch, KeptNulls]]:
     for part in parts:
         absent = [each for each in store.schema.names if each not in part.schema.names]
         for batch in _batches(part):
-            yield batch if not absent or not snapshot_id else _with_old_values(store, snapshot_id, batch, absent)
+            if absent and snapshot_id:
+                yield _with_old_values(store, snapshot_id, batch, absent)
+            else:
+                yield batch, False
 
 
-def _with_old_values(store: FileStore, snapshot_id: int, batch: pa.RecordBatch, absent: list[str]) -> pa.RecordBatch:
+def _with_old_values(
+    store: FileStore, snapshot_id: int, batch: pa.RecordBatch, absent: list[str]
+) -> tuple[pa.RecordBatch, KeptNulls]:
+    """Return the rows with the old values of absent columns, and where a null among these is the table's."""
     schema = store.schema
     keys = list(schema.primary_keys)
     asked = key_batch(pa.Table.from_batches([batch.select(keys)]), schema)
@@ -266,7 +279,7 @@ def _with_old_values(store: FileStore, snapshot_id: int, batch: pa.RecordBatch, 
     places: Any = pc.index_in(new, value_set=old)
     for column in absent:
         batch = batch.append_column(column, one_array(found.column(column)).take(places))
-    return batch
+    return batch, dict.fromkeys(absent, pc.is_valid(places))
 
 
 def _batches(part: ArrowData) -> Iterator[pa.RecordBatch]:
@@ -291,7 +304,8 @@ def delete_rows(store: FileStore, predicate: Predicate, commit_user: str) -> int
 
 def delete_rows_by_vectors(store: FileStore, predicate: Predicate, commit_user: str) -> int | None:
     """Mark the rows that the predicate selects as deleted; as delete_rows."""
-    plan = TableScan(store, predicate=predicate).plan()
+    # Scan options may name an older snapshot; only rows of the newest one can be deleted.
+    plan = TableScan(store, predicate=predicate, snapshot_id=store.newest_id()).plan()
     read = LocatedRead(store, (), predicate)
     marked: dict[BucketId, dict[str, list[Any]]] = {}
     for split in plan.splits:
@@ -312,21 +326,31 @@ def delete_rows_by_rewrite(store: FileStore, predicate: Predicate, commit_user: 
 
     A file without a matching row stays. Raises CommitConflictError when another writer replaced one of the files.
     """
-    plan = TableScan(store, predicate=predicate).plan()
-    # To find the files, read only the columns of the predicate.
-    names = [n for n in store.schema.names if n in columns_of(predicate)]
-    matches, rows = TableRead(store, names, predicate), TableRead(store)
-    files = [one for split in plan.splits for one in _single_files(split)]
-    affected = [one for one in files if any(batch.num_rows for batch in matches.to_batches(one))]
+    # Scan options may name an older snapshot; only rows of the newest one can be deleted.
+    plan = TableScan(store, predicate=predicate, snapshot_id=store.newest_id()).plan()
+    located = LocatedRead(store, (), predicate)
+    affected: list[tuple[Split, Positions]] = []
+    for one in (one for split in plan.splits for one in _single_files(split)):
+        found = [to_numpy(batch.column(ROW_INDEX)) for batch in located.to_batches(one) if batch.num_rows]
+        if found:
+            affected.append((one, np.concatenate(found)))
     if not affected:
         return None
-    with TableWrite(store, commit_user, rewrites=True) as write:
-        for split in affected:
-            for batch in rows.to_batches(split):
-                write.write_arrow(batch.filter(pc.invert(mask(predicate, batch))))
+    # The files that remain of newer schemas need all of their columns.
+    rewritten = store.for_files_of(one.files[0].schema_id for one, _ in affected)
+    read, deletions = FileRead(rewritten, rewritten.schema.fields), DeletionReader(store.file_io)
+    with TableWrite(rewritten, commit_user, rewrites=True) as write:
+        for one, positions in affected:
+            file = one.files[0]
+            old = deletions.of(one.deletion_files)(file)
+            without = DeletionVector.of(positions) if old is None else old.union(positions)
+            for batch in read.batches(
+                file, one.path_of(file), ReadOptions(batch_rows=block_rows([file]), deleted=without)
+            ):
+                write.write_arrow(batch)
         messages = write.prepare_commit()
-    replaced = [CommitMessage.deletion(split.bucket_id, split.total_buckets, split.files) for split in affected]
-    if any(split.deletion_files for split in affected):
+    replaced = [CommitMessage.deletion(one.bucket_id, one.total_buckets, one.files) for one, _ in affected]
+    if any(one.deletion_files for one, _ in affected):
         replaced += vector_messages(store, restore_buckets(store), {}, replaced)
     ids = FileStoreCommit(store, commit_user).commit([*messages, *replaced])
     return ids[-1] if ids else None

@@ -67,6 +67,7 @@ def compact_table(
     check_writable(store)
     begin_loading(store.file_io, store.options.file_format, many=True, merging=store.schema.has_primary_key)
     restored = restored_buckets(store, partition, None if bucket is None else [bucket], partition_idle_time)
+    store = store.for_files_of(restored.schema_ids())
     waiting = waiting_partitions(store, restored, partition, whole=bucket is None)
     # The writers of postponed rows compact the buckets that these are moved to.
     others = restored.without({p.partition for p in waiting}) if waiting else restored
@@ -128,6 +129,7 @@ def compact_buckets(
     buckets are deleted.
     """
     work: Callable[[RestoredBuckets, BucketId], CommitMessage | None]
+    store = store.for_files_of(restored.schema_ids())
     buckets = restored.buckets()
     sizes = [sum(f.file_size for f in restored.files(bucket_id)) for bucket_id in buckets]
     threads = _threads_for(store, sizes)

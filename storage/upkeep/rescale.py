@@ -125,6 +125,7 @@ def _rescale(store: FileStore, commit_user: str, target: int, partitions: Partit
     ids: list[int] = []
     rows = 0
     if snapshot is not None and old:
+        store = store.for_files_of(e.file.schema_id for e in old)
         rewritten = store.with_buckets(target, _REWRITE)
         chosen = {e.partition for e in old}
         # Read level 0 even where readers skip it until it is compacted: its rows must not be lost.

@@ -5,15 +5,14 @@ older snapshots still refer to the old one. Source: paimon-core `index.FileIndex
 """
 
 import uuid
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-import pyarrow as pa
-
 from interbed.storage.base.errors import CommitStateUnknownError, NotSupportedError
+from interbed.storage.base.types.data_type import DataField
 from interbed.storage.commit.file_store_commit import FileStoreCommit
 from interbed.storage.files.file_index.api import INDEX_SUFFIX, FileIndexes
-from interbed.storage.files.file_index.spec import TableFileIndexWriter
+from interbed.storage.files.file_index.spec import FileIndexSpec, IndexedColumn, TableFileIndexWriter
 from interbed.storage.files.format.layout import DataFileLayout
 from interbed.storage.lsm.compact.rewriter import CompactIncrement
 from interbed.storage.lsm.file_read import FileRead, ReadOptions
@@ -116,9 +115,7 @@ class _IndexRewriter:
         self._store = store
         self._prefix = prefix
         self._spec = layout.file_indexes
-        wanted = {column.column for column in self._spec.columns}
-        self._fields = [field for field in store.schema.fields if field.name in wanted]
-        self._read = FileRead(store, self._fields)
+        self._by_schema: dict[int, tuple[FileIndexSpec, FileRead]] = {}
         self.written: list[str] = []
 
     def with_indexes(self, place: CommitMessage, file: DataFileMeta) -> DataFileMeta:
@@ -144,13 +141,30 @@ class _IndexRewriter:
         return f"{self._prefix or f'{file.file_name}-'}{uuid.uuid4().hex}{INDEX_SUFFIX}"
 
     def _build(self, file: DataFileMeta, path: str) -> FileIndexes:
-        if not self._fields:
+        if file.schema_id not in self._by_schema:
+            self._by_schema[file.schema_id] = self._of_schema(file.schema_id)
+        spec, read = self._by_schema[file.schema_id]
+        if not spec.columns:
             return FileIndexes()
-        writer = TableFileIndexWriter(self._spec)
-        for batch in self._batches(file, path):
+        writer = TableFileIndexWriter(spec)
+        # Read all rows, also those that a deletion vector marks, because positions in the indexes count them.
+        for batch in read.batches(file, path, ReadOptions(batch_rows=_BATCH_ROWS)):
             writer.add(batch)
         return writer.finish() or FileIndexes()
 
-    def _batches(self, file: DataFileMeta, path: str) -> Iterator[pa.RecordBatch]:
-        # Read all rows, also those that a deletion vector marks, because positions in the indexes count them.
-        return self._read.batches(file, path, ReadOptions(batch_rows=_BATCH_ROWS))
+    def _of_schema(self, schema_id: int) -> tuple[FileIndexSpec, FileRead]:
+        """Return the indexes for files of a schema, with the names of that schema, by which readers look them up.
+
+        Columns that these files lack, or hold with another type, get none.
+        """
+        schema = self._store.schema
+        written = {f.id: f for f in self._store.schema_of(schema_id).fields}
+        columns: list[IndexedColumn] = []
+        fields: dict[str, DataField] = {}
+        for column in self._spec.columns:
+            current = schema.by_name[column.column]
+            field = written.get(current.id)
+            if field is not None and field.type.with_nullable(True) == current.type.with_nullable(True):
+                columns.append(replace(column, column=field.name))
+                fields[field.name] = field
+        return replace(self._spec, columns=tuple(columns)), FileRead(self._store, list(fields.values()))

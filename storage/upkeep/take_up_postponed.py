@@ -63,6 +63,7 @@ def take_up(
     On an error all written files are deleted.
     """
     messages: list[CommitMessage] = []
+    store = store.for_files_of(f.schema_id for p in partitions for f in p.files)
     try:
         # A writer has one bucket count; mostly all partitions have the same.
         for buckets in sorted({p.buckets for p in partitions}):

@@ -7,9 +7,9 @@ New values longer than the declared length of CHAR, VARCHAR, BINARY and VARBINAR
 count characters of texts and bytes of binary values. Values within ARRAY, MULTISET, MAP and ROW are checked, too.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeAlias
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -44,6 +44,10 @@ _NEW = (RowKind.INSERT, RowKind.UPDATE_AFTER)
 _ELEMENT, _KEY, _VALUE = "element", "key", "value"
 
 
+KeptNulls: TypeAlias = bool | Mapping[str, "pa.BooleanArray"]
+"""Whether null stays null in columns with a default; for some columns by row."""
+
+
 class RowConverter:
     """Conversion of rows for one table; `table` is its name in errors."""
 
@@ -52,10 +56,11 @@ class RowConverter:
         self._table = table
         self._limited = limited_values(schema)
 
-    def batches(self, data: pa.Table | pa.RecordBatch) -> list[pa.RecordBatch]:
+    def batches(self, data: pa.Table | pa.RecordBatch, *, keeps_nulls: KeptNulls = False) -> list[pa.RecordBatch]:
         """Return the rows with the columns of the table; all are checked before the first is returned.
 
-        Columns are matched by name; absent nullable ones become null or their default. Raises SchemaMismatchError and
+        Columns are matched by name; absent nullable ones become null or their default. `keeps_nulls` says where null
+        stays null although the column has a default: in rows of the table. Raises SchemaMismatchError and
         InvalidInputError.
         """
         if not isinstance(data, pa.Table | pa.RecordBatch):
@@ -68,7 +73,7 @@ class RowConverter:
         if isinstance(data, pa.Table):
             # A table without rows has no chunks, but its columns are checked, too.
             parts = data.to_batches() or parts
-        target, defaults = self._target()
+        target, defaults = (self._schema.arrow, {}) if keeps_nulls is True else self._target()
         batches: list[pa.RecordBatch] = []
         first_row = 0
         for part in parts:
@@ -76,11 +81,18 @@ class RowConverter:
             first_row += part.num_rows
         if not defaults:
             return batches
+        masks = keeps_nulls if isinstance(keeps_nulls, Mapping) else {}
         filled = []
+        first_row = 0
         for batch in batches:
             columns = list(batch.columns)
             for index, default in defaults.items():
-                columns[index] = pc.fill_null(columns[index], default)
+                values = pc.fill_null(columns[index], default)
+                mask = masks.get(self._schema.names[index])
+                if mask is not None:
+                    values = pc.if_else(mask.slice(first_row, batch.num_rows), columns[index], values)
+                columns[index] = values
+            first_row += batch.num_rows
             filled.append(pa.RecordBatch.from_arrays(columns, schema=self._schema.arrow))
         return filled
 

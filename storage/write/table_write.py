@@ -9,7 +9,7 @@ import os
 from collections.abc import Callable, Collection, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from functools import cached_property, partial
+from functools import partial
 from types import TracebackType
 from typing import Any, Self
 
@@ -35,7 +35,7 @@ from interbed.storage.write.bucket_writer import BucketWriter
 from interbed.storage.write.commit_message import CommitMessage
 from interbed.storage.write.flush_rows import spill_of
 from interbed.storage.write.route import RoutedRows
-from interbed.storage.write.row_converter import RowConverter, RowKinds
+from interbed.storage.write.row_converter import KeptNulls, RowConverter, RowKinds
 
 FLUSH_THREADS = min(4, os.cpu_count() or 1)
 """Buckets flushed at the same time by prepare_commit.
@@ -69,18 +69,19 @@ class BackgroundCompactions:
         self._pool: ThreadPoolExecutor | None = None
         # Buckets are opened for each commit; with `lookup-compact` = `gentle` the count continues over commits.
         self._skipped: dict[BucketId, int] = {}
-
-    @cached_property
-    def _planner(self) -> CompactionPlanner:
-        return CompactionPlanner(self._store)
+        # By schema id: a compaction of files with newer columns needs the newer schema.
+        self._planners: dict[int, CompactionPlanner] = {}
 
     def of_bucket(self, bucket_id: BucketId, existing: BucketRestore) -> CompactManager:
         """Return the compactions of a bucket that holds the existing files."""
         if self._pool is None:
             self._pool = ThreadPoolExecutor(COMPACTION_THREADS, thread_name_prefix="compact")
+        store = self._store.for_files_of(f.schema_id for f in existing.files(bucket_id))
+        if store.schema.id not in self._planners:
+            self._planners[store.schema.id] = CompactionPlanner(store)
         return CompactManager(
-            self._store,
-            self._planner,
+            store,
+            self._planners[store.schema.id],
             self._pool,
             bucket_id,
             existing.files(bucket_id),
@@ -157,16 +158,21 @@ class TableWrite:
         self.close()
 
     def write_arrow(
-        self, data: pa.Table | pa.RecordBatch, row_kinds: "pa.Array[Any] | pa.ChunkedArray[Any] | None" = None
+        self,
+        data: pa.Table | pa.RecordBatch,
+        row_kinds: "pa.Array[Any] | pa.ChunkedArray[Any] | None" = None,
+        *,
+        keeps_nulls: KeptNulls = False,
     ) -> None:
         """Write rows; `row_kinds` are int8 (0 +I, 1 -U, 2 +U, 3 -D), all +I when None.
 
-        Columns are matched by name; absent nullable ones become null or their default. Raises SchemaMismatchError and
+        Columns are matched by name; absent nullable ones become null or their default. With `keeps_nulls`, and if the
+        rows come from the table itself, null stays null in columns with a default. Raises SchemaMismatchError and
         InvalidInputError before any row is taken. Any other error aborts the writer, as LogUnavailableError does,
         because the log of a table gets rows before they are committed.
         """
         self._check_open()
-        batches = self._incoming.batches(data)
+        batches = self._incoming.batches(data, keeps_nulls=self._rewrites or keeps_nulls)
         kinds = None if row_kinds is None else self._incoming.kinds(row_kinds, data.num_rows)
         offset = 0
         with self._aborted_by_errors():

@@ -1,4 +1,4 @@
-"""The database of the metastore's state: SQLAlchemy on SQLite or PostgreSQL, behind the protocols of service/repository.
+"""The database of the metastore's state: SQLAlchemy on SQLite or PostgreSQL, behind service/repository.py.
 
 Start with models/ and session.py, which joins the repositories in a transaction. engine.py opens databases (sqlite.py
 shares a file between threads), schema.py migrates them. Each repository has a module; documents.py writes the JSON

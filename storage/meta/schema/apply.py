@@ -378,6 +378,13 @@ def renamed(options: Mapping[str, str], name: str, new_name: str) -> dict[str, s
     return out
 
 
+def names_columns(key: str) -> bool:
+    """Return whether the option names columns, in its key or its value."""
+    if key.startswith(_INDEX):
+        return key.endswith(_INDEX_COLUMNS) or key.count(".") > 2
+    return key in _LISTS or key.startswith(_FIELDS)
+
+
 def naming(options: Mapping[str, str], name: str) -> Iterator[str]:
     """Yield the options that name the column."""
     elsewhere = f"{name} "

@@ -225,6 +225,18 @@ def _cast(array: "pa.Array[Any]", source: DataType, target: AtomicType, column: 
 _INTEGER_DIGITS = {TypeRoot.TINYINT: 3, TypeRoot.SMALLINT: 5, TypeRoot.INT: 10, TypeRoot.BIGINT: 19}
 
 
+def keeps_values(source: DataType, target: DataType) -> bool:
+    """Return whether values of `source` can be read as `target` without loss, apart from nested fields that it lacks."""
+    match source, target:
+        case RowType(), RowType():
+            by_id = {f.id: f.type for f in source.fields}
+            return all(f.id not in by_id or keeps_values(by_id[f.id], f.type) for f in target.fields)
+        case (ArrayType(), ArrayType()) | (MapType(), MapType()) | (MultisetType(), MultisetType()):
+            return all(keeps_values(a, b) for a, b in zip(source.children(), target.children(), strict=True))
+        case _:
+            return is_widening(source, target)
+
+
 def is_widening(old: DataType, new: DataType) -> bool:
     """Return whether every value of the old atomic type has the same value in the new one."""
     if not isinstance(old, AtomicType) or not isinstance(new, AtomicType):

@@ -115,11 +115,11 @@ def test_values_of_a_racing_writer_are_kept(
         """Rows whose commit another writer overtakes after the lookup of the first attempt."""
 
         def commit(self, **changes: Any) -> int | None:
-            found = [*changes["inserted"]]
+            found = [*changes["completed"]]
             if not raced:
                 raced.append(1)
                 catalog.get_table("d.t").upsert([{**ROW, "name": "other"}])
-            return super().commit(inserted=found)
+            return super().commit(completed=found)
 
     monkeypatch.setattr(changed_rows, "SnapshotRows", OvertakenRows)
     data = pa.table({"id": [1], "amount": [8.0]})
