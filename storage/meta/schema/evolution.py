@@ -226,7 +226,7 @@ _INTEGER_DIGITS = {TypeRoot.TINYINT: 3, TypeRoot.SMALLINT: 5, TypeRoot.INT: 10, 
 
 
 def keeps_values(source: DataType, target: DataType) -> bool:
-    """Return whether values of `source` can be read as `target` without loss, apart from nested fields that it lacks."""
+    """Return whether values of `source` can be read as `target` without loss, apart from nested fields it lacks."""
     match source, target:
         case RowType(), RowType():
             by_id = {f.id: f.type for f in source.fields}

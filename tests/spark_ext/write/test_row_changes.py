@@ -313,7 +313,6 @@ def test_the_page_on_changes_runs_as_written(lake: SparkLake) -> None:
 
 @pytest.mark.parametrize("new", ["new", "zzz"])
 def test_a_key_that_a_merge_deletes_and_inserts_has_the_inserted_row(lake: SparkLake, new: str) -> None:
-    lake.sql("CREATE DATABASE {lake}.db")
     lake.sql("CREATE TABLE {lake}.db.m (id INT, p STRING, v INT) TBLPROPERTIES ('primary-key'='id', 'bucket'='1')")
     lake.sql("INSERT INTO {lake}.db.m VALUES (1, 'old', 1), (2, 'old', 2), (3, 'old', 3)")
     source = f"VALUES (1, '{new}', 10), (2, '{new}', 20), (4, '{new}', 40) AS s(id, p, v)"
@@ -325,7 +324,6 @@ def test_a_key_that_a_merge_deletes_and_inserts_has_the_inserted_row(lake: Spark
 
 
 def test_a_default_that_was_set_later_is_not_written_by_changes(lake: SparkLake) -> None:
-    lake.sql("CREATE DATABASE {lake}.db")
     for name, properties in (("a", ""), ("k", "TBLPROPERTIES ('primary-key'='id', 'bucket'='1')")):
         lake.sql(f"CREATE TABLE {{lake}}.db.{name} (id INT, v INT, w INT) {properties}")
         lake.sql(f"INSERT INTO {{lake}}.db.{name} VALUES (1, NULL, 1), (2, 5, 2), (3, NULL, 3)")

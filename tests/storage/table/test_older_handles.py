@@ -220,7 +220,8 @@ def test_the_past_is_merged_by_the_names_that_columns_had_then(tmp_path: Path) -
 def test_a_fallback_branch_is_read_with_the_columns_that_it_had_then(tmp_path: Path) -> None:
     catalog = interbed.load_catalog("lake", warehouse=str(tmp_path))
     catalog.create_database("d")
-    schema = pa.schema([pa.field("p", pa.string()), pa.field("k", pa.int32()), pa.field("v", pa.int32())])
+    columns: list[pa.Field[Any]] = [pa.field("p", pa.string()), pa.field("k", pa.int32()), pa.field("v", pa.int32())]
+    schema = pa.schema(columns)
     table = catalog.create_table("d.t", schema, partition_keys=["p"])
     table.versions.create_branch("live")
     branch = catalog.get_table("d.t$branch_live")

@@ -57,7 +57,8 @@ final class RowChangeWriter implements DeltaWriter<InternalRow> {
 
   @Override
   public void reinsert(InternalRow metadata, InternalRow row) throws IOException {
-    send(row, INSERT);
+    // The new row of an update: its nulls are values, no missing columns.
+    send(row, UPDATE_AFTER);
   }
 
   @Override
