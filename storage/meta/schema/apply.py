@@ -55,6 +55,7 @@ from interbed.storage.meta.schema.change import (
     path_of,
     replaced,
 )
+from interbed.storage.meta.schema.evolution import is_widening
 from interbed.storage.meta.schema.option_changes import KEYS, check_option
 from interbed.storage.meta.schema.table_schema import REPLACES, Schema, TableSchema, validate_schema
 
@@ -261,6 +262,12 @@ def _set_type(schema: TableSchema, path: ColumnPath, new_type: DataType, explici
                 f"The column {dotted(path)} can't be changed from {field.type} to {wanted}: there is no such cast. "
                 "Add a new column instead."
             )
+        option = None if name is None else _ordered_by(schema.options, name)
+        if option is not None and not is_widening(field.type, wanted):
+            raise InvalidInputError(
+                f"The type of {name!r} can't be changed from {field.type} to {wanted}: rows are compared by its values "
+                f"(option '{option}'), and these would have another order. Add a new column instead."
+            )
         if not is_implicit(field.type, wanted) and not explicit and schema.core.boolean(NO_EXPLICIT_CASTS, False):
             raise NotSupportedError(
                 f"The column {dotted(path)} can't be changed from {field.type} to {wanted} while the table's option "
@@ -391,6 +398,24 @@ def naming(options: Mapping[str, str], name: str) -> Iterator[str]:
     for key, value in options.items():
         if renamed({key: value}, name, elsewhere) != {key: value}:
             yield key
+
+
+def _ordered_by(options: Mapping[str, str], name: str) -> str | None:
+    """Return the option by which rows are compared by values of the column; None without one."""
+
+    def names(value: str) -> list[str]:
+        return [each.strip() for each in value.split(",")]
+
+    for key, value in options.items():
+        columns, _, option = key.removeprefix(_FIELDS).rpartition(".")
+        is_function = option == "aggregate-function" and value in ("max", "min")
+        if key == "sequence.field":
+            found = name in names(value)
+        else:
+            found = key.startswith(_FIELDS) and (f".{option}" == _GROUP or is_function) and name in names(columns)
+        if found:
+            return key
+    return None
 
 
 def _put(written: str, name: str, new_name: str) -> str:

@@ -234,7 +234,7 @@ def keeps_values(source: DataType, target: DataType) -> bool:
         case (ArrayType(), ArrayType()) | (MapType(), MapType()) | (MultisetType(), MultisetType()):
             return all(keeps_values(a, b) for a, b in zip(source.children(), target.children(), strict=True))
         case _:
-            return is_widening(source, target)
+            return source.with_nullable(True) == target.with_nullable(True) or is_widening(source, target)
 
 
 def is_widening(old: DataType, new: DataType) -> bool:

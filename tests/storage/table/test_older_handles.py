@@ -108,14 +108,17 @@ def test_a_widened_value_is_not_read_with_the_narrower_type(tmp_path: Path) -> N
     catalog.create_database("d")
     schema = pa.schema([pa.field("k", pa.int64(), nullable=False), pa.field("a", pa.int32())])
     older = catalog.create_table("d.t", schema, primary_keys=["k"], options={"bucket": "1"})
-    older.upsert([{"k": 1, "a": 1}])
+    with older.update_schema() as update:
+        update.add_column("c", "CHAR(3)")
+        update.add_column("m", "MAP<STRING, ROW<x INT>>")
+    older.upsert([{"k": 1, "a": 1, "c": "abc", "m": {"a": {"x": 1}}}])
     newer = catalog.get_table("d.t")
     with newer.update_schema() as update:
         update.update_column_type("a", "BIGINT")
     newer.upsert([{"k": 2, "a": 2**40 + 5}])
     with pytest.raises(SchemaMismatchError, match=r"'a' .* was INT when it was opened; newer files hold BIGINT"):
         older.to_arrow()
-    assert older.scan(["k"]).to_arrow().num_rows == 2
+    assert older.scan(["k", "c", "m"]).to_arrow().num_rows == 2
     older.compact(full=True)
     assert sorted(row["a"] for row in newer.to_arrow().to_pylist()) == [1, 2**40 + 5]
 
