@@ -188,7 +188,7 @@ def _rename(schema: TableSchema, path: ColumnPath, new_name: str) -> TableSchema
         return schema
     name = _column_name(path)
     if name is None:
-        return replace(schema, fields=fields)
+        return replace(schema, fields=fields, options=_renamed_nested(schema.options, path, new_name))
     if name in schema.partition_keys:
         raise InvalidInputError(f"The partition column {name!r} can't be renamed: directories are named after it.")
     primary_keys = tuple(new_name if k == name else k for k in schema.primary_keys)
@@ -383,6 +383,15 @@ def renamed(options: Mapping[str, str], name: str, new_name: str) -> dict[str, s
         else:
             out[key] = value
     return out
+
+
+def _renamed_nested(options: Mapping[str, str], path: ColumnPath, new_name: str) -> Mapping[str, str]:
+    """Return the options after a field of the rows in an array was renamed, which may be a key of these rows."""
+    match path_of(path):
+        case (column, "element", name) if (keys := options.get(key := f"{_FIELDS}{column}.nested-key")) is not None:
+            return {**options, key: ",".join(_put(n, name, new_name) for n in keys.split(","))}
+        case _:
+            return options
 
 
 def names_columns(key: str) -> bool:
