@@ -119,7 +119,9 @@ class Table(TableWrites, TableChanges, PypaimonNames):
     def snapshots(self) -> "list[Snapshot]":
         """Return all snapshots that have not expired, oldest first; raises SnapshotNotFoundError as latest_snapshot."""
         found = [self.store.snapshots.snapshot(i) for i in self.store.snapshots.ids()]
-        return found or ([newest] if (newest := self.latest_snapshot()) else [])
+        if not found:
+            self.store.newest_snapshot()
+        return found
 
     def latest_snapshot(self) -> "Snapshot | None":
         """Return the newest snapshot; None while nothing was committed.

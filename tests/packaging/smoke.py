@@ -15,9 +15,7 @@ import sys
 import sysconfig
 from pathlib import Path
 
-from tests.support.waits import at_most
-
-SECONDS_MAX = at_most(60)
+SECONDS_MAX = 60
 READY = "interbed catalog server listening on "
 
 

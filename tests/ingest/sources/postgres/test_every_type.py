@@ -273,7 +273,7 @@ def test_generated_columns_are_named_at_the_start(
     for at in range(2):
         caplog.clear()
         database.read(catalog)
-        [warning] = [r.getMessage() for r in caplog.records if "generates" in r.getMessage()]
+        [warning] = [r.getMessage() for r in caplog.records if "generated columns" in r.getMessage()]
         assert warning == "The table public.t gets no column 'u': PostgreSQL does not send generated columns"
         database.execute(f"UPDATE t SET n = 'b{at}'")
     database.read(catalog)
