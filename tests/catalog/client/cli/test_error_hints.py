@@ -106,7 +106,7 @@ def test_get_reports_the_column_of_a_wrong_key(lake: interbed.Catalog, key: str,
     assert (refused.exit_code, message in said(refused)) == (1, True), refused.output
 
 
-def test_default_names_are_not_in_errors(lake: interbed.Catalog, tmp_path: Path) -> None:
+def test_names_of_implicit_catalogs_are_not_in_errors(lake: interbed.Catalog, tmp_path: Path) -> None:
     tries: list[list[str]] = [
         ["table", "head", "shop.ordres"], ["table", "head", "shp.orders"], ["table", "list", "shp"],
         ["table", "drop", "shop.x", "--yes"], ["table", "rename", "shop.x", "shop.y"],
