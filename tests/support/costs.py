@@ -15,7 +15,7 @@ import pytest
 
 RECORDED = Path(__file__).resolve().parents[1] / "costs.json"
 
-FUNCTION_SECONDS = 2.5
+FUNCTION_SECONDS = 1.0
 """The seconds of `make test` for all parameter sets of one function; one set runs whatever it costs."""
 
 Values = frozenset[tuple[str, str]]

@@ -37,7 +37,7 @@ def same(left: Any, right: Any) -> bool:
         )
     if isinstance(right, FarTimestamp):
         # The strategy gives the ticks of timestamps with nanoseconds as numbers.
-        return left == right
+        return bool(left == right)
     return type(left) is type(right) and left == right
 
 
