@@ -3,7 +3,7 @@
 import itertools
 from pathlib import Path
 
-from tests.support.costs import FUNCTION_SECONDS, RECORDED, affordable, expensive, recorded
+from tests.support.costs import FUNCTION_SECONDS, LEAST_SECONDS, RECORDED, affordable, expensive, recorded
 from tests.support.durations import file_of
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -24,6 +24,10 @@ def test_functions_of_several_sets_are_expensive_by_their_sum() -> None:
     tests = {f"t.py::a[{n}]": each for n in range(3)} | {"t.py::b": 99.0, "t.py::c[1]": 0.1, "t.py::c[2]": 0.1}
     assert expensive(tests) == {"t.py::a": each}
     assert expensive(tests, known={"t.py::c"}) == {"t.py::a": each, "t.py::c": 0.1}
+
+
+def test_functions_of_many_quick_sets_have_a_cost() -> None:
+    assert expensive({f"t.py::a[{n}]": FUNCTION_SECONDS / 5000 for n in range(6000)}) == {"t.py::a": LEAST_SECONDS}
 
 
 def test_recorded_functions_exist() -> None:

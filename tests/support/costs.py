@@ -18,6 +18,9 @@ RECORDED = Path(__file__).resolve().parents[1] / "costs.json"
 FUNCTION_SECONDS = 1.0
 """The seconds of `make test` for all parameter sets of one function; one set runs whatever it costs."""
 
+LEAST_SECONDS = 0.001
+"""The least seconds that are recorded for a parameter set."""
+
 Values = frozenset[tuple[str, str]]
 """The names of parameters with their values as text."""
 
@@ -43,7 +46,7 @@ def expensive(tests: Mapping[str, float], known: Collection[str] = ()) -> dict[s
     for test, seconds in tests.items():
         found.setdefault(function_of(test), []).append(seconds)
     return {
-        name: round(sum(each) / len(each), 2)
+        name: max(round(sum(each) / len(each), 3), LEAST_SECONDS)
         for name, each in sorted(found.items())
         if name in known or (len(each) > 1 and sum(each) > FUNCTION_SECONDS)
     }
