@@ -279,7 +279,8 @@ def _with_old_values(
     places: Any = pc.index_in(new, value_set=old)
     for column in absent:
         batch = batch.append_column(column, one_array(found.column(column)).take(places))
-    return batch, dict.fromkeys(absent, pc.is_valid(places))
+    known: dict[str, Any] = dict.fromkeys(absent, pc.is_valid(places))
+    return batch, known
 
 
 def _batches(part: ArrowData) -> Iterator[pa.RecordBatch]:
