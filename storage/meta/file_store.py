@@ -145,16 +145,24 @@ class FileStore:
         an empty one.
         """
         newest = self.snapshots.latest()
-        if newest is None and self.is_gone():
+        if newest is None:
+            self.check_not_gone()
+        return newest
+
+    def newest_id(self) -> int | None:
+        """Return the newest snapshot's id; errors as of `newest_snapshot`."""
+        newest = self.snapshots.latest_id()
+        if newest is None:
+            self.check_not_gone()
+        return newest
+
+    def check_not_gone(self) -> None:
+        """Raise SnapshotNotFoundError when the table was dropped or renamed since it was opened."""
+        if self.is_gone():
             raise SnapshotNotFoundError(
                 f"The table at {self.location} was dropped or renamed since it was opened; get it from its catalog "
                 "again."
             )
-        return newest
-
-    def newest_id(self) -> int | None:
-        """Return the newest snapshot's id as `newest_snapshot` does, which raises SnapshotNotFoundError."""
-        return self.snapshots.latest_id() or (newest.id if (newest := self.newest_snapshot()) else None)
 
     @contextmanager
     def changing(self) -> Iterator[None]:
@@ -194,25 +202,25 @@ class FileStore:
         Another process may have added columns since the table was opened. Files that are rewritten at the older schema
         would lose the values of these columns.
         """
-        if max(schema_ids, default=0) <= self.schema.id:
-            return self
-        newest = self.schemas.latest()
-        return self if newest is None or newest.id <= self.schema.id else self.with_schema(newest)
+        newer = self._newer_schema() if max(schema_ids, default=0) > self.schema.id else None
+        return self if newer is None else self.with_schema(newer)
 
     def with_added_columns(self) -> "FileStore":
         """Return the table at its newest schema if that only adds columns, otherwise at its own."""
-        newest = self.schemas.latest()
-        if newest is None or newest.id <= self.schema.id:
+        newer = self._newer_schema()
+        if newer is None or not set(map(_column, self.schema.fields)) <= set(map(_column, newer.fields)):
             return self
-        columns = set(map(_column, newest.fields))
-        return self.with_schema(newest) if all(_column(f) in columns for f in self.schema.fields) else self
+        return self.with_schema(newer)
 
     def has_other_columns(self) -> bool:
         """Return whether the newest schema has other columns than this one, or columns of other names or types."""
+        newer = self._newer_schema()
+        return newer is not None and list(map(_column, newer.fields)) != list(map(_column, self.schema.fields))
+
+    def _newer_schema(self) -> TableSchema | None:
+        """Return the newest schema if it is newer than the one with which the table was opened."""
         newest = self.schemas.latest()
-        if newest is None or newest.id <= self.schema.id:
-            return False
-        return list(map(_column, newest.fields)) != list(map(_column, self.schema.fields))
+        return newest if newest is not None and newest.id > self.schema.id else None
 
     def with_buckets(self, buckets: int, options: Mapping[str, str]) -> "FileStore":
         """Return the same table with a fixed number of buckets, and other options, for writers that move rows."""

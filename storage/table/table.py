@@ -120,7 +120,7 @@ class Table(TableWrites, TableChanges, PypaimonNames):
         """Return all snapshots that have not expired, oldest first; raises SnapshotNotFoundError as latest_snapshot."""
         found = [self.store.snapshots.snapshot(i) for i in self.store.snapshots.ids()]
         if not found:
-            self.store.newest_snapshot()
+            self.store.check_not_gone()
         return found
 
     def latest_snapshot(self) -> "Snapshot | None":

@@ -188,8 +188,7 @@ def restored_buckets(
     """
     restored = restore_buckets(store, partition_filter=partition, buckets=buckets)
     if restored.snapshot_id is None:
-        # A table that was dropped or renamed has no snapshot, either.
-        store.newest_snapshot()
+        store.check_not_gone()
     # There may be more buckets than the option says: dynamic ones, and those of rescaled partitions.
     fixed = store.options.bucket
     missing = set(buckets or ()) - set(range(max(1, fixed))) - {number for _, number in restored.buckets()}

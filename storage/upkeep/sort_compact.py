@@ -101,7 +101,7 @@ def sort_units(store: FileStore, partition: PartitionChoice = None) -> list[Sort
         )
     restored = restore_buckets(store, partition_filter=partition)
     if restored.snapshot_id is None:
-        store.newest_snapshot()
+        store.check_not_gone()
     return [
         SortUnit(
             partition=bucket_id.partition,

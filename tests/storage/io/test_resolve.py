@@ -27,7 +27,7 @@ def test_hadoops_schemes_of_s3_are_normalized() -> None:
 
 
 @pytest.mark.parametrize(
-    ("location", "like", "told"),
+    ("location", "like", "reported"),
     [
         ("s3://bucket/t", "s3a://bucket", "s3a://bucket/t"),
         ("s3://bucket/t", "S3A://other/place", "s3a://bucket/t"),
@@ -40,8 +40,8 @@ def test_hadoops_schemes_of_s3_are_normalized() -> None:
         ("/lake/t", "s3a://bucket", "/lake/t"),
     ],
 )
-def test_a_location_is_reported_with_the_scheme_of_another_one(location: str, like: str, told: str) -> None:
-    assert respelled(location, like) == told
+def test_a_location_is_reported_with_the_scheme_of_another_one(location: str, like: str, reported: str) -> None:
+    assert respelled(location, like) == reported
 
 
 @pytest.mark.parametrize(

@@ -153,20 +153,20 @@ def test_small_files_are_opened_by_one_request_and_large_ones_read_in_windows(
         assert ranged.calls == 2
 
 
-@pytest.mark.parametrize("told", [None, 3 << 20, (3 << 20) + 1, 2 << 20, 9 << 20, 10])
+@pytest.mark.parametrize("reported", [None, 3 << 20, (3 << 20) + 1, 2 << 20, 9 << 20, 10])
 def test_a_file_opened_with_a_given_size_can_be_read_even_if_the_size_is_wrong(
-    io: tuple[ObjectStoreFileIO, str], told: int | None, monkeypatch: pytest.MonkeyPatch
+    io: tuple[ObjectStoreFileIO, str], reported: int | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     files, root = io
     content = os.urandom(3 << 20)
     files.overwrite(f"{root}/file", content)
     got = FailingFunction("get", 0, carried_out=True)
     monkeypatch.setattr(obstore, "get", got)
-    with files.open_sized(f"{root}/file", told) as source:
+    with files.open_sized(f"{root}/file", reported) as source:
         assert source.read() == content
-    assert got.calls == (2 if told in (2 << 20, 9 << 20) else 1)
+    assert got.calls == (2 if reported in (2 << 20, 9 << 20) else 1)
     with pytest.raises(FileNotFoundError):
-        files.open_sized(f"{root}/none", told)
+        files.open_sized(f"{root}/none", reported)
 
 
 def test_a_small_file_can_be_opened_where_a_suffix_range_beyond_its_start_is_refused(options: dict[str, str]) -> None:
@@ -379,8 +379,8 @@ def test_where_conditional_puts_are_ignored_changes_need_a_lock() -> None:
         assert [s.name for s in io.list(f"{root}/schema")] == before
         assert not [s.name for s in io.list(root) if s.name in ("tag", "branch")]
         for said, honoured in (("etag", True), ("disabled", False)):
-            told, _ = file_io_for(root, {**options, "s3.conditional-put": said})
-            assert told.exclusive_create is honoured
+            reported, _ = file_io_for(root, {**options, "s3.conditional-put": said})
+            assert reported.exclusive_create is honoured
 
 
 def test_without_obstore_arrow_opens_the_store_and_the_error_mentions_it(

@@ -246,10 +246,10 @@ def test_secrets_that_a_gateway_echoes_are_masked(echoed: str) -> None:
     error = store_error(
         "read", "s3://b/x", ValueError(f"status code: 400\n{body}"), settings.source, secrets=settings.secrets
     )
-    told = str(error)
-    assert "******" in told
+    reported = str(error)
+    assert "******" in reported
     for part in (secret, token, "f00ba4", "AKID", "20260101"):
-        assert part not in told
+        assert part not in reported
 
 
 def test_keys_and_signatures_of_azure_are_secrets() -> None:
