@@ -5,15 +5,24 @@ application with routes of its own (`pages`). An endpoint finds its client, with
 pool, by `client_of`.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from http import HTTPStatus
 from typing import Any
 
 from starlette.applications import Starlette
 from starlette.routing import BaseRoute, Router
 from starlette.types import ExceptionHandler, Receive, Scope, Send
+from thrift.transport.TTransport import TTransportException
 
 from interbed.catalog.server.http.connection import CLIENT_EXTENSION, HttpClient
+
+
+class HttpError(TTransportException):  # type: ignore[misc]
+    """A refused request; `status` is the HTTP status."""
+
+    def __init__(self, status: HTTPStatus, message: str) -> None:
+        super().__init__(TTransportException.UNKNOWN, message)
+        self.status = status
 
 
 def application(interfaces: Sequence[BaseRoute], *, missing: str) -> Router:
@@ -41,14 +50,48 @@ def client_of(scope: Scope) -> HttpClient:
     return client
 
 
+async def read_body(
+    receive: Receive, length: int | None, bytes_max: int, too_large: Callable[[], HttpError]
+) -> bytes | None:
+    """Return the body of a request; None if the client has disconnected. Raises the error of `too_large` for a longer
+    one; a body of known `length` has been checked.
+    """
+    part = await receive()
+    if part["type"] == "http.disconnect":
+        return None
+    body: bytes = part.get("body", b"")
+    if not part.get("more_body"):
+        return body
+    parts, size = [body], len(body)
+    while part.get("more_body"):
+        if length is None and size > bytes_max:
+            raise too_large()
+        part = await receive()
+        if part["type"] == "http.disconnect":
+            return None
+        parts.append(part.get("body", b""))
+        size += len(parts[-1])
+    if size > bytes_max:
+        raise too_large()
+    return b"".join(parts)
+
+
 async def refuse(send: Send, status: HTTPStatus, reason: str) -> None:
     """Send a response that describes an error, after which the connection closes."""
     await respond(send, status, "text/plain; charset=utf-8", f"{reason}\n".encode(errors="replace"), closes=True)
 
 
-async def respond(send: Send, status: int, content_type: str, body: bytes, *, closes: bool = False) -> None:
-    """Send a response with a body of known length."""
-    headers = [(b"content-type", content_type.encode()), (b"content-length", b"%d" % len(body))]
+async def respond(
+    send: Send,
+    status: int,
+    content_type: str,
+    body: bytes,
+    *,
+    further: Iterable[tuple[bytes, bytes]] = (),
+    closes: bool = False,
+) -> None:
+    """Send a response with a body of known length; `further` are headers."""
+    headers = [(b"content-type", content_type.encode()), (b"content-length", b"%d" % len(body)), *further]
     if closes:
         headers.append((b"connection", b"close"))
     await send({"type": "http.response.start", "status": status, "headers": headers})

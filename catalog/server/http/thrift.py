@@ -8,18 +8,17 @@ import asyncio
 import logging
 import ssl
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import replace
 from functools import partial
 from http import HTTPStatus
 from typing import Any
 
-from starlette.routing import Route
+from starlette.routing import BaseRoute, Mount, Route
 from starlette.types import Receive, Scope, Send
-from thrift.transport.TTransport import TTransportException
 
-from interbed.catalog.server.http.application import application, client_of, refuse, respond
+from interbed.catalog.server.http.application import HttpError, application, client_of, read_body, refuse, respond
 from interbed.catalog.server.http.connection import HttpClient
 from interbed.catalog.server.http.server import HttpServer
 from interbed.catalog.server.session import AnswerLaterError, ClientLink
@@ -36,14 +35,6 @@ logger = logging.getLogger(__name__)
 _CONTENT_TYPE = "application/x-thrift"
 _ALLOWED_TYPES = ("", _CONTENT_TYPE, "application/octet-stream", "application/vnd.apache.thrift.binary")
 _TICK_SECONDS = 1.0
-
-
-class HttpError(TTransportException):  # type: ignore[misc]
-    """A refused request; `status` is the HTTP status."""
-
-    def __init__(self, status: HTTPStatus, message: str) -> None:
-        super().__init__(TTransportException.UNKNOWN, message)
-        self.status = status
 
 
 class ThriftEndpoint:
@@ -98,7 +89,7 @@ class ThriftEndpoint:
         client = client_of(scope)
         try:
             length = self._begin(scope, client)
-            message = await self._message(receive, length)
+            message = await read_body(receive, length, self._edge.limits.message_bytes_max, self._too_large)
             if message is None:
                 return
             reply = await self._reply(client, message)
@@ -138,27 +129,6 @@ class ThriftEndpoint:
         if int(length) > self._edge.limits.message_bytes_max:
             raise self._too_large()
         return int(length)
-
-    async def _message(self, receive: Receive, length: int | None) -> bytes | None:
-        """Return the body; None if the client has disconnected."""
-        part = await receive()
-        if part["type"] == "http.disconnect":
-            return None
-        body: bytes = part.get("body", b"")
-        if not part.get("more_body"):
-            return body
-        parts, size = [body], len(body)
-        while part.get("more_body"):
-            if length is None and size > self._edge.limits.message_bytes_max:
-                raise self._too_large()
-            part = await receive()
-            if part["type"] == "http.disconnect":
-                return None
-            parts.append(part.get("body", b""))
-            size += len(parts[-1])
-        if size > self._edge.limits.message_bytes_max:
-            raise self._too_large()
-        return b"".join(parts)
 
     def _too_large(self) -> HttpError:
         return HttpError(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, str(too_long(self._edge.limits.message_bytes_max)))
@@ -216,11 +186,15 @@ def thrift_server(
     edge: SharedEdge,
     on_ended: Callable[[ClientLink | None], None],
     deaths: ThreadDeaths,
+    further: Sequence[BaseRoute] = (),
 ) -> HttpServer:
-    """Return the HTTP server beside a process's loop, with Thrift at a path. It gets its connections from the loop."""
+    """Return the HTTP server beside a process's loop, with Thrift at a path and further interfaces. It gets its
+    connections from the loop.
+    """
     endpoint = ThriftEndpoint(edge, deaths)
+    paths = [path, *(each.path for each in further if isinstance(each, Mount))]
     return HttpServer(
-        application([Route(path, endpoint)], missing=f"there is only {path} here"),
+        application([Route(path, endpoint), *further], missing=f"there is only {', '.join(paths)} here"),
         name="http",
         limits=edge.limits,
         lifespan=endpoint.lifespan,

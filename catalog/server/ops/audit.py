@@ -12,7 +12,7 @@ moved is created again.
 import logging
 import os
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -64,6 +64,9 @@ _KEYS = {
 }
 """Names of fields, without case and underscores, and their meaning."""
 
+_PARTS = {"prefix": "catalog", "namespace": "database"}
+"""Parts of REST paths whose names differ from those in the log."""
+
 _OTHER_SUBJECTS = ("table", "function", "scheduled_query", "namespace")
 """Subjects of a call besides catalogs and databases."""
 
@@ -89,7 +92,8 @@ class AuditLog:
 
     def observed(self, call: Call) -> None:
         """Log a call that may change metadata."""
-        if not is_change(call.method) or call.outcome is CallOutcome.UNKNOWN:
+        may_change = is_change(call.method) if call.is_change is None else call.is_change
+        if not may_change or call.outcome is CallOutcome.UNKNOWN:
             return
         line: dict[str, Any] = {
             "time": datetime.now(UTC).isoformat(timespec="milliseconds"),
@@ -133,6 +137,8 @@ def subject(method: str, arguments: Any) -> dict[str, Any]:
     """Return the subject of a call, found by the names of its arguments' fields: the interface has dozens
     of requests.
     """
+    if isinstance(arguments, Mapping):
+        return {_PARTS.get(str(name), str(name)): shortened(str(value)) for name, value in arguments.items()}
     found: dict[str, str] = {}
     renamed: dict[str, str] = {}
     partitions: list[str] = []

@@ -221,7 +221,11 @@ def loop_for(
     )
     for service in services:
         if isinstance(service, HttpService):
-            loop.serve_http(service.make_server(loop.shared, loop.ended, deaths))
+            # Only servers of this port load the REST interfaces.
+            from interbed.catalog.server.rest.mounted import mounts
+
+            further = mounts(metastore, loop.shared)
+            loop.serve_http(service.make_server(loop.shared, loop.ended, deaths, further))
     REMOTE_FILES.configure(seconds=settings.store_seconds, around=loop.waiting_outside)
     if metrics is not None:
         metrics.watch(

@@ -37,7 +37,9 @@ class ClientSession:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Call:
-    """A call that has ended. `arguments` is the decoded Thrift structure, None where nothing was decoded."""
+    """A call that has ended. `arguments` is the decoded Thrift structure, or the parts of a REST path by their names;
+    None where nothing was decoded. `is_change` is None where the method's name tells whether metadata may change.
+    """
 
     request_id: str
     method: str
@@ -46,6 +48,7 @@ class Call:
     outcome: CallOutcome
     error: str | None = None
     arguments: Any = None
+    is_change: bool | None = None
 
 
 class CallObserver(Protocol):

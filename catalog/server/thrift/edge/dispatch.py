@@ -141,6 +141,10 @@ class Dispatcher:
         if self._observers:
             self._log_call(self.next_request_id(), method, session, started, outcome, None, arguments)
 
+    def notify(self, call: Call) -> None:
+        """Notify the observers of a call of another interface."""
+        notify(self._observers, call)
+
     def read(self, codec: Codec, source: Any) -> Request:
         """Read one message from a source.
 
@@ -176,7 +180,7 @@ class Dispatcher:
         started = time.monotonic()
         request_id = self.next_request_id()
         name, method = request.name, request.method
-        tokens = _set(
+        tokens = set_variables(
             (current_request, request_id),
             (current_method, name),
             (current_session, session),
@@ -312,7 +316,8 @@ def _argument(name: str | None) -> str:
     return "a structure or a list" if name is None else f"its argument {name}"
 
 
-def _set(*values: tuple[ContextVar[Any], Any]) -> list[tuple[ContextVar[Any], Any]]:
+def set_variables(*values: tuple[ContextVar[Any], Any]) -> list[tuple[ContextVar[Any], Any]]:
+    """Set variables of the context; return each with the token that resets it."""
     return [(variable, variable.set(value)) for variable, value in values]
 
 

@@ -1,0 +1,236 @@
+"""How a REST request is served: routed on the loop's thread, then carried out by a thread of the server's pool.
+
+A request has the limits of Thrift's messages: its length, the memory for what is decoded at once, its client's share of
+the pool. Observers are notified of it as of a call, with the method `iceberg.loadTable`.
+"""
+
+import asyncio
+import logging
+import time
+from dataclasses import replace
+from functools import partial
+from http import HTTPStatus
+from typing import Any
+from urllib.parse import parse_qsl
+
+import msgspec
+from starlette.types import Receive, Scope, Send
+
+from interbed.catalog.server.http.application import HttpError, client_of, read_body, respond
+from interbed.catalog.server.http.connection import HttpClient
+from interbed.catalog.server.rest.interface import JSON, RestError, RestInterface, RestRequest, Route, RouteTable
+from interbed.catalog.server.service.directories.remote_files import MissedDeadlines, missed_deadlines
+from interbed.catalog.server.session import current_link, session_settings
+from interbed.catalog.server.thrift.edge.budgets import HEAVY_BYTES_MIN, LIGHT_BYTES_MAX
+from interbed.catalog.server.thrift.edge.call import (
+    Call,
+    CallOutcome,
+    current_method,
+    current_request,
+    current_session,
+)
+from interbed.catalog.server.thrift.edge.dispatch import set_variables
+from interbed.catalog.server.thrift.edge.serving import QUEUED_SECONDS, SharedEdge
+from interbed.storage.base.shown_text import without_credentials
+
+logger = logging.getLogger(__name__)
+
+JSON_WEIGHT = 20
+"""Bytes of memory for each byte of JSON, as decoded to small values."""
+
+REQUEST_ID = b"x-request-id"
+"""Header of a response with the id of the request, as in the logs."""
+
+
+class RestEndpoint:
+    """The ASGI application of an interface."""
+
+    def __init__(self, interface: RestInterface, edge: SharedEdge) -> None:
+        self.interface = interface
+        self.table = RouteTable(interface.routes)
+        self.edge = edge
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer one HTTP request."""
+        client = client_of(scope)
+        headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"]}
+        user = headers.get("x-actor-username", "").strip()
+        if user and user != client.session.user:
+            client.session = replace(client.session, user=user)
+        served = Served(self, client)
+        try:
+            length = headers.get("content-length")
+            size = None if length is None else int(length)
+            if size is not None and size > self.edge.limits.message_bytes_max:
+                raise self._too_large()
+            body = await read_body(receive, size, self.edge.limits.message_bytes_max, self._too_large)
+        except HttpError as error:
+            await served.refuse(send, RestError(error.status, "BadRequestException", str(error)), closes=True)
+            return
+        if body is None:
+            return
+        try:
+            route, request = self._routed(scope, headers, body, client)
+        except RestError as error:
+            await served.refuse(send, error)
+            return
+        await served.answer(send, route, request)
+
+    def _routed(
+        self, scope: Scope, headers: dict[str, str], body: bytes, client: HttpClient
+    ) -> tuple[Route, RestRequest]:
+        encoded = scope["raw_path"].decode("latin-1").removeprefix(self.interface.path).removeprefix("/")
+        try:
+            found = self.table.find(scope["method"], encoded)
+            query = parse_qsl(
+                scope["query_string"].decode("latin-1"), keep_blank_values=True, errors="strict", max_num_fields=100
+            )
+        except ValueError as error:
+            raise RestError(
+                HTTPStatus.BAD_REQUEST, "BadRequestException", f"The address cannot be decoded: {error}"
+            ) from error
+        if found is None:
+            raise self.interface.missing(scope["method"], encoded)
+        route, parts = found
+        return route, RestRequest(parts=parts, query=dict(query), headers=headers, body=body, session=client.session)
+
+    def _too_large(self) -> HttpError:
+        return HttpError(
+            HTTPStatus.REQUEST_ENTITY_TOO_LARGE,
+            f"a request may have {self.edge.limits.message_bytes_max} bytes (message_bytes_max)",
+        )
+
+
+class Served:
+    """One request, from its arrival to the observers' notification."""
+
+    def __init__(self, endpoint: RestEndpoint, client: HttpClient) -> None:
+        self._interface = endpoint.interface
+        self._edge = endpoint.edge
+        self._client = client
+        self._started = time.monotonic()
+        self._loop = asyncio.get_running_loop()
+        self._reply: asyncio.Future[_Reply | None] = self._loop.create_future()
+        self.request_id = self._edge.dispatcher.next_request_id()
+
+    async def refuse(self, send: Send, error: RestError, *, closes: bool = False) -> None:
+        """Answer a request that no handler gets."""
+        self._notify("unknown", CallOutcome.UNKNOWN, str(error), None, is_change=False)
+        await self._send(send, self._error(error), closes=closes)
+
+    async def answer(self, send: Send, route: Route, request: RestRequest) -> None:
+        """Have the pool carry out a request, and answer it."""
+        is_heavy = max(len(request.body), self._client.reply_bytes) >= HEAVY_BYTES_MIN
+        run = partial(self._begin, route, request, time.monotonic())
+        self._edge.pool.submit(run, self._client.share, is_heavy=is_heavy)
+        reply = await self._reply
+        if reply is None:
+            self._client.drop()
+            return
+        self._client.reply_bytes = len(reply.body)
+        await self._send(send, reply)
+
+    async def _send(self, send: Send, reply: "_Reply", *, closes: bool = False) -> None:
+        headers = [(name.lower().encode("latin-1"), value.encode("latin-1")) for name, value in reply.headers.items()]
+        headers.append((REQUEST_ID, self.request_id.encode()))
+        await respond(send, reply.status, reply.content_type, reply.body, further=headers, closes=closes)
+
+    # On a thread of the pool
+
+    def _begin(self, route: Route, request: RestRequest, queued_at: float) -> None:
+        has_waited = time.monotonic() - queued_at > QUEUED_SECONDS
+        if self._edge.abandons_waiting or (has_waited and self._client.has_gone):
+            logger.info("connection from %s ended before its request was begun", self._client.session.peer)
+            self._finish(None)
+            return
+        if len(request.body) < LIGHT_BYTES_MAX:
+            self._run(route, request)
+            return
+        weight = len(request.body) * JSON_WEIGHT
+        run = partial(self._run_weighed, route, request, weight)
+        if self._edge.decoded.take(weight, partial(self._edge.pool.submit, run, self._client.share, is_heavy=True)):
+            run()
+
+    def _run_weighed(self, route: Route, request: RestRequest, weight: int) -> None:
+        try:
+            self._run(route, request)
+        finally:
+            self._edge.decoded.release(weight)
+
+    def _run(self, route: Route, request: RestRequest) -> None:
+        """Call the handler; finish with its response or with an error's."""
+        method = f"{self._interface.name}.{route.operation}"
+        tokens = set_variables(
+            (current_request, self.request_id),
+            (current_method, method),
+            (current_session, request.session),
+            (session_settings, request.session.settings),
+            (missed_deadlines, MissedDeadlines()),
+            (current_link, request.session.link),
+        )
+        outcome, error = CallOutcome.OK, None
+        try:
+            try:
+                answered = route.handler(request)
+                reply = _Reply(int(answered.status), answered.body, dict(answered.headers))
+            except Exception as failure:
+                # A request gets an answer, and the server goes on.
+                refusal = failure if isinstance(failure, RestError) else self._interface.translated(failure)
+                outcome = CallOutcome.REFUSED
+                if refusal is None or refusal.status >= HTTPStatus.INTERNAL_SERVER_ERROR:
+                    logger.exception("%s failed", method)
+                    outcome = CallOutcome.FAILED
+                if refusal is None:
+                    shown = f"Internal error processing {method}: {type(failure).__name__}: {failure}"
+                    refusal = RestError(HTTPStatus.INTERNAL_SERVER_ERROR, "InternalServerError", shown)
+                error = without_credentials(str(refusal))
+                reply = self._error(refusal)
+            self._notify(route.operation, outcome, error, dict(request.parts), is_change=route.is_change)
+        finally:
+            for variable, token in tokens:
+                variable.reset(token)
+        self._finish(reply)
+
+    def _error(self, error: RestError) -> "_Reply":
+        shown = RestError(error.status, error.kind, without_credentials(str(error)), **error.fields)
+        return _Reply(int(error.status), msgspec.json.encode(self._interface.error_body(shown)), {})
+
+    def _notify(
+        self, operation: str, outcome: CallOutcome, error: str | None, arguments: Any, *, is_change: bool
+    ) -> None:
+        self._edge.dispatcher.notify(
+            Call(
+                request_id=self.request_id,
+                method=f"{self._interface.name}.{operation}",
+                session=self._client.session,
+                seconds=time.monotonic() - self._started,
+                outcome=outcome,
+                error=error,
+                arguments=arguments,
+                is_change=is_change,
+            )
+        )
+
+    def _finish(self, reply: "_Reply | None") -> None:
+        # The loop is closed when a server that stops has waited long enough.
+        try:
+            self._loop.call_soon_threadsafe(_resolve, self._reply, reply)
+        except RuntimeError:
+            logger.info("connection from %s ended before its response", self._client.session.peer)
+
+
+class _Reply:
+    """Status, body and headers of a response."""
+
+    __slots__ = ("body", "content_type", "headers", "status")
+
+    def __init__(self, status: int, body: bytes, headers: dict[str, str]) -> None:
+        self.status = status
+        self.body = body
+        self.content_type = headers.pop("content-type", JSON)
+        self.headers = headers
+
+
+def _resolve(future: "asyncio.Future[_Reply | None]", reply: "_Reply | None") -> None:
+    if not future.done():
+        future.set_result(reply)

@@ -1,0 +1,194 @@
+"""The parts of a REST interface: routes, requests, responses, errors.
+
+A route declares the operation of its specification, and the privilege that it needs on which object. Its handler is a
+plain function from a request to a response; it runs on a thread of the server's pool. Parts of a path are form-encoded,
+as Java's clients send them: `+` is a space, and an encoded slash does not split a part.
+"""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+from http import HTTPStatus
+from typing import TypeVar
+from urllib.parse import unquote_plus
+
+import msgspec
+
+from interbed.catalog.server.thrift.edge.call import ClientSession
+
+T = TypeVar("T")
+
+JSON = "application/json"
+
+
+class Privilege(StrEnum):
+    """What a route needs on its object, by Hive's names."""
+
+    USAGE = "USAGE"
+    CREATE = "CREATE"
+    SELECT = "SELECT"
+    INSERT = "INSERT"
+    ALTER = "ALTER"
+    DROP = "DROP"
+
+
+class ObjectKind(StrEnum):
+    """What a route is about."""
+
+    SERVER = "server"
+    CATALOG = "catalog"
+    DATABASE = "database"
+    TABLE = "table"
+    VIEW = "view"
+    FUNCTION = "function"
+
+
+@dataclass(frozen=True, slots=True)
+class Needs:
+    """The privilege that a caller needs on the object that the route names."""
+
+    privilege: Privilege
+    kind: ObjectKind
+
+
+class RestError(Exception):
+    """A refused request. `kind` is the error's type in the specification; `fields` are further ones of its JSON."""
+
+    def __init__(self, status: HTTPStatus, kind: str, message: str, **fields: object) -> None:
+        super().__init__(message)
+        self.status = status
+        self.kind = kind
+        self.fields = fields
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RestRequest:
+    """A request. `parts` are those of the path, decoded, by the names in the route's template; `headers` have names in
+    lower case.
+    """
+
+    parts: Mapping[str, str]
+    query: Mapping[str, str]
+    headers: Mapping[str, str]
+    body: bytes
+    session: ClientSession
+
+    def json(self, kind: type[T]) -> T:
+        """Return the body as a msgspec type. RestError with status 400 if it is not of that type."""
+        try:
+            return msgspec.json.decode(self.body, type=kind)
+        except RecursionError:
+            reason = "it is nested too deeply"
+        except (msgspec.DecodeError, UnicodeDecodeError) as error:
+            reason = str(error)
+        raise RestError(HTTPStatus.BAD_REQUEST, "BadRequestException", f"The body of the request is invalid: {reason}")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RestResponse:
+    """A response; `body` is JSON unless `headers` have another content type."""
+
+    status: HTTPStatus = HTTPStatus.OK
+    body: bytes = b""
+    headers: Mapping[str, str] = field(default_factory=dict)
+
+
+NO_CONTENT = RestResponse(status=HTTPStatus.NO_CONTENT)
+
+
+def json_response(
+    value: object, *, status: HTTPStatus = HTTPStatus.OK, headers: Mapping[str, str] | None = None
+) -> RestResponse:
+    """Return a response with a value as JSON: a msgspec type, or plain dictionaries and lists."""
+    return RestResponse(status=status, body=msgspec.json.encode(value), headers=headers or {})
+
+
+Handler = Callable[[RestRequest], RestResponse]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Route:
+    """A route: `template` is a path below the interface, `v1/{prefix}/namespaces/{namespace}`.
+
+    `operation` is its name in the specification. `is_change` tells whether it may change metadata, for the audit log.
+    """
+
+    method: str
+    template: str
+    operation: str
+    needs: Needs
+    handler: Handler
+    is_change: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RestInterface:
+    """An interface: `name` as in metrics and logs, `path` where it is mounted (`/iceberg`), its routes.
+
+    `error_body` returns the JSON of an error. `translated` returns the error for an exception of a handler, None for an
+    internal error. `missing` returns the error for a path or a method without a route.
+    """
+
+    name: str
+    path: str
+    routes: Sequence[Route]
+    error_body: Callable[[RestError], object]
+    translated: Callable[[Exception], RestError | None]
+    missing: Callable[[str, str], RestError]
+
+
+@dataclass(slots=True)
+class _Node:
+    """A part of paths: the fixed next parts, the variable one, and the routes that end here by method."""
+
+    fixed: "dict[str, _Node]" = field(default_factory=dict)
+    variable: "_Node | None" = None
+    routes: "dict[str, tuple[Route, tuple[str, ...]]]" = field(default_factory=dict)
+
+
+class RouteTable:
+    """Finds the route of a path. A fixed part goes before a variable one. ValueError for two routes of one path."""
+
+    def __init__(self, routes: Sequence[Route]) -> None:
+        self._root = _Node()
+        for route in routes:
+            self._add(route)
+
+    def _add(self, route: Route) -> None:
+        node, names = self._root, []
+        for part in route.template.split("/"):
+            if part.startswith("{"):
+                names.append(part[1:-1])
+                node.variable = node.variable or _Node()
+                node = node.variable
+            else:
+                node = node.fixed.setdefault(part, _Node())
+        if route.method in node.routes:
+            raise ValueError(f"two routes answer {route.method} {route.template}")
+        node.routes[route.method] = (route, tuple(names))
+
+    def find(self, method: str, path: str) -> tuple[Route, dict[str, str]] | None:
+        """Return the route and the decoded variable parts of an encoded path without its first slash."""
+        for node, values in _ends(self._root, path.split("/"), 0, ()):
+            found = node.routes.get(method)
+            if found is not None:
+                route, names = found
+                return route, dict(zip(names, values, strict=True))
+        return None
+
+    def methods(self, path: str) -> list[str]:
+        """Return the methods that a path has routes for."""
+        return sorted({method for node, _ in _ends(self._root, path.split("/"), 0, ()) for method in node.routes})
+
+
+def _ends(
+    node: _Node, parts: Sequence[str], index: int, values: tuple[str, ...]
+) -> Iterator[tuple[_Node, tuple[str, ...]]]:
+    if index == len(parts):
+        yield node, values
+        return
+    part = parts[index]
+    if part in node.fixed:
+        yield from _ends(node.fixed[part], parts, index + 1, values)
+    if node.variable is not None and part:
+        yield from _ends(node.variable, parts, index + 1, (*values, unquote_plus(part, errors="strict")))
