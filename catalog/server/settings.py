@@ -136,7 +136,9 @@ class ServerSettings:
     http_port: int | None = field(
         default=None,
         metadata=_about(
-            "Port for Thrift over HTTP, as Hive 4's clients may use it; nothing: not served.", optional(PORT)
+            "Port for HTTP: the REST catalogs `/iceberg` and `/paimon`, and Thrift as Hive 4's clients may use it; "
+            "nothing: not served.",
+            optional(PORT),
         ),
     )
     http_path: str = field(default="/metastore", metadata=_about("Path of Thrift over HTTP.", TEXT))

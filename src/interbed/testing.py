@@ -2,6 +2,7 @@
 
     with interbed.testing.metastore() as uri:
         ...  # thrift://127.0.0.1:PORT, with a database and a warehouse that are gone afterwards
+        uri.iceberg, uri.paimon  # the uris of its REST catalogs
 
     with interbed.testing.s3("lake") as store:
         lake = interbed.load_catalog("lake", warehouse="s3://lake/warehouse", **store)

@@ -107,7 +107,7 @@ def _serve(settings: ServerSettings, sources: dict[str, str]) -> None:
     from interbed.catalog.server.database.sqlite import readable_by_others
     from interbed.catalog.server.ops.logs import configure_logging
     from interbed.catalog.server.process.limits import allow_connections, end_at_last
-    from interbed.catalog.server.process.main import READY_LINE, run
+    from interbed.catalog.server.process.main import HTTP_LINE, READY_LINE, run
 
     configure_logging(settings.log_level, settings.log_format)
     for warning in warnings_for(settings, sources):
@@ -127,9 +127,12 @@ def _serve(settings: ServerSettings, sources: dict[str, str]) -> None:
 
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, end)
-        actual_host, actual_port = running.address
-        shown_host = f"[{actual_host}]" if ":" in actual_host else actual_host
-        print(READY_LINE.format(host=shown_host, port=actual_port), flush=True)
+        host, port = running.address
+        print(READY_LINE.format(host=_in_url(host), port=port), flush=True)
+        if running.http_address is not None:
+            host, port = running.http_address
+            scheme = "http" if settings.tls_certificate is None else "https"
+            print(HTTP_LINE.format(scheme=scheme, host=_in_url(host), port=port), flush=True)
 
     try:
         run(settings, on_ready=ready)
@@ -137,3 +140,7 @@ def _serve(settings: ServerSettings, sources: dict[str, str]) -> None:
         raise click.ClickException(str(error)) from error
     except OSError as error:
         raise click.ClickException(f"cannot listen on {settings.host}:{settings.port}: {error}") from error
+
+
+def _in_url(host: str) -> str:
+    return f"[{host}]" if ":" in host else host

@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Self
 
 from interbed.catalog.server.service.errors import MetastoreError
 from interbed.catalog.server.settings import ENVIRONMENT_PREFIX, SETTINGS
@@ -25,19 +26,47 @@ STOP_SECONDS_MAX = 30.0
 _SAID_CHARACTERS_MAX = 2000
 
 _READY_PREFIX = "interbed catalog server listening on "
+_HTTP_PREFIX = "HTTP interfaces at "
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunningServer:
-    """A server process: `uri` for clients, `process` for tests that kill it."""
+    """A server process: `uri` for clients, `process` for tests that kill it. `http` is the address of the HTTP
+    interfaces, None if they are not served.
+    """
 
     uri: str
     process: subprocess.Popen[str]
+    http: str | None = None
+
+
+class MetastoreUri(str):
+    """The uri of a catalog server, `thrift://127.0.0.1:PORT`, with the addresses of its REST catalogs."""
+
+    __slots__ = ("_http",)
+    _http: str
+
+    def __new__(cls, uri: str, http: str) -> Self:
+        """Make the uri; `http` is the address of the HTTP interfaces."""
+        made = super().__new__(cls, uri)
+        made._http = http
+        return made
+
+    @property
+    def iceberg(self) -> str:
+        """The uri of the Iceberg REST catalog."""
+        return f"{self._http}/iceberg"
+
+    @property
+    def paimon(self) -> str:
+        """The uri of the Paimon REST catalog."""
+        return f"{self._http}/paimon"
 
 
 @contextmanager
-def metastore(db: str | None = None, warehouse: str | None = None) -> Iterator[str]:
-    """Run a catalog server and yield its uri, `thrift://127.0.0.1:PORT`.
+def metastore(db: str | None = None, warehouse: str | None = None) -> Iterator[MetastoreUri]:
+    """Run a catalog server and yield its uri, `thrift://127.0.0.1:PORT`; `.iceberg` and `.paimon` of it are the uris of
+    the REST catalogs.
 
     `db` is a database url of `interbed server`, `warehouse` a location; a missing one is temporary and deleted
     afterwards. Nothing is printed. Any number may run at once, in threads or processes. MetastoreError, with the
@@ -49,10 +78,13 @@ def metastore(db: str | None = None, warehouse: str | None = None) -> Iterator[s
         running = start_server(
             db if db is not None else f"sqlite:///{directory / 'metastore.db'}",
             warehouse if warehouse is not None else f"file:{directory / 'warehouse'}",
+            "--http-port",
+            "0",
             log=log,
         )
+        assert running.http is not None
         try:
-            yield running.uri
+            yield MetastoreUri(running.uri, running.http)
         finally:
             stop_server(running)
 
@@ -92,6 +124,7 @@ def start_server(db: str, warehouse: str, *arguments: str, log: Path | None = No
     try:
         assert process.stdout is not None
         line = process.stdout.readline().strip()
+        http = process.stdout.readline().strip() if line and "--http-port" in arguments else ""
     finally:
         timer.cancel()
         timer.join()
@@ -103,7 +136,9 @@ def start_server(db: str, warehouse: str, *arguments: str, log: Path | None = No
         raise MetastoreError(
             f"the catalog server did not start on {without_password(db)}; it said: {said or 'nothing'}"
         )
-    return RunningServer(uri=line.removeprefix(_READY_PREFIX), process=process)
+    return RunningServer(
+        uri=line.removeprefix(_READY_PREFIX), process=process, http=http.removeprefix(_HTTP_PREFIX) or None
+    )
 
 
 def stop_server(running: RunningServer) -> int:

@@ -39,7 +39,10 @@ from interbed.catalog.server.thrift.edge.loop import EventLoop
 from interbed.catalog.server.thrift.edge.transport import BufferedFraming, FramedFraming, listen
 
 READY_LINE = "interbed catalog server listening on thrift://{host}:{port}"
-"""The line that the server prints on standard output, once, when clients may connect."""
+"""The first line of standard output, printed when clients may connect."""
+
+HTTP_LINE = "HTTP interfaces at {scheme}://{host}:{port}"
+"""The second line, if there is a port for HTTP."""
 
 
 class Server(Protocol):
@@ -52,7 +55,7 @@ class Server(Protocol):
 
     @property
     def http_address(self) -> tuple[str, int] | None:
-        """Host and port of Thrift over HTTP, None if it is not served."""
+        """Host and port for HTTP, None if it is not served."""
         ...
 
     def stop(self) -> None:
@@ -283,7 +286,7 @@ class _OneProcess:
 
     @property
     def http_address(self) -> tuple[str, int] | None:
-        """Host and port of Thrift over HTTP, None if it is not served."""
+        """Host and port for HTTP, None if it is not served."""
         return self._addresses[1] if len(self._addresses) > 1 else None
 
     def serve(self) -> None:

@@ -35,6 +35,12 @@ class MetastoreUnderTest:
         return self.running.uri
 
     @property
+    def http(self) -> str:
+        """Address of the HTTP interfaces, of a server that has `--http-port`."""
+        assert self.running.http is not None
+        return self.running.http
+
+    @property
     def port(self) -> int:
         """Listening port on 127.0.0.1."""
         port = urlsplit(self.uri).port
