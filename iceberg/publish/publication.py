@@ -23,6 +23,7 @@ from interbed.iceberg.publish.history import PublishedHistory, PublishedState
 from interbed.iceberg.publish.manifests import Manifests
 from interbed.iceberg.publish.place import PUFFIN, RETIRE_PENDING, PublishPlace, index_file_of, version_of
 from interbed.iceberg.publish.register import MetastoreRegistration, metastore_address
+from interbed.iceberg.publish.rest_catalog import RestPublication, rest_properties
 from interbed.iceberg.publish.retention import PublishedRetention, forgotten, kept, references
 from interbed.iceberg.publish.settings import FORMAT_VERSION, STORAGE, PublishSettings, Storage
 from interbed.storage.base.errors import (
@@ -118,6 +119,9 @@ class _Publication:
             MetastoreRegistration(self._store, self._settings, place).point_to(
                 place.version(latest.id), document.schema
             )
+        elif self._settings.storage is Storage.REST_CATALOG:
+            spelled = self._place.spelled_as(document.location).version(latest.id)
+            RestPublication(self._store, self._settings).publish(spelled, document)
         self._clean(state, document, latest.id, history)
         return True
 
@@ -228,6 +232,8 @@ class IcebergPublishing:
             if settings.storage is Storage.HIVE_CATALOG:
                 # Report a missing address now, instead of after each commit.
                 metastore_address(settings, os.environ)
+            elif settings.storage is Storage.REST_CATALOG:
+                rest_properties(settings, os.environ)
         check_versions(iceberg_schema(schema), settings.format_version)
         if before is None or _storage_of(before) is Storage.DISABLED:
             return

@@ -3,6 +3,7 @@
 Source: documentation page `iceberg/configurations`, paimon-core's IcebergOptions.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -18,6 +19,8 @@ MANIFEST_COMPRESSION = "metadata.iceberg.manifest-compression"
 DATABASE = "metadata.iceberg.database"
 TABLE = "metadata.iceberg.table"
 URI = "metadata.iceberg.uri"
+REST = "metadata.iceberg.rest."
+"""Prefix of the properties of a REST catalog."""
 
 _CODECS = {
     "snappy": "snappy",
@@ -40,6 +43,7 @@ class Storage(StrEnum):
     TABLE_LOCATION = "table-location"
     HADOOP_CATALOG = "hadoop-catalog"
     HIVE_CATALOG = "hive-catalog"
+    REST_CATALOG = "rest-catalog"
 
 
 class StorageLocation(StrEnum):
@@ -51,7 +55,9 @@ class StorageLocation(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PublishSettings:
-    """The options of a table. `databases` and `table` name entries of a metastore, by default the table's own names."""
+    """The options of a table. `databases` and `table` name entries of a catalog, by default the table's own names.
+    `rest` are the properties of a REST catalog.
+    """
 
     storage: Storage
     location: StorageLocation
@@ -69,6 +75,7 @@ class PublishSettings:
     conf_directories: tuple[str, ...]
     skips_statistics: bool
     skips_archive: bool
+    rest: Mapping[str, str]
 
     @staticmethod
     def of(options: CoreOptions) -> "PublishSettings":
@@ -97,6 +104,7 @@ class PublishSettings:
             conf_directories=tuple(filter(None, directories)),
             skips_statistics=options.boolean("metadata.iceberg.hive-skip-update-stats", False),
             skips_archive=options.boolean("metadata.iceberg.glue.skip-archive", False),
+            rest={key.removeprefix(REST): value for key, value in options.raw.items() if key.startswith(REST)},
         )
 
 

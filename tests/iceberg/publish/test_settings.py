@@ -30,7 +30,7 @@ from tests.iceberg.publish.tables import (
 @pytest.mark.parametrize(
     ("options", "error", "message"),
     [
-        ({STORAGE: "rest-catalog"}, NotSupportedError, f"Option '{STORAGE}' = 'rest-catalog' is not supported"),
+        ({STORAGE: "rest-catalog"}, InvalidOptionError, "needs 'metadata.iceberg.rest.uri'"),
         ({VERSION: "1"}, InvalidOptionError, "takes 2 or 3, not '1'"),
         ({"metadata.iceberg.manifest-compression": "lzo"}, InvalidOptionError, "takes one of snappy"),
         ({"metadata.iceberg.storage-location": "elsewhere"}, InvalidOptionError, "catalog-location"),
@@ -42,8 +42,8 @@ from tests.iceberg.publish.tables import (
             InvalidOptionError,
             "needs 'deletion-vectors.bitmap64' = 'true'",
         ),
-        ({"metadata.iceberg.rest.uri": "http://x"}, NotSupportedError, "REST catalogs"),
-        ({"metadata.iceberg.table-properties.x": "y"}, NotSupportedError, "REST catalogs"),
+        ({"metadata.iceberg.rest.token": "x"}, InvalidOptionError, "is secret"),
+        ({"metadata.iceberg.table-properties.x": "y"}, NotSupportedError, "cannot be chosen"),
         ({"metadata.iceberg.hive-client-class": "com.example.Client"}, NotSupportedError, "classes of Java"),
         ({"metadata.iceberg.no-such": "1"}, InvalidOptionError, "There is no option"),
     ],

@@ -18,7 +18,11 @@ from interbed.storage.meta.options.known.harmless import HARMLESS
 from interbed.storage.meta.options.known.honoured import HONOURED, OWN
 from interbed.storage.meta.options.known.refused import REFUSED, BlockedUse, KnownOption, OptionStatus
 
-_OF_STORES = ("s3.", "s3a.", "fs.", "google.", "hadoop.", "dfs.")
+_WITH_SECRETS = ("s3.", "s3a.", "fs.", "google.", "hadoop.", "dfs.", "metadata.iceberg.rest.")
+_WAYS_OUT = {
+    f"metadata.iceberg.rest.{key}": f"set the environment variable INTERBED_ICEBERG_REST_{key.upper()} for writers"
+    for key in ("token", "credential")
+}
 _ANY = re.compile(r"<[^>]+>")
 
 
@@ -90,16 +94,14 @@ def check_supported(options: Mapping[str, str], before: Mapping[str, str] | None
 
 
 def check_public(options: Mapping[str, str], place: str = "the table's files") -> None:
-    """Raise InvalidOptionError for secrets of a file system among options that a table is to store.
+    """Raise InvalidOptionError for secrets of a file system or a catalog among options that a table is to store.
 
     They would be readable in its schema file, and in a metastore. `place` names the storage of other options.
     """
     for key in options:
-        if key.startswith(_OF_STORES) and is_secret(key):
-            raise InvalidOptionError(
-                f"The option '{key}' is secret and would be in the open in {place}; give it to the catalog, or with "
-                "each read."
-            )
+        if key.startswith(_WITH_SECRETS) and is_secret(key):
+            way_out = _WAYS_OUT.get(key, "give it to the catalog, or with each read")
+            raise InvalidOptionError(f"The option '{key}' is secret and would be in the open in {place}; {way_out}.")
 
 
 def judged(options: Mapping[str, str]) -> OptionSupport:

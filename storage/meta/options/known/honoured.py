@@ -75,6 +75,7 @@ HONOURED: Mapping[str, tuple[str, ...]] = {
         "manifest.merge-min-count",
     ),
     "published as an Iceberg table": (
+        "metadata.iceberg.storage",
         "metadata.iceberg.storage-location",
         "metadata.iceberg.format-version",
         "metadata.iceberg.compaction.min.file-num",
@@ -90,6 +91,7 @@ HONOURED: Mapping[str, tuple[str, ...]] = {
         "metadata.iceberg.hadoop-conf-dir",
         "metadata.iceberg.hive-skip-update-stats",
         "metadata.iceberg.glue.skip-archive",
+        "metadata.iceberg.rest.<…>",
     ),
     "merging": (
         "merge-engine",

@@ -85,6 +85,11 @@ READ_ELSEWHERE: dict[str, OptionMeaning] = {
     "manifest.format": OptionMeaning(
         "text", "avro", "Format of manifests: `avro`, `parquet` or `orc`; fixed once the table has files."
     ),
+    "metadata.iceberg.storage": OptionMeaning(
+        "disabled | table-location | hadoop-catalog | hive-catalog | rest-catalog",
+        "disabled",
+        "Where the table is published as an Iceberg table.",
+    ),
     "metadata.iceberg.storage-location": OptionMeaning(
         "table-location | catalog-location",
         "",
@@ -94,9 +99,16 @@ READ_ELSEWHERE: dict[str, OptionMeaning] = {
         "integer", "2", "Version of Iceberg's format: 2, or 3, which has vectors."
     ),
     "metadata.iceberg.database": OptionMeaning(
-        "text", "", "The databases of a Hive metastore in which the Iceberg table stands, with semicolons between them."
+        "text",
+        "",
+        "The databases of a Hive metastore or a REST catalog with the Iceberg table, semicolons between them.",
     ),
-    "metadata.iceberg.table": OptionMeaning("text", "", "The name of the Iceberg table in a Hive metastore."),
+    "metadata.iceberg.table": OptionMeaning(
+        "text", "", "The name of the Iceberg table in a Hive metastore or a REST catalog."
+    ),
+    "metadata.iceberg.rest.<…>": OptionMeaning(
+        "text", "", "A property of the client of an Iceberg REST catalog: `uri`, `warehouse`, `prefix`, …"
+    ),
     "metadata.iceberg.uri": OptionMeaning("text", "", "The Hive metastore in which the Iceberg table stands."),
     "metadata.iceberg.hive-conf-dir": OptionMeaning(
         "text", "", "A directory with a hive-site.xml that names the metastore."

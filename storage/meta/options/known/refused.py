@@ -184,17 +184,8 @@ _MISWRITTEN: tuple[KnownOption, ...] = (
         blocks=BlockedUse.WRITING,
     ),
     *_refused(
-        "metadata.iceberg.storage",
-        "tables are published as Iceberg tables in directories and Hive metastores, so that readers of other catalogs "
-        "would see older rows",
-        "use 'table-location', 'hadoop-catalog' or 'hive-catalog', or write by Java Paimon; a write with it set to "
-        "'disabled' goes without",
-        takes=("disabled", "table-location", "hadoop-catalog", "hive-catalog"),
-        blocks=BlockedUse.WRITING,
-    ),
-    *_refused(
-        "metadata.iceberg.rest.<…> metadata.iceberg.table-properties.<…>",
-        "tables are not published as Iceberg tables in REST catalogs",
+        "metadata.iceberg.table-properties.<…>",
+        "properties of the Iceberg table cannot be chosen",
         "remove it",
         blocks=BlockedUse.NOTHING,
     ),

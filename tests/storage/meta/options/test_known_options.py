@@ -67,7 +67,6 @@ WITHOUT_EFFECT = {
     "pk-btree.index.columns": "v",
     "commit.callbacks": "com.example.Call",
     "query-auth.enabled": "true",
-    "metadata.iceberg.storage": "rest-catalog",
     "metastore.tag-to-partition": "dt",
 }
 DEFAULTS = {
@@ -167,7 +166,7 @@ def test_a_foreign_table_that_would_be_misread_is_not_read(tmp_path: Path, key: 
 
 @pytest.mark.parametrize(
     ("key", "value", "without"),
-    [("metadata.iceberg.storage", "rest-catalog", "disabled"), ("commit.callbacks", "com.example.Call", "")],
+    [("commit.callbacks", "com.example.Call", "")],
 )
 def test_a_foreign_table_whose_options_oblige_writers_is_read_only(
     tmp_path: Path, key: str, value: str, without: str

@@ -1,0 +1,247 @@
+"""A published table in an Iceberg REST catalog.
+
+The table is registered by its metadata file. Later publications are commits of the catalog: new schemas, new and
+removed snapshots, tags. The catalog then has metadata files of its own, in the same directory. Where a commit
+cannot express the change, as after a rollback, the table is registered again; that deletes no file. A process that is
+killed between the end of the old registration and the new one leaves no table of that name, until the next publication.
+
+A publication that fails leaves the catalog at an older snapshot, and the next one continues from there. Manifests of
+removed snapshots are deleted only after the catalog has removed the snapshots. Source: documentation page
+`iceberg/rest-catalog`, Iceberg's REST specification, TableMetadata.Builder of iceberg-core. Paimon replaces any table
+of that name; here a table that is not this one's publication is never changed.
+"""
+
+import os
+from collections.abc import Iterator, Mapping
+from contextlib import closing, contextmanager
+from typing import Any
+
+from pyiceberg.catalog.rest import RestCatalog
+from pyiceberg.exceptions import (
+    BadRequestError,
+    CommitFailedException,
+    NoSuchTableError,
+    OAuthError,
+    RESTError,
+    TableAlreadyExistsError,
+    ValidationException,
+)
+from pyiceberg.schema import Schema
+from pyiceberg.table import Table
+from pyiceberg.table.metadata import TableMetadata
+from pyiceberg.table.refs import MAIN_BRANCH, SnapshotRefType
+from pyiceberg.table.update import (
+    AddSchemaUpdate,
+    AddSnapshotUpdate,
+    AssertRefSnapshotId,
+    AssertTableUUID,
+    RemoveSnapshotRefUpdate,
+    RemoveSnapshotsUpdate,
+    SetCurrentSchemaUpdate,
+    SetPropertiesUpdate,
+    SetSnapshotRefUpdate,
+    TableUpdate,
+)
+from requests.exceptions import RequestException
+
+from interbed.iceberg.publish.document import MetadataDocument
+from interbed.iceberg.publish.place import own_names
+from interbed.iceberg.publish.settings import DATABASE, REST, TABLE, PublishSettings
+from interbed.storage.base.errors import InterbedError, InvalidOptionError, StorageAccessError
+from interbed.storage.io.resolve import normalize_path
+from interbed.storage.meta.file_store import FileStore
+
+SECRETS = {"token": "INTERBED_ICEBERG_REST_TOKEN", "credential": "INTERBED_ICEBERG_REST_CREDENTIAL"}
+"""Environment variables of secrets, which a table's options would show to each of its readers."""
+
+_OF_JAVA = frozenset({"clients", "catalog-impl", "io-impl", "type"})
+"""Options for Java's client, without effect here."""
+
+_COMMITS_MAX = 5
+
+_METADATA_PATH = "write.metadata.path"
+
+
+class RestPublication:
+    """The table of one store in the REST catalog of its settings."""
+
+    def __init__(self, store: FileStore, settings: PublishSettings) -> None:
+        self._store = store
+        self._properties = rest_properties(settings, os.environ)
+        database, table = own_names(store.location)
+        self._names = [(name, settings.table or table) for name in settings.databases or (database,)]
+
+    def publish(self, metadata: str, document: MetadataDocument) -> None:
+        """Make the catalog's table equal to a document that is in the metadata file.
+
+        Raises InvalidOptionError if the name is that of another table, StorageAccessError if the catalog does not
+        answer or refuses.
+        """
+        with self._errors(), closing(RestCatalog("interbed", **self._properties)) as catalog:
+            for name in self._names:
+                catalog.create_namespace_if_not_exists(name[:-1])
+                self._publish(catalog, name, metadata, document)
+
+    def _publish(self, catalog: RestCatalog, name: tuple[str, str], metadata: str, document: MetadataDocument) -> None:
+        seen = None
+        for _ in range(_COMMITS_MAX):
+            try:
+                found = catalog.load_table(name)
+            except NoSuchTableError:
+                try:
+                    catalog.register_table(name, metadata)
+                    return
+                except TableAlreadyExistsError:
+                    continue
+            self._check_own(name, found)
+            updates = updates_for(found.metadata, document, directory=metadata.rpartition("/")[0])
+            if updates == []:
+                return
+            if updates is not None:
+                # A registered file does not name the branch main, and some catalogs add it when they load the file.
+                # After a conflict without another commit there is none.
+                lacks_main, seen = seen == found.metadata_location, found.metadata_location
+                try:
+                    catalog.commit_table(found, _requirements(found, lacks_main=lacks_main), tuple(updates))
+                    return
+                except CommitFailedException:
+                    # Another process has published, and the next look shows it.
+                    continue
+                except (BadRequestError, ValidationException):
+                    # This catalog has a rule that the updates do not follow.
+                    pass
+            self._register_again(catalog, name, metadata)
+            return
+        raise StorageAccessError(
+            f"The table {'.'.join(name)} of the Iceberg catalog at {self._properties['uri']} changes faster than it is "
+            "published."
+        )
+
+    def _register_again(self, catalog: RestCatalog, name: tuple[str, str], metadata: str) -> None:
+        """Replace the registration. The files belong to the store, and the catalog is not asked to delete any."""
+        try:
+            catalog.register_table(name, metadata, overwrite=True)
+        except TableAlreadyExistsError:
+            # The catalog does not replace registrations.
+            catalog.drop_table(name)
+            catalog.register_table(name, metadata)
+
+    def _check_own(self, name: tuple[str, str], found: Table) -> None:
+        if normalize_path(found.metadata.location.rstrip("/")) != normalize_path(self._store.location):
+            raise InvalidOptionError(
+                f"The table {'.'.join(name)} of the Iceberg catalog at {self._properties['uri']} is another one, at "
+                f"{found.metadata.location}; name the publication of {self._store.location} differently by "
+                f"'{DATABASE}' and '{TABLE}'."
+            )
+
+    @contextmanager
+    def _errors(self) -> Iterator[None]:
+        try:
+            yield
+        except InterbedError:
+            raise
+        except (RESTError, RequestException, OAuthError, ValueError) as error:
+            raise StorageAccessError(
+                f"The Iceberg catalog at {self._properties['uri']} does not take the table at {self._store.location}: "
+                f"{error}"
+            ) from error
+
+
+def rest_properties(settings: PublishSettings, environment: Mapping[str, str]) -> dict[str, str]:
+    """Return the properties for the REST client. Raises InvalidOptionError without an address."""
+    given = {key: value for key, value in settings.rest.items() if key not in _OF_JAVA}
+    secrets = {key: environment[name] for key, name in SECRETS.items() if key not in given and environment.get(name)}
+    if not given.get("uri"):
+        raise InvalidOptionError(
+            f"Publishing in an Iceberg REST catalog needs '{REST}uri', where it is: 'http://host:8181/iceberg'."
+        )
+    return {**secrets, **given}
+
+
+def updates_for(base: TableMetadata, document: MetadataDocument, *, directory: str) -> list[TableUpdate] | None:
+    """Return the updates that make a catalog's table equal to a document; None if updates cannot. The catalog shall
+    write its metadata files into `directory`.
+
+    They cannot for another identity, format version or partition spec, and for snapshots that are not newer than all
+    of the catalog's, because sequence numbers only grow.
+    """
+    has = {one.snapshot_id: one for one in base.snapshots}
+    wanted = {one.snapshot_id: one for one in document.snapshots}
+    if (
+        str(base.table_uuid) != document.table_uuid
+        or base.format_version != document.format_version
+        or base.spec().fields != document.spec.fields
+        or any(has[each].manifest_list != wanted[each].manifest_list for each in has.keys() & wanted.keys())
+    ):
+        return None
+    added = sorted(wanted.keys() - has.keys())
+    if added and added[0] <= max((one.sequence_number or 0 for one in base.snapshots), default=0):
+        return None
+    ids, updates = _schemas(base, document)
+    updates += [
+        AddSnapshotUpdate(snapshot=_with_schema(wanted[each], ids))  # Each with the id that its schema has there.
+        for each in added
+    ]
+    current = ids[document.current_schema_id]
+    if current != base.current_schema_id:
+        updates.append(SetCurrentSchemaUpdate.model_validate({"schema-id": current}))
+    updates += _references(base, document)
+    if base.properties.get(_METADATA_PATH) != directory:
+        updates.append(SetPropertiesUpdate(updates={_METADATA_PATH: directory}))
+    removed = sorted(has.keys() - wanted.keys())
+    if removed:
+        updates.append(RemoveSnapshotsUpdate.model_validate({"snapshot-ids": removed}))
+    return updates
+
+
+def _schemas(base: TableMetadata, document: MetadataDocument) -> tuple[dict[int, int], list[TableUpdate]]:
+    """Return the catalog's ids of the document's schemas, and the updates that add the missing ones.
+
+    A catalog gives a new schema the highest id and one, and an equal schema the id that it has.
+    """
+    there: list[tuple[int, Schema]] = [(one.schema_id, one) for one in base.schemas]
+    ids: dict[int, int] = {}
+    updates: list[TableUpdate] = []
+    for schema in document.schemas:
+        same = [number for number, one in there if one.fields == schema.fields]
+        if same:
+            ids[schema.schema_id] = schema.schema_id if schema.schema_id in same else same[0]
+            continue
+        number = max((number for number, _ in there), default=-1) + 1
+        made = Schema(*schema.fields, schema_id=number)
+        there.append((number, made))
+        ids[schema.schema_id] = number
+        updates.append(AddSchemaUpdate(schema=made))
+    return ids, updates
+
+
+def _with_schema(snapshot: Any, ids: Mapping[int, int]) -> Any:
+    return snapshot.model_copy(update={"schema_id": ids.get(snapshot.schema_id, snapshot.schema_id)})
+
+
+def _references(base: TableMetadata, document: MetadataDocument) -> list[TableUpdate]:
+    wanted = {name: ref.snapshot_id for name, ref in document.refs.items() if name != MAIN_BRANCH}
+    has = {name: ref.snapshot_id for name, ref in base.refs.items() if name != MAIN_BRANCH}
+    updates: list[TableUpdate] = []
+    if base.current_snapshot_id != document.current.snapshot_id:
+        updates.append(_set_reference(MAIN_BRANCH, SnapshotRefType.BRANCH, document.current.snapshot_id))
+    updates += [
+        _set_reference(name, SnapshotRefType.TAG, number)
+        for name, number in sorted(wanted.items())
+        if has.get(name) != number
+    ]
+    return updates + [
+        RemoveSnapshotRefUpdate.model_validate({"ref-name": name}) for name in sorted(has.keys() - wanted.keys())
+    ]
+
+
+def _set_reference(name: str, kind: SnapshotRefType, snapshot_id: int) -> TableUpdate:
+    return SetSnapshotRefUpdate.model_validate({"ref-name": name, "type": kind, "snapshot-id": snapshot_id})
+
+
+def _requirements(found: Table, *, lacks_main: bool) -> tuple[Any, ...]:
+    main = None if lacks_main else found.metadata.current_snapshot_id
+    return (
+        AssertTableUUID(uuid=found.metadata.table_uuid),
+        AssertRefSnapshotId.model_validate({"ref": MAIN_BRANCH, "snapshot-id": main}),
+    )
