@@ -146,13 +146,24 @@ def _azurite() -> Path:
 @contextmanager
 def running_rest_catalog(warehouse: Path) -> Iterator[str]:
     """Run Iceberg's REST catalog in Java over a directory, and yield its address."""
+    with rest_catalog_process(warehouse) as (uri, _):
+        yield uri
+
+
+@contextmanager
+def rest_catalog_process(
+    warehouse: Path, variables: Mapping[str, str] | None = None
+) -> Iterator[tuple[str, "subprocess.Popen[bytes]"]]:
+    """Run Iceberg's REST catalog in Java over a directory; yield its address and its process.
+
+    `variables` are further ones of its environment, such as CATALOG_URI for its JDBC catalog, which else is in memory.
+    """
     port = free_port()
     jars = maven_jars("iceberg_rest", "iceberg-rest-1.10.0")
     command = [*_JAVA, "-cp", f"{jars}/*", "org.apache.iceberg.rest.RESTCatalogServer"]
-    with _running(
-        command, port, "/v1/config", {"CATALOG_REST_PORT": str(port), "CATALOG_WAREHOUSE": f"file:{warehouse}"}
-    ):
-        yield f"http://127.0.0.1:{port}"
+    given = {"CATALOG_REST_PORT": str(port), "CATALOG_WAREHOUSE": f"file:{warehouse}", **(variables or {})}
+    with _running(command, port, "/v1/config", given) as process:
+        yield f"http://127.0.0.1:{port}", process
 
 
 def request(port: int, method: str, path: str, headers: Mapping[str, str] | None = None) -> tuple[int, bytes]:
@@ -169,8 +180,8 @@ def request(port: int, method: str, path: str, headers: Mapping[str, str] | None
 @contextmanager
 def _running(
     command: Sequence[str], port: int, ready: str | None, variables: Mapping[str, str] | None = None
-) -> Iterator[None]:
-    """Run the server. The block starts when it answers at the path `ready`, or on any path if that is None."""
+) -> Iterator["subprocess.Popen[bytes]"]:
+    """Run the server and yield its process, once it answers at the path `ready`, or on any path if that is None."""
     with tempfile.TemporaryDirectory(prefix="interbed-server-", ignore_cleanup_errors=True) as name:
         log = Path(name) / "server.log"
         with log.open("ab") as output:
@@ -186,7 +197,7 @@ def _running(
             )
         try:
             _wait_until_ready(process, port, ready, log)
-            yield
+            yield process
         finally:
             # All its state is in memory, so a kill is enough.
             if process.poll() is None:

@@ -1,0 +1,317 @@
+"""The same load on Iceberg's own REST server in Java and on the catalog server, in one run.
+
+    python -m tests.benchmarks.iceberg_rest [--seconds 3] [--turns 2] [--tables 1000] [--only load] [--json]
+
+The peer is the server of Iceberg's compatibility kit with its JDBC catalog on a SQLite file. Rates are requests a
+second of 1 and of 8 client processes, which keep their connections. The goal is the ratio of the servers' CPU time for
+a request, which depends least on other load. The servers alternate for each operation, and the best turn counts.
+"""
+
+import argparse
+import contextlib
+import http.client
+import json
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+import uuid
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+import psutil
+from rich.console import Console
+from rich.table import Table
+
+from interbed.catalog.server.process.embedded import start_server, stop_server
+from tests.benchmarks.origin import origin
+from tests.support.servers.http_servers import rest_catalog_process
+from tests.support.servers.metastore import new_database
+from tests.support.servers.postgres import postgres_server
+
+JAVA, SQLITE, POSTGRESQL = "Java, JDBC on SQLite", "interbed, SQLite", "interbed, PostgreSQL"
+OPERATIONS = ("load", "exists", "list", "create", "commit")
+CLIENTS = (1, 8)
+GOAL_RATIO = 3.0
+"""CPU time of the peer for a request, over that of interbed's on SQLite."""
+GOAL_P99_MS = 5.0
+"""Of `load` with 8 clients."""
+
+WAIT_SECONDS = 180
+WARM_UP_SECONDS = 2.0
+SCHEMA = {
+    "type": "struct",
+    "schema-id": 0,
+    "fields": [
+        {"id": 1, "name": "id", "required": True, "type": "long"},
+        {"id": 2, "name": "name", "required": False, "type": "string"},
+        {"id": 3, "name": "at", "required": False, "type": "timestamptz"},
+    ],
+}
+
+
+# -- the client, a process of its own ----------------------------------------------------------------------------------
+
+
+class RestLoad:
+    """Requests of one client, on one connection."""
+
+    def __init__(self, address: str, number: int, tables: int) -> None:
+        parts = urlsplit(address)
+        assert parts.hostname is not None
+        self._connection = http.client.HTTPConnection(parts.hostname, parts.port, timeout=WAIT_SECONDS)
+        self._root = f"{parts.path}/v1"
+        self._number = number
+        self._tables = tables
+        self._turn = 0
+        config = self.ask("GET", f"{self._root}/config")
+        prefix = {**config.get("defaults", {}), **config.get("overrides", {})}.get("prefix")
+        if prefix:
+            self._root += f"/{prefix}"
+
+    def ask(self, method: str, path: str, body: Any = None) -> Any:
+        """Return the JSON of a response; RuntimeError for an error."""
+        content = None if body is None else json.dumps(body).encode()
+        self._connection.request(method, path, content, {"Content-Type": "application/json"})
+        response = self._connection.getresponse()
+        said = response.read()
+        if response.status >= 400:
+            raise RuntimeError(f"{method} {path}: {response.status} {said[:300]!r}")
+        return json.loads(said) if said else {}
+
+    def prepare(self) -> None:
+        """Create a namespace with the tables that are listed and loaded."""
+        self.ask("POST", f"{self._root}/namespaces", {"namespace": ["load"], "properties": {}})
+        for number in range(self._tables):
+            self._create("load", f"t{number:06}")
+
+    def own_table(self) -> None:
+        """Create the table that this client commits to."""
+        name = f"own{self._number}"
+        self.ask("POST", f"{self._root}/namespaces", {"namespace": [name], "properties": {}})
+        self._create(name, "t")
+
+    def operation(self, name: str) -> Callable[[], object]:
+        """Return the function of one request."""
+        return {
+            "load": lambda: self.ask("GET", self._next_table()),
+            "exists": lambda: self.ask("HEAD", self._next_table()),
+            "list": lambda: self.ask("GET", f"{self._root}/namespaces/load/tables"),
+            "create": lambda: self._create(f"own{self._number}", uuid.uuid4().hex),
+            "commit": self._commit,
+        }[name]
+
+    def _next_table(self) -> str:
+        self._turn += 1
+        return f"{self._root}/namespaces/load/tables/t{(self._turn * 7 + self._number) % self._tables:06}"
+
+    def _create(self, namespace: str, name: str) -> Any:
+        return self.ask("POST", f"{self._root}/namespaces/{namespace}/tables", {"name": name, "schema": SCHEMA})
+
+    def _commit(self) -> Any:
+        self._turn += 1
+        change = {"action": "set-properties", "updates": {"turn": str(self._turn)}}
+        path = f"{self._root}/namespaces/own{self._number}/tables/t"
+        return self.ask("POST", path, {"requirements": [], "updates": [change]})
+
+
+def run_client(address: str, number: int, tables: int) -> None:
+    """Answer commands on standard input: `operation seconds`, each with a line of figures."""
+    load = RestLoad(address, number, tables)
+    if number < 0:
+        load.prepare()
+        print("ready", flush=True)
+        return
+    load.own_table()
+    print("ready", flush=True)
+    for line in sys.stdin:
+        name, seconds = line.split()
+        ask = load.operation(name)
+        until = time.perf_counter() + float(seconds)
+        times: list[float] = []
+        while (began := time.perf_counter()) < until:
+            ask()
+            times.append(time.perf_counter() - began)
+        print(json.dumps(times), flush=True)
+
+
+# -- the comparison ----------------------------------------------------------------------------------------------------
+
+
+class ClientProcess:
+    """A client, started before the measurement."""
+
+    def __init__(self, address: str, number: int, tables: int) -> None:
+        command = [sys.executable, "-m", "tests.benchmarks.iceberg_rest", "--client", address, str(number), str(tables)]
+        self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+
+    def line(self) -> str:
+        """Return its next line. SystemExit if it has failed."""
+        assert self._process.stdout is not None
+        timer = threading.Timer(WAIT_SECONDS, self._process.kill)
+        timer.start()
+        try:
+            line = self._process.stdout.readline().strip()
+        finally:
+            timer.cancel()
+        if not line:
+            raise SystemExit("a client of the benchmark has failed; see above")
+        return line
+
+    def start(self, operation: str, seconds: float) -> None:
+        """Let it send requests for a time."""
+        assert self._process.stdin is not None
+        self._process.stdin.write(f"{operation} {seconds}\n")
+        self._process.stdin.flush()
+
+    def close(self) -> None:
+        """Kill it, and wait for its end."""
+        self._process.kill()
+        self._process.communicate(timeout=WAIT_SECONDS)
+
+
+@dataclass(slots=True, kw_only=True)
+class MeasuredServer:
+    """Server under load, with its processes and its best figures by operation and number of clients."""
+
+    name: str
+    processes: list[psutil.Process]
+    clients: list[ClientProcess]
+    figures: dict[tuple[str, int], dict[str, float]] = field(default_factory=dict)
+
+    def cpu_seconds(self) -> float:
+        """Return the CPU seconds of all processes so far."""
+        total = 0.0
+        for process in self.processes:
+            for each in [process, *process.children(recursive=True)]:
+                with contextlib.suppress(psutil.NoSuchProcess):
+                    times = each.cpu_times()
+                    total += times.user + times.system
+        return total
+
+    def measure(self, operation: str, clients: int, seconds: float) -> None:
+        """Measure one turn, and keep it if its requests took less CPU time."""
+        before = self.cpu_seconds()
+        chosen = self.clients[:clients]
+        for client in chosen:
+            client.start(operation, seconds)
+        times = sorted(each for client in chosen for each in json.loads(client.line()))
+        cpu = self.cpu_seconds() - before
+        found = {
+            "rate": len(times) / seconds,
+            "cpu_ms": cpu * 1000 / len(times),
+            "p99_ms": times[int(len(times) * 0.99)] * 1000,
+        }
+        best = self.figures.get((operation, clients))
+        if best is None or found["cpu_ms"] < best["cpu_ms"]:
+            self.figures[operation, clients] = found
+
+
+@contextmanager
+def running(name: str, directory: Path, postgres_url: str | None) -> Iterator[tuple[str, list[psutil.Process]]]:
+    """Run a server; yield the address of its Iceberg catalog, and its processes."""
+    if name == JAVA:
+        environment = {"CATALOG_URI": f"jdbc:sqlite:{directory}/java.db"}
+        with rest_catalog_process(directory / "java", environment) as (uri, process):
+            yield uri, [psutil.Process(process.pid)]
+        return
+    databases = []
+    if name == POSTGRESQL:
+        assert postgres_url is not None
+        db = new_database(postgres_url)
+        databases = [each for each in psutil.process_iter(["name", "ppid"]) if each.info["name"] == "postgres"]
+        parents = {each.pid for each in databases}
+        databases = [each for each in databases if each.info["ppid"] not in parents]
+    else:
+        db = f"sqlite:///{directory}/own.db"
+    server = start_server(db, f"file:{directory}/{name[-6:]}", "--http-port", "0", log=directory / f"{name[-6:]}.log")
+    try:
+        yield f"{server.http}/iceberg", [psutil.Process(server.process.pid), *databases]
+    finally:
+        stop_server(server)
+
+
+def compared(
+    servers: Sequence[str], operations: Sequence[str], *, seconds: float, turns: int, tables: int, console: Console
+) -> list[MeasuredServer]:
+    """Return the servers with their figures."""
+    with tempfile.TemporaryDirectory() as name, ExitStack() as stack:
+        postgres_url = stack.enter_context(postgres_server()) if POSTGRESQL in servers else None
+        measured = []
+        for server in servers:
+            address, processes = stack.enter_context(running(server, Path(name), postgres_url))
+            first = ClientProcess(address, -1, tables)
+            first.line()
+            first.close()
+            clients = [ClientProcess(address, number, tables) for number in range(max(CLIENTS))]
+            for client in clients:
+                stack.callback(client.close)
+                client.line()
+            measured.append(MeasuredServer(name=server, processes=processes, clients=clients))
+        for operation in operations:
+            for each in measured:
+                # Java compiles what is called often.
+                each.measure(operation, max(CLIENTS), WARM_UP_SECONDS)
+                each.figures.pop((operation, max(CLIENTS)))
+            for _ in range(turns):
+                for count in CLIENTS:
+                    for each in measured:
+                        with console.status(f"{operation}: {count} clients, {each.name}"):
+                            each.measure(operation, count, seconds)
+        return measured
+
+
+def shown(measured: Sequence[MeasuredServer]) -> Table:
+    """Return the figures as a table: rate, CPU milliseconds and 99th percentile, and the ratio of CPU times."""
+    table = Table("operation", "clients", *(each.name for each in measured), "CPU ratio")
+    peer = measured[0].figures
+    for key in peer:
+        found = [each.figures[key] for each in measured]
+        cells = [f"{one['rate']:.0f}/s  {one['cpu_ms']:.2f} ms  p99 {one['p99_ms']:.1f}" for one in found]
+        ratios = [f"{peer[key]['cpu_ms'] / each.figures[key]['cpu_ms']:.1f}x" for each in measured[1:]]
+        table.add_row(key[0], str(key[1]), *cells, ", ".join(ratios))
+    return table
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Run the comparison."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--seconds", type=float, default=3.0)
+    parser.add_argument("--turns", type=int, default=2)
+    parser.add_argument("--tables", type=int, default=1000)
+    parser.add_argument("--only", choices=OPERATIONS, action="append")
+    parser.add_argument("--server", choices=(SQLITE, POSTGRESQL), action="append")
+    parser.add_argument("--json", action="store_true")
+    parser.add_argument("--client", nargs=3, metavar=("ADDRESS", "NUMBER", "TABLES"), help=argparse.SUPPRESS)
+    given = parser.parse_args(arguments)
+    if given.client:
+        run_client(given.client[0], int(given.client[1]), int(given.client[2]))
+        return
+    console = Console(stderr=True)
+    measured = compared(
+        [JAVA, *(given.server or (SQLITE, POSTGRESQL))],
+        given.only or OPERATIONS,
+        seconds=given.seconds,
+        turns=given.turns,
+        tables=given.tables,
+        console=console,
+    )
+    if given.json:
+        figures = {
+            each.name: {f"{name} {count}": values for (name, count), values in each.figures.items()}
+            for each in measured
+        }
+        print(
+            json.dumps({**origin(["-m", "tests.benchmarks.iceberg_rest", *sys.argv[1:]]), "figures": figures}, indent=2)
+        )
+        return
+    Console().print(shown(measured))
+
+
+if __name__ == "__main__":
+    main()
