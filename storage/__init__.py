@@ -48,6 +48,7 @@ OFFERED: Mapping[str, tuple[str, ...]] = {
         "base.avro.decode",
         "base.backoff",
         "base.byte_budget",
+        "base.memory_cache",
         "base.bucket_id",
         "base.clock",
         "base.columnar_records",

@@ -97,14 +97,15 @@ class DatabaseService:
             raise MetastoreError("the metastore has no identity yet: it was never started")
         return found
 
-    def create(self, database: MetastoreDatabase) -> None:
-        """Create a database and its directory.
+    def create(self, database: MetastoreDatabase, *, has_any_name: bool = False) -> None:
+        """Create a database and its directory. With `has_any_name` the caller has checked the name by other rules than
+        Hive's.
 
         InvalidObjectError for a bad name or catalog, AlreadyExistsError, MetastoreError if the directory cannot be
         made.
         """
         # Checked before the directory is made; checked again when the row is stored, which decides.
-        location = self._store.read(lambda transaction: self._location_for(transaction, database))
+        location = self._store.read(lambda transaction: self._location_for(transaction, database, has_any_name))
         managed = database.managed_location
         complete = dataclasses.replace(
             database,
@@ -156,6 +157,24 @@ class DatabaseService:
 
         NoSuchObjectError. A database cannot be renamed; as in Hive, its name in `changed` is ignored.
         """
+
+        def change(old: MetastoreDatabase) -> MetastoreDatabase:
+            return dataclasses.replace(
+                old,
+                parameters=changed.parameters,
+                description=old.description if changed.description is None else changed.description,
+                location=changed.location or old.location,
+                managed_location=changed.managed_location or old.managed_location,
+                owner_name=changed.owner_name,
+                owner_type=changed.owner_type or old.owner_type,
+            )
+
+        self.change(catalog, name, change)
+
+    def change(self, catalog: str, name: str, change: Callable[[MetastoreDatabase], MetastoreDatabase]) -> None:
+        """Store what `change` returns for the database, in one transaction. It must have no effect, since a transaction
+        may run more than once. NoSuchObjectError, InvalidLocationError for a new location that is refused.
+        """
         key = normalized(name)
 
         def work(transaction: Transaction) -> None:
@@ -163,19 +182,13 @@ class DatabaseService:
             if stored is None:
                 raise NoSuchObjectError(shortened(name))
             old = stored.value
-            managed = changed.managed_location
+            asked = change(old)
             new = dataclasses.replace(
-                old,
-                parameters=changed.parameters,
-                description=old.description if changed.description is None else changed.description,
-                location=self._warehouse.qualified(changed.location, old.location)
-                if changed.location
-                else old.location,
-                managed_location=self._warehouse.qualified(managed, old.managed_location)
-                if managed
+                asked,
+                location=self._warehouse.qualified(asked.location, old.location) if asked.location else old.location,
+                managed_location=self._warehouse.qualified(asked.managed_location, old.managed_location)
+                if asked.managed_location
                 else old.managed_location,
-                owner_name=changed.owner_name,
-                owner_type=changed.owner_type or old.owner_type,
             )
             transaction.databases.replace(stored.id, new)
             transaction.events.append(events.alter_database(old, new))
@@ -244,7 +257,7 @@ class DatabaseService:
             if not any(files.contains(home, location) for home in gone):
                 self._deletions.discard(location, claim, purge=False)
 
-    def _location_for(self, transaction: Transaction, database: MetastoreDatabase) -> str:
+    def _location_for(self, transaction: Transaction, database: MetastoreDatabase, has_any_name: bool) -> str:
         catalog = transaction.catalogs.find(database.catalog)
         if catalog is None:
             raise InvalidObjectError(f"No such catalog {shortened(database.catalog)}")
@@ -252,7 +265,7 @@ class DatabaseService:
         # exist.
         if transaction.databases.find(database.catalog, normalized(database.name)) is not None:
             raise AlreadyExistsError(f"Database {shortened(database.name)} already exists")
-        if not is_valid_name(database.name):
+        if not has_any_name and not is_valid_name(database.name):
             raise InvalidObjectError(f"{shortened(database.name)} is not a valid database name")
         if database.location:
             return self._warehouse.qualified(database.location)

@@ -131,6 +131,17 @@ class LockService:
         self._announce_expired(expired)
         return lock
 
+    def blocker(self, transaction: Transaction, request: LockRequest) -> int | None:
+        """Return the newest lock that a request has to wait for, None if there is none: then no lock that excludes it
+        is granted before the end of the transaction, which is as good as the lock itself.
+        """
+        lock_id = transaction.locks.next_id()
+        now = self._now_ms()
+        earlier = transaction.locks.earlier(lock_id, request)
+        blockers = [each for each in earlier if is_blocked_by(request, each.components)]
+        stale = set(self._stale(blockers, now))
+        return max((lock.id for lock in blockers if lock.id not in stale), default=None)
+
     def check_lock(self, lock_id: int, *, process: str = "") -> Lock:
         """Renew the lease, and grant a waiting lock if nothing is in its way any more. NoSuchLockError."""
         lock = self._store.read(lambda transaction: self._unchanged(transaction, lock_id, process))

@@ -17,6 +17,7 @@ from interbed.catalog.server.service.partitions.changes import PartitionService
 from interbed.catalog.server.service.queries import RuntimeStatisticsService, ScheduledQueryService
 from interbed.catalog.server.service.repository import Repository
 from interbed.catalog.server.service.statistics import StatisticsService
+from interbed.catalog.server.service.tables.pointers import PointerService
 from interbed.catalog.server.service.tables.tables import TableService
 from interbed.catalog.server.service.trash import Trash
 from interbed.catalog.server.service.warehouse import Warehouse
@@ -140,3 +141,4 @@ class Metastore:
             components_max=lock_components_max,
             clock=clock,
         )
+        self.pointers = PointerService(store, self.warehouse, deletions, self.locks, clock=clock)

@@ -345,6 +345,16 @@ def names_in(location: str) -> list[str]:
     return [entry.name for entry in entries]
 
 
+def with_files(location: str, work: Callable[[FileIO, str], T], message: str, *, changes: bool = False) -> T:
+    """Run work on the file system of a location, with the path there. `changes` states that it changes files.
+
+    MetastoreError, which begins with `message`, if it fails; on a remote file system also if it exceeds its deadline.
+    """
+    if _split(location)[0] == "file":
+        return _checked(lambda: work(*file_io_for(location)), message)
+    return _on_remote(location, work, message, changes=changes)
+
+
 def empty_directory(location: str) -> None:
     """Delete the content of the directory but not the directory. MetastoreError if that fails half-way."""
     scheme, path = _split(location)

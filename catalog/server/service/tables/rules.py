@@ -47,11 +47,11 @@ CASCADE = "CASCADE"
 """The environment context's key that copies changed columns to the partitions, too."""
 
 
-def check_table(table: MetastoreTable, *, keeps_transactional: bool = False) -> None:
+def check_table(table: MetastoreTable, *, keeps_transactional: bool = False, has_any_name: bool = False) -> None:
     """Raise InvalidObjectError if the table's name or columns cannot be stored, MetastoreError if it asks for
-    transactions, unless `keeps_transactional`.
+    transactions, unless `keeps_transactional`. With `has_any_name` the caller has checked the name.
     """
-    if not is_valid_table_name(table.name):
+    if not has_any_name and not is_valid_table_name(table.name):
         raise InvalidObjectError(f"{shortened(table.name)} is not a valid object name")
     check_columns(table)
     if not keeps_transactional:

@@ -57,13 +57,16 @@ NUMBER_BITS = 53
 class TableService(TableAlterations):
     """The calls about tables and views."""
 
-    def create(self, table: MetastoreTable, constraints: Sequence[Constraint] = ()) -> MetastoreTable:
-        """Create a table, and its directory unless it is a view, with its constraints. Returns it as stored.
+    def create(
+        self, table: MetastoreTable, constraints: Sequence[Constraint] = (), *, has_any_name: bool = False
+    ) -> MetastoreTable:
+        """Create a table, and its directory unless it is a view, with its constraints. Returns it as stored. With
+        `has_any_name` the caller has checked the name by other rules than Hive's.
 
         InvalidObjectError for a bad name, bad columns, bad constraints or an unknown database, AlreadyExistsError,
         MetastoreError if the directory cannot be made.
         """
-        check_table(table, keeps_transactional=self._keeps_transactional)
+        check_table(table, keeps_transactional=self._keeps_transactional, has_any_name=has_any_name)
         if table.storage is None and not table.is_view:
             raise MetastoreError(f"Table {table.name} has no storage descriptor")
 

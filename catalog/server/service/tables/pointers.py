@@ -1,0 +1,178 @@
+"""Tables whose state is a file that a parameter of their entry names, as Iceberg's `metadata_location`: changes by
+compare-and-swap of that parameter.
+
+A swap changes the entries of one or more tables in one transaction, each only if it still names the file that the
+change was made from. Clients of Hive's interface that compare the parameter themselves (`expected_parameter_key`) are
+serialized with it by the database. Those that take an exclusive lock of the table instead, and then store the entry as
+they have read it, are respected: while another client holds such a lock, no swap is made. No lock is granted between
+this check and the end of the transaction.
+"""
+
+import dataclasses
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from interbed.catalog.server.service import events
+from interbed.catalog.server.service import warehouse as files
+from interbed.catalog.server.service.column_statistics import statistics_to_keep
+from interbed.catalog.server.service.directories.deletions import GuardedDeletions
+from interbed.catalog.server.service.directories.locations import place_text
+from interbed.catalog.server.service.errors import AlreadyExistsError, MetastoreError, NoSuchObjectError
+from interbed.catalog.server.service.lock_model import LockComponent, LockLevel, LockRequest, LockType
+from interbed.catalog.server.service.locks import LockService
+from interbed.catalog.server.service.model import PARAMETER_DDL_TIME, MetastoreDatabase, MetastoreTable
+from interbed.catalog.server.service.names import escaped, normalized
+from interbed.catalog.server.service.repository import Repository, StoredRow, Transaction
+from interbed.catalog.server.service.tables.rules import table_not_found
+from interbed.catalog.server.service.warehouse import Warehouse
+
+_TRIES_MAX = 1000
+
+
+class PointerMovedError(MetastoreError):
+    """The entry names another file by now: nothing was changed, and the change may be made again from that file."""
+
+
+class TableLockedError(MetastoreError):
+    """Another client holds a lock of the table: nothing was changed, and the change may be retried."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PointerChange:
+    """A change of a table's entry: `parameter` must have the value `expected`, and `change` returns the new entry.
+
+    `change` must have no effect, since a transaction may run more than once. The new entry may have another name or
+    database; files stay where they are.
+    """
+
+    catalog: str
+    database: str
+    name: str
+    parameter: str
+    expected: str
+    change: Callable[[MetastoreTable], MetastoreTable]
+
+
+class PointerService:
+    """Changes of tables by compare-and-swap, and their locations."""
+
+    def __init__(
+        self,
+        store: Repository,
+        warehouse: Warehouse,
+        deletions: GuardedDeletions,
+        locks: LockService,
+        *,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        self._store = store
+        self._warehouse = warehouse
+        self._deletions = deletions
+        self._locks = locks
+        self._clock = clock
+
+    def swap(self, changes: Sequence[PointerChange], user: str = "") -> None:
+        """Make all changes in one transaction, or none.
+
+        NoSuchObjectError for a missing table or database, PointerMovedError, TableLockedError, AlreadyExistsError for
+        a new name that is taken: nothing was changed then. OutcomeUnknownError if it is not known.
+        """
+        # All transactions lock rows in one order.
+        ordered = sorted(changes, key=lambda each: (each.catalog, normalized(each.database), normalized(each.name)))
+        request = LockRequest(
+            components=tuple(
+                LockComponent(
+                    type=LockType.EXCLUSIVE,
+                    level=LockLevel.TABLE,
+                    database=normalized(each.database),
+                    table=normalized(each.name),
+                )
+                for each in ordered
+            ),
+            user=user,
+            host="",
+        )
+
+        def work(transaction: Transaction) -> None:
+            blocker = self._locks.blocker(transaction, request)
+            if blocker is not None:
+                raise TableLockedError(f"The lock {blocker} of another client has to be released first")
+            changed = [self._changed(transaction, each) for each in ordered]
+            transaction.events.append(*(events.alter_table(old, new) for old, new in changed))
+
+        self._store.write(work)
+
+    def checked(self, location: str) -> str:
+        """Return a client's location as the server stores it. InvalidLocationError for one that is refused."""
+        return self._warehouse.qualified(location)
+
+    def free_location(self, database: MetastoreDatabase, name: str) -> str:
+        """Return the directory of a new table without a location: below its database's, one that no other table has.
+
+        A table keeps its directory when it is renamed, so that a new table of its old name gets another one.
+        """
+        home = database.location or self._warehouse.database_location(database.name)
+        default = files.child(home, escaped(name))
+
+        def work(transaction: Transaction) -> str:
+            for number in range(1, _TRIES_MAX):
+                location = default if number == 1 else f"{default}-{number}"
+                if transaction.places.conflict([place_text(location) or location], ()) is None:
+                    return location
+            raise MetastoreError(f"Every one of {_TRIES_MAX} locations {default}-N has a table; give a location")
+
+        return self._store.read(work)
+
+    def database_location(self, name: str, catalog_location: str | None = None) -> str:
+        """Return the directory of a new database without a location, of any name."""
+        return self._warehouse.database_location(escaped(name), catalog_location)
+
+    def discard(self, location: str) -> bool:
+        """Delete the directory of a dropped table; return whether it has left its place. It is kept, and the log says
+        why, if another object is registered in it or the server's settings exclude it.
+        """
+        return self._deletions.discard(location, purge=False)
+
+    def _changed(self, transaction: Transaction, change: PointerChange) -> tuple[MetastoreTable, MetastoreTable]:
+        stored = transaction.tables.find(
+            change.catalog, normalized(change.database), normalized(change.name), for_update=True
+        )
+        if stored is None:
+            raise table_not_found(change.database, change.name)
+        old = stored.value
+        found = old.parameters.get(change.parameter)
+        if found != change.expected:
+            raise PointerMovedError(
+                f"The parameter {change.parameter} of {old.database}.{old.name} is {found!r} and no longer "
+                f"{change.expected!r}"
+            )
+        new = self._completed(old, change.change(old))
+        database = transaction.databases.find(new.catalog, new.database, for_child=True)
+        if database is None:
+            raise NoSuchObjectError(f"The database {new.database} does not exist")
+        self._replace(transaction, stored, database.id, new)
+        return old, new
+
+    def _completed(self, old: MetastoreTable, new: MetastoreTable) -> MetastoreTable:
+        storage = new.storage
+        if storage is not None and storage.location and storage.location != old.location:
+            storage = dataclasses.replace(storage, location=self._warehouse.qualified(storage.location, old.location))
+        parameters = {**new.parameters, PARAMETER_DDL_TIME: str(int(self._clock()))}
+        return dataclasses.replace(new, storage=storage, parameters=parameters)
+
+    def _replace(
+        self, transaction: Transaction, stored: StoredRow[MetastoreTable], database_id: int, new: MetastoreTable
+    ) -> None:
+        old = stored.value
+        if (old.database, old.name) != (new.database, new.name):
+            taken = transaction.tables.find(new.catalog, new.database, new.name)
+            if taken is not None:
+                raise AlreadyExistsError(f"Table {new.name} already exists")
+        if not transaction.tables.replace(stored.id, database_id, new):
+            raise AlreadyExistsError(f"Table {new.name} already exists")
+        if new.location != old.location:
+            transaction.places.link(stored.id, "", self._warehouse.linked(new.location))
+        keep = statistics_to_keep(old.storage, new.storage)
+        if keep is not None:
+            transaction.statistics.keep_table_columns(stored.id, keep)
