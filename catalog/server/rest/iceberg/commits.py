@@ -1,0 +1,168 @@
+"""Commits: the requirements and updates of clients, applied to the newest metadata by compare-and-swap.
+
+A commit reads the entry, checks the requirements against its metadata, writes the next metadata files exclusively, and
+then swaps the entries in one transaction of the database. After a kill before the swap there are files that no entry
+names, and the tables are as before; after a kill in or behind it the commit is complete. If another commit came first,
+the updates are applied again to the newest metadata, as long as the requirements hold. If the outcome of the
+transaction is not known, nothing is deleted.
+"""
+
+import logging
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from interbed.catalog.server.rest.iceberg.entries import LOCATION, changed_entry
+from interbed.catalog.server.rest.iceberg.errors import bad_request, no_table, read_only
+from interbed.catalog.server.rest.iceberg.files import codec_of, folder_of, next_version
+from interbed.catalog.server.rest.iceberg.metadata.builder import created, updated
+from interbed.catalog.server.rest.iceberg.metadata.documents import written
+from interbed.catalog.server.rest.iceberg.metadata.requirements import RequirementFailedError, check_requirements
+from interbed.catalog.server.rest.iceberg.metadata.schemas import Document
+from interbed.catalog.server.rest.iceberg.metadata.snapshots import current_snapshot, files_to_delete
+from interbed.catalog.server.rest.iceberg.metadata.updates import AssertCreate, Requirement, Update
+from interbed.catalog.server.rest.iceberg.names import IcebergName
+from interbed.catalog.server.rest.iceberg.store import StoredTable, TableStore, now_ms
+from interbed.catalog.server.rest.interface import RestError
+from interbed.catalog.server.service.errors import MetastoreError, NoSuchObjectError, OutcomeUnknownError
+from interbed.catalog.server.service.model import MetastoreTable
+from interbed.catalog.server.service.tables.pointers import PointerChange, PointerMovedError, TableLockedError
+from interbed.storage.base.backoff import ExponentialBackoff
+
+logger = logging.getLogger(__name__)
+
+BACKOFF = ExponentialBackoff(first_seconds=0.02, longest_seconds=1.0, timeout_seconds=15.0)
+
+_PUBLISHED = "paimon-commit-identity"
+"""The entry of a summary that marks snapshots of a table in Paimon's format: its next commit replaces the metadata."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TableCommit:
+    """The commit of a client to one table."""
+
+    name: IcebergName
+    requirements: Sequence[Requirement]
+    updates: Sequence[Update]
+
+    @property
+    def creates(self) -> bool:
+        """Whether the commit creates the table."""
+        return any(isinstance(each, AssertCreate) for each in self.requirements)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Attempt:
+    """A commit applied to the metadata of the table as it was loaded; `made` is None if nothing changes."""
+
+    name: IcebergName
+    base: StoredTable
+    before: Document
+    made: Document | None
+
+
+class Committer:
+    """Commits to the tables of a store. Safe for many threads."""
+
+    def __init__(self, store: TableStore, backoff: ExponentialBackoff = BACKOFF) -> None:
+        self._store = store
+        self._backoff = backoff
+
+    def commit(self, commits: Sequence[TableCommit], user: str | None) -> list[str]:
+        """Carry out commits to one or more tables, all or none; return the location of each table's metadata file.
+
+        RestError with status 404 for a missing table, 409 for one that is created and exists. RequirementFailedError,
+        OutdatedSnapshotError, InvalidMetadataError; PointerMovedError or TableLockedError after repeated conflicts:
+        nothing was changed. OutcomeUnknownError if it is not known.
+        """
+        if len(commits) == 1 and commits[0].creates:
+            return [self._create(commits[0], user)]
+        if any(each.creates for each in commits):
+            raise bad_request("A transaction of several tables cannot create a table: create it before")
+        if len({(each.name.database, each.name.table) for each in commits}) != len(commits):
+            raise bad_request("A transaction names a table twice: send all updates of a table in one change")
+        retries = self._backoff.start(f"the commit to {', '.join(str(each.name) for each in commits)}", logger)
+        while True:
+            attempts = [self._attempt(each) for each in commits]
+            try:
+                return self._publish(attempts, user or "")
+            except (PointerMovedError, TableLockedError) as error:
+                if not retries.pause(error):
+                    raise
+
+    def _create(self, commit: TableCommit, user: str | None) -> str:
+        """Create a table by the updates of a staged one."""
+        entry = self._store.entry(commit.name)
+        if entry is not None:
+            if entry.is_view:
+                self._store.check_free(commit.name)
+            raise RequirementFailedError("Requirement failed: table already exists")
+        self._store.database(commit.name.catalog, commit.name.levels)
+        check_requirements(commit.requirements, None)
+        return self._store.create(commit.name, created(commit.updates, now_ms()), user)
+
+    def _attempt(self, commit: TableCommit) -> _Attempt:
+        base = self._store.load(commit.name)
+        before = base.document()
+        check_requirements(commit.requirements, before)
+        _check_not_published(commit.name, before)
+        made = updated(before, base.location, commit.updates, now_ms())
+        if made is not None and made["location"] != before["location"]:
+            self._store.metastore.pointers.checked(made["location"])
+        return _Attempt(name=commit.name, base=base, before=before, made=made)
+
+    def _publish(self, attempts: Sequence[_Attempt], user: str) -> list[str]:
+        locations: list[str] = []
+        new: list[str] = []
+        changes = []
+        try:
+            for each in attempts:
+                if each.made is None:
+                    locations.append(each.base.location)
+                    continue
+                location = self._write(each.base.location, each.made)
+                new.append(location)
+                locations.append(location)
+                changes.append(_swap(each, each.made, location))
+            if changes:
+                self._store.metastore.pointers.swap(changes, user)
+        except OutcomeUnknownError:
+            raise
+        except MetastoreError as error:
+            self._store.files.delete(new)
+            if isinstance(error, NoSuchObjectError):
+                raise _dropped(attempts, self._store) from error
+            raise
+        for each in attempts:
+            if each.made is not None:
+                self._store.files.delete(files_to_delete(each.before, each.made))
+        return locations
+
+    def _write(self, previous: str, made: Document) -> str:
+        return self._store.files.write(folder_of(made), next_version(previous), written(made), codec_of(made))
+
+
+def _swap(attempt: _Attempt, made: Document, location: str) -> PointerChange:
+    name, base = attempt.name, attempt.base
+
+    def change(entry: MetastoreTable) -> MetastoreTable:
+        return changed_entry(entry, attempt.before, made, location, base.location)
+
+    return PointerChange(
+        catalog=name.catalog,
+        database=name.database,
+        name=name.table,
+        parameter=LOCATION,
+        expected=base.location,
+        change=change,
+    )
+
+
+def _dropped(attempts: Sequence[_Attempt], store: TableStore) -> RestError:
+    missing = next((each.name for each in attempts if store.entry(each.name) is None), attempts[0].name)
+    return no_table(missing)
+
+
+def _check_not_published(name: IcebergName, document: Document) -> None:
+    snapshot = current_snapshot(document)
+    if snapshot is not None and (snapshot.get("summary") or {}).get(_PUBLISHED) is not None:
+        raise read_only(name, "commits of a table in Paimon's format write its metadata; change that table")

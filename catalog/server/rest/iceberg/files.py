@@ -1,0 +1,144 @@
+"""Metadata files: read through a cache, written exclusively, deleted when nothing names them.
+
+A metadata file never changes, so that its content is cached by its location. Its name is `00001-<uuid>.metadata.json`,
+with `.gz` before if the table wants it compressed. Source: Iceberg's table specification, "Table Metadata Files".
+"""
+
+import gzip
+import io
+import logging
+import uuid
+import zlib
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import msgspec
+
+from interbed.catalog.server.rest.iceberg.metadata.schemas import Document, InvalidMetadataError
+from interbed.catalog.server.service.errors import MetastoreError
+from interbed.catalog.server.service.tables.pointers import PointerService
+from interbed.catalog.server.service.warehouse import with_files
+from interbed.storage.base.memory_cache import MemoryCache
+from interbed.storage.io.api import FileIO
+
+logger = logging.getLogger(__name__)
+
+CACHE_BYTES = 64 << 20
+FILE_BYTES_MAX = 1 << 30
+"""Bytes of a metadata file, decompressed, that are read."""
+
+_GZIP = b"\x1f\x8b"
+_CODEC = "write.metadata.compression-codec"
+_FOLDER = "write.metadata.path"
+
+
+@dataclass(frozen=True, slots=True)
+class MetadataContent:
+    """The JSON of a metadata file, checked to be an object."""
+
+    json: bytes
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of memory."""
+        return len(self.json)
+
+    def document(self) -> Document:
+        """Return the decoded object."""
+        return _decoded(self.json)
+
+
+def _decoded(content: bytes) -> Document:
+    try:
+        found = msgspec.json.decode(content)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise InvalidMetadataError("The metadata file is no JSON") from error
+    if not isinstance(found, dict):
+        raise InvalidMetadataError("The metadata file is no JSON object")
+    return found
+
+
+class MetadataFiles:
+    """The metadata files of all tables and views. Safe for many threads."""
+
+    def __init__(self, pointers: PointerService, cache_bytes: int = CACHE_BYTES) -> None:
+        self._pointers = pointers
+        self._cache = MemoryCache()
+        self._cache_bytes = cache_bytes
+
+    def read(self, location: str) -> MetadataContent:
+        """Return the content of a file. MetastoreError if it cannot be read, InvalidLocationError for a location that
+        the server refuses, InvalidMetadataError for another content.
+        """
+        return self._cache.get(location, lambda: self._read(location), limit=self._cache_bytes)
+
+    def _read(self, location: str) -> MetadataContent:
+        place = self._pointers.checked(location)
+        message = f"cannot read the metadata file {location}"
+        content = with_files(place, lambda file_io, path: file_io.read_bytes(path), message)
+        if content.startswith(_GZIP):
+            content = _decompressed(content, location)
+        _decoded(content)
+        return MetadataContent(content)
+
+    def write(self, folder: str, version: int, document: Document, codec: str) -> str:
+        """Write a new file in a folder, and return its location. MetastoreError if it cannot be written."""
+        content = msgspec.json.encode(document)
+        is_gzip = codec.lower() == "gzip"
+        end = ".gz.metadata.json" if is_gzip else ".metadata.json"
+        location = f"{folder.rstrip('/')}/{version:05d}-{uuid.uuid4()}{end}"
+        place = self._pointers.checked(location)
+        stored = gzip.compress(content, mtime=0) if is_gzip else content
+
+        def create(file_io: FileIO, path: str) -> bool:
+            if file_io.exclusive_create:
+                return file_io.create_exclusive(path, stored)
+            # Its name is random, so that there is no other file of it.
+            file_io.overwrite(path, stored)
+            return True
+
+        message = f"cannot write the metadata file {location}"
+        if not with_files(place, create, message, changes=True):
+            raise MetastoreError(f"{message}: it exists already")
+        self._cache.get(location, lambda: MetadataContent(content), limit=self._cache_bytes)
+        return location
+
+    def delete(self, locations: Iterable[str]) -> None:
+        """Delete files that nothing names. Failures are logged."""
+        for location in locations:
+            self._cache.discard(location)
+            try:
+                place = self._pointers.checked(location)
+                message = f"cannot delete the metadata file {location}"
+                with_files(place, lambda file_io, path: file_io.delete_quietly([path]), message, changes=True)
+            except MetastoreError as error:
+                logger.warning("could not delete the metadata file %s: %s", location, error)
+
+
+def _decompressed(content: bytes, location: str) -> bytes:
+    try:
+        with gzip.GzipFile(fileobj=io.BytesIO(content)) as stream:
+            found = stream.read(FILE_BYTES_MAX + 1)
+    except (EOFError, OSError, zlib.error) as error:
+        raise InvalidMetadataError(f"The metadata file {location} is damaged") from error
+    if len(found) > FILE_BYTES_MAX:
+        raise InvalidMetadataError(f"The metadata file {location} has more than {FILE_BYTES_MAX} bytes")
+    return found
+
+
+def folder_of(document: Document) -> str:
+    """Return the folder of the metadata files of a table or view."""
+    given = document["properties"].get(_FOLDER)
+    return given.rstrip("/") if given else f"{document['location'].rstrip('/')}/metadata"
+
+
+def codec_of(document: Document) -> str:
+    """Return the compression of the metadata files of a table or view."""
+    codec = document["properties"].get(_CODEC, "none")
+    return str(codec)
+
+
+def next_version(location: str) -> int:
+    """Return the number of the file after one, 0 if that has no number."""
+    number = location.rpartition("/")[2].partition("-")[0]
+    return int(number) + 1 if number.isascii() and number.isdecimal() and len(number) < 19 else 0

@@ -1,0 +1,181 @@
+"""Partition specs and sort orders in JSON: checks against a schema, ids of their fields, and equality.
+
+Source: Iceberg's table specification, "Partitioning", "Sorting", and Appendix C.
+"""
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from interbed.catalog.server.rest.iceberg.metadata.schemas import (
+    Document,
+    InvalidMetadataError,
+    columns,
+    types_by_id,
+)
+
+FIRST_PARTITION_ID = 1000
+UNSORTED: Document = {"order-id": 0, "fields": []}
+
+_TIMES = frozenset(("timestamp", "timestamptz", "timestamp_ns", "timestamptz_ns"))
+_DAYS = _TIMES | {"date"}
+_HASHED = frozenset(("int", "long", "date", "time", "string", "uuid", "binary")) | _TIMES
+_CUT = frozenset(("int", "long", "string", "binary"))
+_NOT_IDENTITY = ("variant", "geometry", "geography")
+_ARGUMENT = re.compile(r"(bucket|truncate)\[(\d+)\]")
+
+
+def _source(field: Document) -> Any:
+    sources = field.get("source-ids")
+    return sources[0] if "source-id" not in field and sources else field.get("source-id")
+
+
+def _accepts(transform: str, kind: str) -> bool:
+    """Return whether a transform applies to a primitive type; an unknown transform is kept as it is."""
+    word = kind.partition("(")[0].partition("[")[0]
+    if transform == "identity":
+        return word not in _NOT_IDENTITY
+    if transform in ("year", "month", "day"):
+        return word in _DAYS
+    if transform == "hour":
+        return word in _TIMES
+    found = _ARGUMENT.fullmatch(transform)
+    if found is None:
+        return True
+    if found[1] == "bucket":
+        return word in _HASHED or word in ("decimal", "fixed")
+    return word in _CUT or word == "decimal"
+
+
+def _check_field(field: Document, types: Mapping[int, Any], verb: str, what: str) -> None:
+    transform, source = field.get("transform"), _source(field)
+    if not isinstance(transform, str) or not isinstance(source, int):
+        raise InvalidMetadataError(f"A {what} has no transform or no source-id")
+    if transform == "void":
+        return
+    kind = types.get(source)
+    if kind is None:
+        raise InvalidMetadataError(f"Cannot find source column for {what}: {_shown(field)}")
+    if not isinstance(kind, str):
+        raise InvalidMetadataError(f"Cannot {verb} by non-primitive source field: {kind.get('type')}")
+    if not _accepts(transform, kind):
+        raise InvalidMetadataError(f"Invalid source type {kind} for transform: {transform}")
+
+
+def _shown(field: Document) -> str:
+    name = field.get("name")
+    shown = f"{field.get('transform')}({_source(field)})"
+    return shown if name is None else f"{field.get('field-id')}: {name}: {shown}"
+
+
+def check_spec(spec: Document, schema: Document) -> None:
+    """Raise InvalidMetadataError if a spec does not fit the columns of a schema."""
+    types = types_by_id(schema)
+    for field in _fields(spec, "partition spec"):
+        _check_field(field, types, "partition", "partition field")
+
+
+def check_order(order: Document, schema: Document) -> None:
+    """Raise InvalidMetadataError if a sort order does not fit the columns of a schema."""
+    types = types_by_id(schema)
+    for field in _fields(order, "sort order"):
+        _check_field(field, types, "sort", "sort field")
+        if field.get("direction") not in ("asc", "desc") or field.get("null-order") not in (
+            "nulls-first",
+            "nulls-last",
+        ):
+            raise InvalidMetadataError("A sort field has no valid direction or null-order")
+
+
+def _fields(owner: Document, what: str) -> list[Document]:
+    fields = owner.get("fields", [])
+    if not isinstance(fields, list) or not all(isinstance(field, dict) for field in fields):
+        raise InvalidMetadataError(f"The fields of the {what} are no list of objects")
+    return fields
+
+
+def check_names(spec: Document, schema: Document) -> None:
+    """Raise InvalidMetadataError if a partition field has no name, one of two fields, or that of another column."""
+    by_name = {name: field["id"] for name, field in columns(schema)}
+    seen: set[str] = set()
+    for field in _fields(spec, "partition spec"):
+        name = field.get("name")
+        if not isinstance(name, str) or not name:
+            raise InvalidMetadataError(f"Cannot use empty or null partition name: {name}")
+        if name in seen:
+            raise InvalidMetadataError(f"Cannot use partition name more than once: {name}")
+        seen.add(name)
+        column = by_name.get(name)
+        if column is None or field.get("transform") == "void":
+            continue
+        if field.get("transform") != "identity":
+            raise InvalidMetadataError(f"Cannot create partition from name that exists in schema: {name}")
+        if column != _source(field):
+            raise InvalidMetadataError(
+                f"Cannot create identity partition sourced from different field in schema: {name}"
+            )
+
+
+def _key(field: Document) -> tuple[Any, str]:
+    return _source(field), str(field.get("transform"))
+
+
+def same_spec(left: Document, right: Document) -> bool:
+    """Return whether two specs have the same fields; their ids may differ."""
+    return [(*_key(field), field.get("name")) for field in left["fields"]] == [
+        (*_key(field), field.get("name")) for field in right["fields"]
+    ]
+
+
+def same_order(left: Document, right: Document) -> bool:
+    """Return whether two sort orders have the same fields."""
+
+    def compared(order: Document) -> list[Any]:
+        return [(*_key(field), field.get("direction"), field.get("null-order")) for field in order["fields"]]
+
+    return compared(left) == compared(right)
+
+
+def with_field_ids(spec: Document, known: Iterable[Document], last: int) -> Document:
+    """Return a spec whose fields all have ids: those that the client gave, those of the same field in a `known` spec,
+    or new ones after `last`.
+    """
+    earlier = {_key(field): field["field-id"] for each in known for field in each["fields"] if "field-id" in field}
+    fields = []
+    for field in _fields(spec, "partition spec"):
+        number = field.get("field-id")
+        if number is None:
+            number = earlier.get(_key(field))
+        if number is None:
+            last += 1
+            number = last
+        fields.append({**field, "field-id": number})
+    return {**spec, "fields": fields}
+
+
+def last_partition_id(specs: Iterable[Document]) -> int:
+    """Return the highest id of a partition field, 999 without any."""
+    numbers = (field.get("field-id", 0) for spec in specs for field in spec["fields"])
+    return max(numbers, default=FIRST_PARTITION_ID - 1)
+
+
+def has_sequential_ids(spec: Document) -> bool:
+    """Return whether the ids of the fields are 1000, 1001, and so on, as version 1 of the format needs them."""
+    return all(field["field-id"] == FIRST_PARTITION_ID + place for place, field in enumerate(spec["fields"]))
+
+
+def moved(owner: Document, ids: Mapping[int, int]) -> Document:
+    """Return a spec or an order whose source columns have new ids. InvalidMetadataError for an unknown column."""
+    fields = []
+    for field in _fields(owner, "partition spec"):
+        source = _source(field)
+        if source not in ids:
+            raise InvalidMetadataError(f"Cannot find source column for partition field: {_shown(field)}")
+        rest = {key: value for key, value in field.items() if key != "source-ids"}
+        fields.append({**rest, "source-id": ids[source]})
+    return {**owner, "fields": fields}
+
+
+def next_id(owners: Sequence[Document], key: str, first: int) -> int:
+    """Return the id of a new spec or order: one after the highest."""
+    return max((owner[key] + 1 for owner in owners), default=first) if owners else first

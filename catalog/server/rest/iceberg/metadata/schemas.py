@@ -1,0 +1,189 @@
+"""Schemas in JSON: their columns by id, fresh ids, and what a version of the format allows.
+
+A primitive type is text (`decimal(9, 2)`); a struct, list or map is an object whose parts have ids. Source: Iceberg's
+table specification, Appendix C, "Schemas".
+"""
+
+import re
+from collections.abc import Callable, Iterator
+from typing import Any
+
+Document = dict[str, Any]
+"""A JSON object."""
+
+
+class InvalidMetadataError(Exception):
+    """The metadata or their change are invalid: nothing was changed."""
+
+
+_PRIMITIVE = re.compile(
+    r"boolean|int|long|float|double|date|time|timestamp|timestamptz|timestamp_ns|timestamptz_ns|string|uuid|binary"
+    r"|unknown|variant|decimal\(\s*\d+\s*,\s*\d+\s*\)|fixed\[\s*\d+\s*\]|geometry(\(.*\))?|geography(\(.*\))?"
+)
+
+_SINCE_3 = re.compile(r"timestamp_ns|timestamptz_ns|unknown|variant|geometry.*|geography.*")
+"""Types that version 3 of the format has added."""
+
+_DEFAULTS = ("initial-default", "write-default")
+_DEFAULTS_SINCE = 3
+
+LEVELS_MAX = 100
+"""Depth of nested types."""
+
+
+def columns(schema: Document) -> Iterator[tuple[str, Document]]:
+    """Yield every field of a schema with its full name, `address.street`; parts of lists and maps as fields, too.
+
+    InvalidMetadataError for a malformed schema.
+    """
+    yield from _fields_of(schema, "", 0)
+
+
+def _fields_of(struct: Document, prefix: str, level: int) -> Iterator[tuple[str, Document]]:
+    if level > LEVELS_MAX:
+        raise InvalidMetadataError(f"The schema has types of more than {LEVELS_MAX} levels")
+    fields = struct.get("fields")
+    if not isinstance(fields, list):
+        raise InvalidMetadataError("A struct of the schema has no list of fields")
+    for field in fields:
+        if not isinstance(field, dict) or not isinstance(field.get("name"), str) or "type" not in field:
+            raise InvalidMetadataError("A field of the schema has no name or no type")
+        if not _is_id(field.get("id")):
+            raise InvalidMetadataError(f"The field '{field['name']}' of the schema has no id")
+        name = f"{prefix}{field['name']}"
+        yield name, field
+        yield from _inner(field["type"], name, level + 1)
+
+
+def _inner(kind: Any, name: str, level: int) -> Iterator[tuple[str, Document]]:
+    if isinstance(kind, str):
+        if _PRIMITIVE.fullmatch(kind) is None:
+            raise InvalidMetadataError(f"The column '{name}' has the unknown type '{kind}'")
+        return
+    match kind.get("type") if isinstance(kind, dict) else None:
+        case "struct":
+            yield from _fields_of(kind, f"{name}.", level)
+        case "list":
+            yield from _part(kind, "element", name, level)
+        case "map":
+            yield from _part(kind, "key", name, level)
+            yield from _part(kind, "value", name, level)
+        case _:
+            raise InvalidMetadataError(f"The column '{name}' has an unknown type")
+
+
+def _part(kind: Document, part: str, name: str, level: int) -> Iterator[tuple[str, Document]]:
+    if level > LEVELS_MAX:
+        raise InvalidMetadataError(f"The schema has types of more than {LEVELS_MAX} levels")
+    if not _is_id(kind.get(f"{part}-id")) or part not in kind:
+        raise InvalidMetadataError(f"The type of the column '{name}' has no id or no type of its {part}")
+    full = f"{name}.{part}"
+    yield full, {"id": kind[f"{part}-id"], "name": part, "type": kind[part]}
+    yield from _inner(kind[part], full, level + 1)
+
+
+def _is_id(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
+def check_schema(schema: Document, version: int) -> None:
+    """Raise InvalidMetadataError for a malformed schema, or one that needs a newer version of the format."""
+    ids: dict[int, str] = {}
+    problems = []
+    names: set[str] = set()
+    for name, field in columns(schema):
+        known = ids.setdefault(field["id"], name)
+        if known != name:
+            raise InvalidMetadataError(
+                f"Multiple entries with same key: {field['id']}={known} and {field['id']}={name}"
+            )
+        if name in names:
+            raise InvalidMetadataError(f"Invalid schema: multiple fields for name {name}: {field['id']}")
+        names.add(name)
+        kind = field["type"]
+        if isinstance(kind, str) and version < _DEFAULTS_SINCE and _SINCE_3.fullmatch(kind):
+            problems.append(f"Invalid type for {name}: {kind} is not supported until v3")
+        if version < _DEFAULTS_SINCE and field.get(_DEFAULTS[0]) is not None:
+            problems.append(
+                f"Invalid initial default for {name}: non-null default ({field[_DEFAULTS[0]]}) is not supported "
+                "until v3"
+            )
+    for number in schema.get("identifier-field-ids") or ():
+        if number not in ids:
+            raise InvalidMetadataError(f"Cannot add identifier field {number}: it is no column of the schema")
+    if problems:
+        raise InvalidMetadataError(f"Invalid schema for v{version}:\n- " + "\n- ".join(problems))
+
+
+def types_by_id(schema: Document) -> dict[int, Any]:
+    """Return the types of all fields."""
+    return {field["id"]: field["type"] for _, field in columns(schema)}
+
+
+def names_by_id(schema: Document) -> dict[int, str]:
+    """Return the full names of all fields."""
+    return {field["id"]: name for name, field in columns(schema)}
+
+
+def highest_id(schema: Document) -> int:
+    """Return the highest id of a field, 0 for a schema without fields."""
+    return max((field["id"] for _, field in columns(schema)), default=0)
+
+
+def same_schema(left: Document, right: Document) -> bool:
+    """Return whether two schemas differ in their ids alone."""
+    return _comparable(left) == _comparable(right)
+
+
+def _comparable(schema: Document) -> tuple[Any, list[int]]:
+    return _without_nulls(schema.get("fields")), sorted(schema.get("identifier-field-ids") or ())
+
+
+def _without_nulls(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _without_nulls(each) for key, each in value.items() if each is not None}
+    if isinstance(value, list):
+        return [_without_nulls(each) for each in value]
+    return value
+
+
+def with_fresh_ids(schema: Document, next_id: Callable[[], int]) -> tuple[Document, dict[int, int]]:
+    """Return the schema as that of a new table, with new ids, and the new id of each old one.
+
+    The fields of a struct get their ids before the fields in them, as Iceberg assigns them.
+    """
+    changed: dict[int, int] = {}
+
+    def fresh(old: int) -> int:
+        changed[old] = next_id()
+        return changed[old]
+
+    fields = _fresh_fields(schema["fields"], fresh)
+    made = {"type": "struct", "schema-id": 0, "fields": fields}
+    identifiers = schema.get("identifier-field-ids")
+    if identifiers:
+        made["identifier-field-ids"] = sorted(changed[number] for number in identifiers)
+    return made, changed
+
+
+def _fresh_fields(fields: list[Document], fresh: Callable[[int], int]) -> list[Document]:
+    numbers = [fresh(field["id"]) for field in fields]
+    return [
+        {**field, "id": number, "type": _fresh_type(field["type"], fresh)}
+        for field, number in zip(fields, numbers, strict=True)
+    ]
+
+
+def _fresh_type(kind: Any, fresh: Callable[[int], int]) -> Any:
+    if isinstance(kind, str):
+        return kind
+    match kind["type"]:
+        case "struct":
+            return {**kind, "fields": _fresh_fields(kind["fields"], fresh)}
+        case "list":
+            number = fresh(kind["element-id"])
+            return {**kind, "element-id": number, "element": _fresh_type(kind["element"], fresh)}
+        case _:
+            numbers = {"key-id": fresh(kind["key-id"]), "value-id": fresh(kind["value-id"])}
+            inner = {part: _fresh_type(kind[part], fresh) for part in ("key", "value")}
+            return {**kind, **numbers, **inner}

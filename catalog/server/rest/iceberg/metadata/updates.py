@@ -1,0 +1,214 @@
+"""Updates and requirements as clients send them: one msgspec type for each, told apart by `action` and by `type`.
+
+Source: Iceberg's REST specification, `TableUpdate`, `ViewUpdate`, `TableRequirement`, `ViewRequirement`.
+"""
+
+from typing import Any
+
+import msgspec
+
+
+class Update(msgspec.Struct, tag_field="action", rename="kebab", kw_only=True):
+    """One change of metadata."""
+
+
+class AssignUuid(Update, tag="assign-uuid"):
+    uuid: str
+
+
+class UpgradeFormatVersion(Update, tag="upgrade-format-version"):
+    format_version: int
+
+
+class AddSchema(Update, tag="add-schema"):
+    schema: dict[str, Any]
+    last_column_id: int | None = None
+
+
+class SetCurrentSchema(Update, tag="set-current-schema"):
+    schema_id: int
+
+
+class AddSpec(Update, tag="add-spec"):
+    spec: dict[str, Any]
+
+
+class SetDefaultSpec(Update, tag="set-default-spec"):
+    spec_id: int
+
+
+class AddSortOrder(Update, tag="add-sort-order"):
+    sort_order: dict[str, Any]
+
+
+class SetDefaultSortOrder(Update, tag="set-default-sort-order"):
+    sort_order_id: int
+
+
+class AddSnapshot(Update, tag="add-snapshot"):
+    snapshot: dict[str, Any]
+
+
+class SetSnapshotRef(Update, tag="set-snapshot-ref"):
+    ref_name: str
+    type: str
+    snapshot_id: int
+    max_ref_age_ms: int | None = None
+    max_snapshot_age_ms: int | None = None
+    min_snapshots_to_keep: int | None = None
+
+
+class RemoveSnapshots(Update, tag="remove-snapshots"):
+    snapshot_ids: list[int]
+
+
+class RemoveSnapshotRef(Update, tag="remove-snapshot-ref"):
+    ref_name: str
+
+
+class SetLocation(Update, tag="set-location"):
+    location: str
+
+
+class SetProperties(Update, tag="set-properties"):
+    updates: dict[str, str] | None = None
+    updated: dict[str, str] | None = None
+    """The name of `updates` in old clients."""
+
+
+class RemoveProperties(Update, tag="remove-properties"):
+    removals: list[str] | None = None
+    removed: list[str] | None = None
+    """The name of `removals` in old clients."""
+
+
+class SetStatistics(Update, tag="set-statistics"):
+    statistics: dict[str, Any]
+    snapshot_id: int | None = None
+
+
+class RemoveStatistics(Update, tag="remove-statistics"):
+    snapshot_id: int
+
+
+class SetPartitionStatistics(Update, tag="set-partition-statistics"):
+    partition_statistics: dict[str, Any]
+
+
+class RemovePartitionStatistics(Update, tag="remove-partition-statistics"):
+    snapshot_id: int
+
+
+class RemovePartitionSpecs(Update, tag="remove-partition-specs"):
+    spec_ids: list[int]
+
+
+class RemoveSchemas(Update, tag="remove-schemas"):
+    schema_ids: list[int]
+
+
+class AddEncryptionKey(Update, tag="add-encryption-key"):
+    encryption_key: dict[str, Any]
+
+
+class RemoveEncryptionKey(Update, tag="remove-encryption-key"):
+    key_id: str
+
+
+class AddViewVersion(Update, tag="add-view-version"):
+    view_version: dict[str, Any]
+
+
+class SetCurrentViewVersion(Update, tag="set-current-view-version"):
+    view_version_id: int
+
+
+TableUpdate = (
+    AssignUuid
+    | UpgradeFormatVersion
+    | AddSchema
+    | SetCurrentSchema
+    | AddSpec
+    | SetDefaultSpec
+    | AddSortOrder
+    | SetDefaultSortOrder
+    | AddSnapshot
+    | SetSnapshotRef
+    | RemoveSnapshots
+    | RemoveSnapshotRef
+    | SetLocation
+    | SetProperties
+    | RemoveProperties
+    | SetStatistics
+    | RemoveStatistics
+    | SetPartitionStatistics
+    | RemovePartitionStatistics
+    | RemovePartitionSpecs
+    | RemoveSchemas
+    | AddEncryptionKey
+    | RemoveEncryptionKey
+)
+
+ViewUpdate = (
+    AssignUuid
+    | UpgradeFormatVersion
+    | AddSchema
+    | SetLocation
+    | SetProperties
+    | RemoveProperties
+    | AddViewVersion
+    | SetCurrentViewVersion
+)
+
+
+class Requirement(msgspec.Struct, tag_field="type", rename="kebab", kw_only=True):
+    """A condition that the metadata must satisfy before an update."""
+
+
+class AssertCreate(Requirement, tag="assert-create"):
+    pass
+
+
+class AssertTableUuid(Requirement, tag="assert-table-uuid"):
+    uuid: str
+
+
+class AssertRefSnapshotId(Requirement, tag="assert-ref-snapshot-id"):
+    ref: str
+    snapshot_id: int | None = None
+
+
+class AssertLastAssignedFieldId(Requirement, tag="assert-last-assigned-field-id"):
+    last_assigned_field_id: int
+
+
+class AssertCurrentSchemaId(Requirement, tag="assert-current-schema-id"):
+    current_schema_id: int
+
+
+class AssertLastAssignedPartitionId(Requirement, tag="assert-last-assigned-partition-id"):
+    last_assigned_partition_id: int
+
+
+class AssertDefaultSpecId(Requirement, tag="assert-default-spec-id"):
+    default_spec_id: int
+
+
+class AssertDefaultSortOrderId(Requirement, tag="assert-default-sort-order-id"):
+    default_sort_order_id: int
+
+
+class AssertViewUuid(Requirement, tag="assert-view-uuid"):
+    uuid: str
+
+
+TableRequirement = (
+    AssertCreate
+    | AssertTableUuid
+    | AssertRefSnapshotId
+    | AssertLastAssignedFieldId
+    | AssertCurrentSchemaId
+    | AssertLastAssignedPartitionId
+    | AssertDefaultSpecId
+    | AssertDefaultSortOrderId
+)

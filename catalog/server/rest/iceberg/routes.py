@@ -1,0 +1,140 @@
+"""The routes of the interface, by the operations of Iceberg's REST specification.
+
+`UNSUPPORTED` are the operations that are refused by name, with status 406. A test compares both with the specification.
+"""
+
+from collections.abc import Sequence
+from http import HTTPStatus
+
+from interbed.catalog.server.rest.iceberg.configuration import ConfigurationHandler
+from interbed.catalog.server.rest.iceberg.errors import error_body, translated
+from interbed.catalog.server.rest.iceberg.namespaces import NamespaceHandler
+from interbed.catalog.server.rest.iceberg.store import TableStore
+from interbed.catalog.server.rest.iceberg.tables import IcebergTableHandler
+from interbed.catalog.server.rest.interface import (
+    Handler,
+    Needs,
+    ObjectKind,
+    Privilege,
+    RestError,
+    RestInterface,
+    RestRequest,
+    RestResponse,
+    Route,
+    RouteTable,
+)
+from interbed.catalog.server.service.service import Metastore
+
+PATH = "/iceberg"
+
+_CATALOG = "v1/{prefix}"
+_NAMESPACES = f"{_CATALOG}/namespaces"
+_NAMESPACE = f"{_NAMESPACES}/{{namespace}}"
+_TABLES = f"{_NAMESPACE}/tables"
+_TABLE = f"{_TABLES}/{{table}}"
+
+UNSUPPORTED: Sequence[tuple[str, str, str]] = (
+    ("POST", "v1/oauth/tokens", "getToken"),
+    ("GET", f"{_NAMESPACE}/functions", "listFunctions"),
+    ("GET", f"{_NAMESPACE}/functions/{{function}}", "loadFunction"),
+    ("POST", f"{_TABLE}/plan", "planTableScan"),
+    ("GET", f"{_TABLE}/plan/{{plan-id}}", "fetchPlanningResult"),
+    ("DELETE", f"{_TABLE}/plan/{{plan-id}}", "cancelPlanning"),
+    ("POST", f"{_TABLE}/tasks", "fetchScanTasks"),
+    ("POST", f"{_TABLE}/unregister", "unregisterTable"),
+    ("POST", f"{_TABLE}/sign", "signRequest"),
+    ("GET", f"{_NAMESPACE}/views", "listViews"),
+    ("POST", f"{_NAMESPACE}/views", "createView"),
+    ("GET", f"{_NAMESPACE}/views/{{view}}", "loadView"),
+    ("POST", f"{_NAMESPACE}/views/{{view}}", "replaceView"),
+    ("DELETE", f"{_NAMESPACE}/views/{{view}}", "dropView"),
+    ("HEAD", f"{_NAMESPACE}/views/{{view}}", "viewExists"),
+    ("POST", f"{_CATALOG}/views/rename", "renameView"),
+    ("POST", f"{_NAMESPACE}/register-view", "registerView"),
+)
+"""Method, path and operation of what is refused."""
+
+
+def interface(metastore: Metastore) -> RestInterface:
+    """Return the interface over the tables of a metastore."""
+    store = TableStore(metastore)
+    made: list[Route] = []
+
+    def endpoints() -> list[str]:
+        return [f"{route.method} /{route.template}" for route in made if route.operation != "getConfig"]
+
+    made.extend(_routes(store, ConfigurationHandler(metastore.catalogs, endpoints)))
+    return RestInterface(
+        name="iceberg", path=PATH, routes=made, error_body=error_body, translated=translated, missing=_missing
+    )
+
+
+def _routes(store: TableStore, configuration: ConfigurationHandler) -> list[Route]:
+    namespaces, tables = NamespaceHandler(store), IcebergTableHandler(store)
+    usage, create = Privilege.USAGE, Privilege.CREATE
+    select, alter, drop = Privilege.SELECT, Privilege.ALTER, Privilege.DROP
+    server, catalog = ObjectKind.SERVER, ObjectKind.CATALOG
+    database, table = ObjectKind.DATABASE, ObjectKind.TABLE
+    return [
+        _route("GET", "v1/config", "getConfig", usage, server, configuration.get),
+        _route("GET", _NAMESPACES, "listNamespaces", usage, catalog, namespaces.list),
+        _route("POST", _NAMESPACES, "createNamespace", create, catalog, namespaces.create),
+        _route("GET", _NAMESPACE, "loadNamespaceMetadata", usage, database, namespaces.load),
+        _route("HEAD", _NAMESPACE, "namespaceExists", usage, database, namespaces.exists),
+        _route("DELETE", _NAMESPACE, "dropNamespace", drop, database, namespaces.drop),
+        _route("POST", f"{_NAMESPACE}/properties", "updateProperties", alter, database, namespaces.update),
+        _route("GET", _TABLES, "listTables", usage, database, tables.list),
+        _route("POST", _TABLES, "createTable", create, database, tables.create),
+        _route("POST", f"{_NAMESPACE}/register", "registerTable", create, database, tables.register),
+        _route("GET", _TABLE, "loadTable", select, table, tables.load),
+        _route("HEAD", _TABLE, "tableExists", select, table, tables.exists),
+        _route("POST", _TABLE, "updateTable", alter, table, tables.commit),
+        _route("DELETE", _TABLE, "dropTable", drop, table, tables.drop),
+        _route("GET", f"{_TABLE}/credentials", "loadCredentials", select, table, tables.credentials),
+        _route("POST", f"{_TABLE}/metrics", "reportMetrics", select, table, tables.report),
+        _route("POST", f"{_CATALOG}/tables/rename", "renameTable", alter, table, tables.rename),
+        _route("POST", f"{_CATALOG}/transactions/commit", "commitTransaction", alter, table, tables.commit_all),
+    ]
+
+
+_CHANGES = ("createNamespace", "dropNamespace", "updateProperties", "createTable", "registerTable", "updateTable")
+_CHANGES_TOO = ("dropTable", "renameTable", "commitTransaction")
+
+
+def _route(
+    method: str, template: str, operation: str, privilege: Privilege, kind: ObjectKind, handler: Handler
+) -> Route:
+    return Route(
+        method=method,
+        template=template,
+        operation=operation,
+        needs=Needs(privilege, kind),
+        handler=handler,
+        is_change=operation in _CHANGES or operation in _CHANGES_TOO,
+    )
+
+
+def _refused(request: RestRequest) -> RestResponse:
+    raise AssertionError("a refused operation has no handler")
+
+
+_REFUSED = RouteTable(
+    [
+        _route(method, template, operation, Privilege.USAGE, ObjectKind.SERVER, _refused)
+        for method, template, operation in UNSUPPORTED
+    ]
+)
+
+
+def _missing(method: str, path: str) -> RestError:
+    try:
+        found = _REFUSED.find(method, path)
+    except ValueError:
+        found = None
+    if found is None:
+        return RestError(HTTPStatus.NOT_FOUND, "NotFoundException", f"There is no route for {method} {path[:200]}")
+    return RestError(
+        HTTPStatus.NOT_ACCEPTABLE,
+        "UnsupportedOperationException",
+        f"The operation {found[0].operation} is not supported by this server",
+    )

@@ -1,0 +1,198 @@
+"""Tables and views of this interface: find, list, create, register, rename and drop.
+
+The metadata file of a new table is written before its entry. A crash in between leaves a file that no entry names; a
+refused entry has the file deleted, and one whose outcome is not known leaves it.
+"""
+
+import dataclasses
+import time
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+from interbed.catalog.server.rest.iceberg.entries import LOCATION, TABLE, VIEW, kind_of, new_entry
+from interbed.catalog.server.rest.iceberg.errors import exists, no_namespace, no_table, no_view
+from interbed.catalog.server.rest.iceberg.files import MetadataContent, MetadataFiles, codec_of, folder_of
+from interbed.catalog.server.rest.iceberg.metadata.documents import completed, written
+from interbed.catalog.server.rest.iceberg.metadata.schemas import Document
+from interbed.catalog.server.rest.iceberg.names import IcebergName, check_new_table, database_of
+from interbed.catalog.server.rest.interface import RestError
+from interbed.catalog.server.service.errors import (
+    AlreadyExistsError,
+    MetastoreError,
+    NoSuchObjectError,
+    OutcomeUnknownError,
+    UnknownDatabaseError,
+)
+from interbed.catalog.server.service.model import MetastoreDatabase, MetastoreTable
+from interbed.catalog.server.service.service import Metastore
+from interbed.catalog.server.service.tables.pointers import PointerChange
+
+_LISTED_AT_ONCE = 1000
+_LOADS_MAX = 5
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoredTable:
+    """A table or view: its entry, and the location and content of its metadata file."""
+
+    entry: MetastoreTable
+    location: str
+    content: MetadataContent
+
+    def document(self) -> Document:
+        """Return the metadata of a table in the form of documents in memory."""
+        return completed(self.content.document())
+
+
+class TableStore:
+    """The tables of a metastore for this interface. Safe for many threads."""
+
+    def __init__(self, metastore: Metastore) -> None:
+        self.metastore = metastore
+        self.files = MetadataFiles(metastore.pointers)
+
+    def entry(self, name: IcebergName) -> MetastoreTable | None:
+        """Return the entry of any kind of table, None if there is none."""
+        if not name.has_database:
+            return None
+        try:
+            return self.metastore.tables.get(name.catalog, name.database, name.table)
+        except NoSuchObjectError:
+            return None
+
+    def found(self, name: IcebergName, kind: str = TABLE) -> MetastoreTable:
+        """Return the entry of a table or view of Iceberg. RestError with status 404 if there is none."""
+        entry = self.entry(name)
+        if entry is None or kind_of(entry) != kind:
+            raise no_view(name) if kind == VIEW else no_table(name)
+        return entry
+
+    def load(self, name: IcebergName, kind: str = TABLE) -> StoredTable:
+        """Return a table or view with its metadata. RestError with status 404 if there is none, MetastoreError if its
+        file cannot be read.
+        """
+        for attempt in range(1, _LOADS_MAX + 1):
+            entry = self.found(name, kind)
+            location = entry.parameters[LOCATION]
+            try:
+                return StoredTable(entry=entry, location=location, content=self.files.read(location))
+            except MetastoreError:
+                # A commit that deletes old metadata may have come in between.
+                if attempt == _LOADS_MAX or self.found(name, kind).parameters[LOCATION] == location:
+                    raise
+        raise AssertionError("the last attempt returns or raises")
+
+    def database(self, catalog: str, levels: tuple[str, ...]) -> MetastoreDatabase:
+        """Return the database of a namespace. RestError with status 404 if there is none."""
+        try:
+            return self.metastore.databases.get(catalog, database_of(levels))
+        except NoSuchObjectError as error:
+            raise no_namespace(".".join(levels)) from error
+
+    def names(self, catalog: str, levels: tuple[str, ...], kind: str, after: str | None) -> Iterator[str]:
+        """Yield the names of the tables or views of a namespace, in order, after one of them. RestError with status 404
+        for a missing namespace.
+        """
+        database = self.database(catalog, levels).name
+        every = sorted(self.metastore.tables.names(catalog, database))
+        wanted = [name for name in every if after is None or name > after]
+        for start in range(0, len(wanted), _LISTED_AT_ONCE):
+            try:
+                some = self.metastore.tables.select(catalog, database, wanted[start : start + _LISTED_AT_ONCE])
+            except UnknownDatabaseError as error:
+                raise no_namespace(".".join(levels)) from error
+            yield from sorted(entry.name for entry in some if kind_of(entry) == kind)
+
+    def check_free(self, name: IcebergName, kind: str = TABLE) -> MetastoreDatabase:
+        """Return the database of a new table or view. RestError if the name is taken, or invalid, or if there is no
+        such namespace.
+        """
+        check_new_table(name)
+        database = self.database(name.catalog, name.levels)
+        entry = self.entry(name)
+        if entry is not None:
+            raise _taken(name, entry, kind)
+        return database
+
+    def create(self, name: IcebergName, document: Document, owner: str | None) -> str:
+        """Write the metadata of a new table and store its entry; return the location of the file."""
+        self.check_free(name)
+        self.metastore.pointers.checked(document["location"])
+        location = self.files.write(folder_of(document), 0, written(document), codec_of(document))
+        entry = new_entry(name.catalog, name.database, name.table, document, location, owner)
+        self.add(name, entry, [location])
+        return location
+
+    def register(self, name: IcebergName, location: str, owner: str | None) -> None:
+        """Store an entry for an existing metadata file."""
+        self.check_free(name)
+        document = completed(self.files.read(location).document())
+        self.add(name, new_entry(name.catalog, name.database, name.table, document, location, owner), ())
+
+    def add(self, name: IcebergName, entry: MetastoreTable, written_files: Iterable[str], kind: str = TABLE) -> None:
+        """Store a new entry; delete the files that were written for it if it is refused."""
+        try:
+            self.metastore.tables.create(entry, has_any_name=True)
+        except OutcomeUnknownError:
+            raise
+        except MetastoreError as error:
+            self.files.delete(written_files)
+            if isinstance(error, AlreadyExistsError):
+                raise _taken(name, self.entry(name), kind) from error
+            self.database(name.catalog, name.levels)
+            raise
+
+    def rename(self, source: IcebergName, target: IcebergName, kind: str = TABLE) -> None:
+        """Rename a table or view, whose files stay in place. RestError with status 404 or 409. PointerMovedError or
+        TableLockedError if another client changes it.
+        """
+        entry = self.found(source, kind)
+        check_new_table(target)
+        database = self.database(target.catalog, target.levels)
+        taken = self.entry(target)
+        if taken is not None:
+            raise _not_renamed(source, target, taken)
+
+        def change(old: MetastoreTable) -> MetastoreTable:
+            return dataclasses.replace(old, database=database.name, name=target.table)
+
+        swap = PointerChange(
+            catalog=source.catalog,
+            database=source.database,
+            name=source.table,
+            parameter=LOCATION,
+            expected=entry.parameters[LOCATION],
+            change=change,
+        )
+        try:
+            self.metastore.pointers.swap([swap])
+        except AlreadyExistsError as error:
+            raise _not_renamed(source, target, self.entry(target)) from error
+
+    def drop(self, name: IcebergName, kind: str = TABLE) -> MetastoreTable:
+        """Remove the entry of a table or view, and return it. Its files are kept. RestError with status 404."""
+        self.found(name, kind)
+        try:
+            return self.metastore.tables.drop(name.catalog, name.database, name.table, delete_data=False)
+        except NoSuchObjectError as error:
+            raise (no_view(name) if kind == VIEW else no_table(name)) from error
+
+
+def now_ms() -> int:
+    """Return the time in milliseconds since the epoch."""
+    return int(time.time() * 1000)
+
+
+def _word(entry: MetastoreTable | None) -> str:
+    return "View" if entry is not None and entry.is_view else "Table"
+
+
+def _taken(name: IcebergName, entry: MetastoreTable | None, kind: str) -> RestError:
+    """Return the error for a new table or view whose name an entry has."""
+    word = _word(entry)
+    same = "" if word == ("View" if kind == VIEW else "Table") else "with same name "
+    return exists(f"{word} {same}already exists: {name}")
+
+
+def _not_renamed(source: IcebergName, target: IcebergName, entry: MetastoreTable | None) -> RestError:
+    return exists(f"Cannot rename {source} to {target}. {_word(entry)} already exists")

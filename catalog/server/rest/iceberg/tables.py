@@ -1,0 +1,240 @@
+"""Tables: list, create, register, load, rename, drop, and commits to one or several of them."""
+
+import hashlib
+import logging
+from http import HTTPStatus
+from itertools import islice
+from typing import Any
+
+import msgspec
+
+from interbed.catalog.server.rest.iceberg.commits import BACKOFF, Committer, TableCommit
+from interbed.catalog.server.rest.iceberg.entries import LOCATION, TABLE
+from interbed.catalog.server.rest.iceberg.errors import bad_request
+from interbed.catalog.server.rest.iceberg.metadata.documents import new_table, written
+from interbed.catalog.server.rest.iceberg.metadata.schemas import Document
+from interbed.catalog.server.rest.iceberg.metadata.snapshots import with_referenced_snapshots
+from interbed.catalog.server.rest.iceberg.metadata.updates import TableRequirement, TableUpdate
+from interbed.catalog.server.rest.iceberg.names import (
+    IcebergIdentifier,
+    IcebergName,
+    catalog_of,
+    identified,
+    levels_of,
+    page_of,
+    table_of,
+)
+from interbed.catalog.server.rest.iceberg.store import TableStore, now_ms
+from interbed.catalog.server.rest.interface import NO_CONTENT, RestRequest, RestResponse, json_response
+from interbed.catalog.server.service.model import MetastoreDatabase
+from interbed.catalog.server.service.names import shortened
+from interbed.catalog.server.service.tables.pointers import PointerMovedError, TableLockedError
+
+logger = logging.getLogger(__name__)
+
+_REPORT_CHARACTERS_MAX = 2000
+
+
+class CreateTableRequest(msgspec.Struct, frozen=True, rename="kebab"):
+    """Body of createTable."""
+
+    name: str
+    schema: dict[str, Any]
+    location: str | None = None
+    partition_spec: dict[str, Any] | None = None
+    write_order: dict[str, Any] | None = None
+    stage_create: bool | None = None
+    properties: dict[str, str] | None = None
+
+
+class RegisterTableRequest(msgspec.Struct, frozen=True, rename="kebab"):
+    """Body of registerTable."""
+
+    name: str
+    metadata_location: str
+    overwrite: bool | None = None
+
+
+class CommitTableRequest(msgspec.Struct, frozen=True):
+    """Body of updateTable, and a change of commitTransaction."""
+
+    requirements: list[TableRequirement]
+    updates: list[TableUpdate]
+    identifier: IcebergIdentifier | None = None
+
+
+class CommitTransactionRequest(msgspec.Struct, frozen=True, rename="kebab"):
+    """Body of commitTransaction."""
+
+    table_changes: list[CommitTableRequest]
+
+
+class RenameRequest(msgspec.Struct, frozen=True):
+    """Body of renameTable and renameView."""
+
+    source: IcebergIdentifier
+    destination: IcebergIdentifier
+
+
+class IcebergTableHandler:
+    """The operations about tables."""
+
+    def __init__(self, store: TableStore) -> None:
+        self._store = store
+        self._committer = Committer(store)
+
+    def list(self, request: RestRequest) -> RestResponse:
+        """Answer listTables: the Iceberg tables of a namespace."""
+        return listed(self._store, request, TABLE)
+
+    def create(self, request: RestRequest) -> RestResponse:
+        """Answer createTable. A staged table has metadata and no entry: its commit creates it."""
+        body = request.json(CreateTableRequest)
+        levels = levels_of(request.parts["namespace"])
+        name = IcebergName(catalog=catalog_of(request), levels=levels, name=body.name)
+        database = self._store.check_free(name)
+        location = self._location(body, name, database)
+        document = new_table(
+            body.schema, body.partition_spec, body.write_order, location, body.properties or {}, now_ms()
+        )
+        if body.stage_create:
+            self._store.metastore.pointers.checked(location)
+            return json_response({"metadata": written(document), "config": {}})
+        self._store.create(name, document, request.session.user)
+        return self._loaded(name)
+
+    def _location(self, body: CreateTableRequest, name: IcebergName, database: MetastoreDatabase) -> str:
+        if body.location:
+            return body.location.rstrip("/") or body.location
+        return self._store.metastore.pointers.free_location(database, name.table)
+
+    def register(self, request: RestRequest) -> RestResponse:
+        """Answer registerTable. RestError with status 400 for `overwrite`, which is not carried out."""
+        body = request.json(RegisterTableRequest)
+        if body.overwrite:
+            raise bad_request("overwrite of registerTable is not supported: drop the table before")
+        levels = levels_of(request.parts["namespace"])
+        name = IcebergName(catalog=catalog_of(request), levels=levels, name=body.name)
+        self._store.register(name, body.metadata_location, request.session.user)
+        return self._loaded(name)
+
+    def load(self, request: RestRequest) -> RestResponse:
+        """Answer loadTable, with status 304 if the client has this metadata already."""
+        name, mode = table_of(request), request.query.get("snapshots") or "all"
+        if mode not in ("all", "refs"):
+            raise bad_request(f"Invalid snapshot mode: {shortened(mode)}")
+        wanted = request.headers.get("if-none-match")
+        if wanted is not None:
+            tag = entity_tag(self._store.found(name).parameters[LOCATION], mode)
+            if tag in [each.strip().removeprefix("W/") for each in wanted.split(",")] or wanted.strip() == "*":
+                return RestResponse(status=HTTPStatus.NOT_MODIFIED, headers={"etag": tag})
+        return self._loaded(name, mode)
+
+    def _loaded(self, name: IcebergName, mode: str = "all") -> RestResponse:
+        found = self._store.load(name)
+        metadata: object = msgspec.Raw(found.content.json)
+        if mode == "refs":
+            metadata = written(with_referenced_snapshots(found.document()))
+        return json_response(
+            {"metadata-location": found.location, "metadata": metadata, "config": {}},
+            headers={"etag": entity_tag(found.location, mode)},
+        )
+
+    def exists(self, request: RestRequest) -> RestResponse:
+        """Answer tableExists."""
+        self._store.found(table_of(request))
+        return NO_CONTENT
+
+    def drop(self, request: RestRequest) -> RestResponse:
+        """Answer dropTable. The files are kept, unless the client asks for their deletion and no property forbids it:
+        then the directory of the table is deleted, if the server's rules for deletions allow it.
+        """
+        name = table_of(request)
+        purge = request.query.get("purgeRequested", "false").lower() == "true"
+        entry = self._store.drop(name)
+        if not purge:
+            return NO_CONTENT
+        if entry.parameters.get("external.table.purge", "true").lower() == "false":
+            logger.info("the files of %s are kept, because its property gc.enabled is false", name)
+        elif entry.location is not None:
+            self._store.metastore.pointers.discard(entry.location)
+        return NO_CONTENT
+
+    def rename(self, request: RestRequest) -> RestResponse:
+        """Answer renameTable."""
+        body = request.json(RenameRequest)
+        renamed(self._store, identified(request, body.source), identified(request, body.destination), TABLE)
+        return NO_CONTENT
+
+    def commit(self, request: RestRequest) -> RestResponse:
+        """Answer updateTable."""
+        body = request.json(CommitTableRequest)
+        name = table_of(request)
+        commit = TableCommit(name=name, requirements=body.requirements, updates=body.updates)
+        (location,) = self._committer.commit([commit], request.session.user)
+        metadata = msgspec.Raw(self._store.files.read(location).json)
+        return json_response(
+            {"metadata-location": location, "metadata": metadata}, headers={"etag": entity_tag(location, "all")}
+        )
+
+    def commit_all(self, request: RestRequest) -> RestResponse:
+        """Answer commitTransaction: all changes in one transaction of the database."""
+        body = request.json(CommitTransactionRequest)
+        commits = []
+        for change in body.table_changes:
+            if change.identifier is None:
+                raise bad_request("A change of the transaction has no identifier of its table")
+            name = identified(request, change.identifier)
+            commits.append(TableCommit(name=name, requirements=change.requirements, updates=change.updates))
+        if commits:
+            self._committer.commit(commits, request.session.user)
+        return NO_CONTENT
+
+    def credentials(self, request: RestRequest) -> RestResponse:
+        """Answer loadCredentials: the server has none for clients."""
+        self._store.found(table_of(request))
+        return json_response({"storage-credentials": []})
+
+    def report(self, request: RestRequest) -> RestResponse:
+        """Answer reportMetrics: the report goes to the server's log."""
+        name = table_of(request)
+        body = request.json(dict[str, Any])
+        shown = msgspec.json.encode(_figures(body)).decode()[:_REPORT_CHARACTERS_MAX]
+        logger.debug("metrics of %s: %s", name, shown)
+        return NO_CONTENT
+
+
+def _figures(report: Document) -> Document:
+    return {key: report[key] for key in ("report-type", "snapshot-id", "operation", "metrics") if key in report}
+
+
+def entity_tag(location: str, mode: str) -> str:
+    """Return the ETag of metadata: a metadata file never changes."""
+    return f'"{hashlib.sha256(f"{mode} {location}".encode()).hexdigest()[:32]}"'
+
+
+def listed(store: TableStore, request: RestRequest, kind: str) -> RestResponse:
+    """Return a page of the tables or views of a namespace."""
+    levels = levels_of(request.parts["namespace"])
+    after, size = page_of(request.query)
+    names = store.names(catalog_of(request), levels, kind, after)
+    found = list(names if size is None else islice(names, size + 1))
+    token = None
+    if size is not None and len(found) > size:
+        found = found[:size]
+        token = found[-1]
+    identifiers = [{"namespace": list(levels), "name": name} for name in found]
+    return json_response({"identifiers": identifiers, "next-page-token": token})
+
+
+def renamed(store: TableStore, source: IcebergName, target: IcebergName, kind: str) -> None:
+    """Rename a table or view; again if another client changes it meanwhile."""
+    retries = BACKOFF.start(f"the rename of {source}", logger)
+    while True:
+        try:
+            store.rename(source, target, kind)
+        except (PointerMovedError, TableLockedError) as error:
+            if not retries.pause(error):
+                raise
+        else:
+            return
