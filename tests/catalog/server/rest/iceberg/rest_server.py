@@ -1,0 +1,97 @@
+"""Server with Iceberg's REST interface, and a plain HTTP client for it."""
+
+import http.client
+import json
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from tests.support.servers.metastore import MetastoreUnderTest, metastore_under_test
+from tests.support.servers.ports import free_port
+from tests.support.waits import at_most
+
+SCHEMA: dict[str, Any] = {
+    "type": "struct",
+    "schema-id": 0,
+    "fields": [
+        {"id": 1, "name": "id", "required": True, "type": "long"},
+        {"id": 2, "name": "data", "required": False, "type": "string"},
+    ],
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answer:
+    """Response of the server."""
+
+    status: int
+    body: Any
+    headers: Mapping[str, str]
+
+    def expect(self, status: int) -> Any:
+        """Return the body of a response with this status."""
+        assert self.status == status, (self.status, self.body)
+        return self.body
+
+    def error(self, status: int, kind: str) -> str:
+        """Return the message of an error with this status and type."""
+        error = self.expect(status)["error"]
+        assert (error["code"], error["type"]) == (status, kind), error
+        return str(error["message"])
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class IcebergRest:
+    """Running server, with the port of REST."""
+
+    metastore: MetastoreUnderTest
+    port: int
+
+    @property
+    def uri(self) -> str:
+        """Address for clients."""
+        return f"http://127.0.0.1:{self.port}/iceberg"
+
+    def call(self, method: str, path: str, body: Any = None, headers: Mapping[str, str] | None = None) -> Answer:
+        """Return the response for a path below the prefix of the default catalog."""
+        return self.call_at(method, f"v1/hive/{path}", body, headers)
+
+    def call_at(self, method: str, path: str, body: Any = None, headers: Mapping[str, str] | None = None) -> Answer:
+        """Return the response for a path below the interface."""
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=at_most(30))
+        try:
+            content = None if body is None else json.dumps(body)
+            connection.request(method, f"/iceberg/{path}", content, dict(headers or {}))
+            response = connection.getresponse()
+            read = response.read()
+            found = json.loads(read) if read else None
+            named = {name.lower(): value for name, value in response.getheaders()}
+            return Answer(status=response.status, body=found, headers=named)
+        finally:
+            connection.close()
+
+    def create(self, namespace: str, name: str, **fields: Any) -> Any:
+        """Create a table with the columns `id` and `data`, and return the response."""
+        return self.call("POST", f"namespaces/{namespace}/tables", {"name": name, "schema": SCHEMA, **fields}).expect(
+            200
+        )
+
+    def commit(self, namespace: str, name: str, requirements: list[Any], updates: list[Any]) -> Answer:
+        """Commit updates of a table."""
+        body = {"requirements": requirements, "updates": updates}
+        return self.call("POST", f"namespaces/{namespace}/tables/{name}", body)
+
+
+def set_properties(**properties: str) -> dict[str, Any]:
+    """Return the update that sets properties."""
+    return {"action": "set-properties", "updates": properties}
+
+
+@contextmanager
+def rest_server(db: str, directory: Path, *arguments: str) -> Iterator[IcebergRest]:
+    """Run a server with REST on this database, with its warehouse and log in the directory."""
+    port = free_port()
+    with metastore_under_test(db, directory, "--http-port", str(port), *arguments) as running:
+        yield IcebergRest(metastore=running, port=port)
