@@ -48,10 +48,11 @@ if TYPE_CHECKING:
 class HiveCatalog(Catalog):
     """Databases and tables in a Hive metastore, interbed's or a Java one."""
 
-    def __init__(self, name: str, options: CatalogOptions) -> None:
+    def __init__(self, name: str, options: CatalogOptions, client: HiveMetastoreClient | None = None) -> None:
+        """Connect to the metastore of the options, or use a `client` of another one: then no hive-site.xml is read."""
         super().__init__(name, options)
-        settings = hive_settings(options)
-        self.client = HiveMetastoreClient(
+        settings = hive_settings(options, None if client is None else {})
+        self.client = client or HiveMetastoreClient(
             settings.uri, timeout_seconds=settings.timeout_seconds, transport=settings.transport
         )
         lock = LockSettings(
@@ -65,8 +66,9 @@ class HiveCatalog(Catalog):
         self._databases = HiveDatabases(self._entries)
         self._tables = HiveTables(self._entries)
         self._views = HiveViews(self._entries)
-        # A server that is down is detected here, not at the first table.
-        self.client.get_all_databases()
+        if client is None:
+            # A server that is down is detected here, not at the first table.
+            self.client.get_all_databases()
 
     @property
     def warehouse(self) -> str:
@@ -290,10 +292,36 @@ class HiveCatalog(Catalog):
         # The rows are deleted first: a process that dies leaves an entry of a partition without rows, and not rows that
         # other engines do not find.
         super().drop_partitions(name, partitions)
-        with self._entries.hold(name):
-            # A concurrent writer has registered its partition again, and that stays.
-            filled = [store.paths.in_directories(p.spec) for p in partitions_of(self.get_table(name))]
-            registered.drop([spec for spec in specs if spec not in filled])
+        self._unregister_empty(name, store, specs)
+
+    def registered_partitions(self, identifier: "str | Identifier") -> list[dict[str, str]] | None:
+        """Return the partitions that the metastore has, with the text of directories; None if it keeps none for the
+        table.
+
+        Raises TableNotFoundError.
+        """
+        name = parse_table_name(identifier)
+        entry = self._entries.table(name)
+        store = self._entries.open(name, entry)
+        return self._registered(name, store).specs() if _has_partitions(store, entry) else None
+
+    def unregister_partitions(
+        self, identifier: "str | Identifier", partitions: PartitionSpecs, *, only_empty: bool = False
+    ) -> list[dict[str, str]]:
+        """Remove the entries of partitions from the metastore, and no rows; return those that existed.
+
+        With `only_empty` those that have files stay. Raises TableNotFoundError, InvalidInputError for an incomplete
+        specification.
+        """
+        name = parse_table_name(identifier)
+        entry = self._entries.table(name)
+        store = self._entries.open(name, entry)
+        if not _has_partitions(store, entry):
+            return []
+        specs = [_complete(store, spec) for spec in partition_specs(partitions)]
+        if only_empty:
+            return self._unregister_empty(name, store, specs)
+        return [dict(spec) for spec in self._registered(name, store).drop(specs)]
 
     # -- repair ----------------------------------------------------------------------------------------------------
 
@@ -316,6 +344,15 @@ class HiveCatalog(Catalog):
 
     def _registered(self, identifier: Identifier, store: FileStore) -> MetastorePartitions:
         return MetastorePartitions(self.client, identifier, store.paths, self._entries.locations)
+
+    def _unregister_empty(
+        self, identifier: Identifier, store: FileStore, specs: Sequence[Mapping[str, str]]
+    ) -> list[dict[str, str]]:
+        with self._entries.hold(identifier):
+            # A concurrent writer has registered its partition again, and that stays.
+            filled = [store.paths.in_directories(p.spec) for p in partitions_of(self.get_table(identifier))]
+            dropped = self._registered(identifier, store).drop([spec for spec in specs if spec not in filled])
+        return [dict(spec) for spec in dropped]
 
     def _repair(self, dry_run: bool) -> MetastoreRepair:
         return MetastoreRepair(self._entries, self._databases, self._tables, dry_run=dry_run)

@@ -22,7 +22,7 @@ from interbed.catalog.client.errors import (
     TableExistsError,
     TableNotFoundError,
 )
-from interbed.catalog.client.hive.connection import ConnectionPool, TransportSettings
+from interbed.catalog.client.hive.connection import ConnectionPool, MetastoreCalls, TransportSettings
 from interbed.storage.base.errors import InvalidOptionError
 from interbed.storage.base.quantities import parse_duration_millis
 from interbed.thrift_idl.hive_metastore import ttypes
@@ -64,9 +64,11 @@ class HiveMetastoreClient:
         timeout_seconds: float = 60.0,
         user: str | None = None,
         transport: TransportSettings | None = None,
+        calls: MetastoreCalls | None = None,
     ) -> None:
+        """`calls` is another way to the metastore than connections to the uri, which is then only for messages."""
         self.uri = uri
-        self._pool = ConnectionPool(
+        self._pool: MetastoreCalls = calls or ConnectionPool(
             uri, timeout_seconds=timeout_seconds, user=user, transport=transport or TransportSettings()
         )
         # Hive 4.0 dropped get_table; the first call detects that.

@@ -17,7 +17,7 @@ import ssl
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar
 from urllib.parse import urlsplit
 
 from thrift.protocol.TBinaryProtocol import TBinaryProtocolAccelerated
@@ -65,6 +65,22 @@ class TransportSettings:
     connect_tries: int = 3
     connect_pause_seconds: float = 1.0
     pool_size: int = POOL_SIZE
+
+
+class MetastoreCalls(Protocol):
+    """The way to a metastore: a pool of connections, or the metastore of this process."""
+
+    def close(self) -> None:
+        """Close the idle connections; running calls finish."""
+        ...
+
+    def read(self, call: Callable[[Any], T]) -> T:
+        """Make a call that may be made twice: one that changes nothing, or has the same result when repeated."""
+        ...
+
+    def change(self, call: Callable[[Any], T]) -> T:
+        """Make a call that must not be made twice. CallStateUnknownError when its outcome is unknown."""
+        ...
 
 
 @dataclass(slots=True)

@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from interbed.catalog.client.hive.client import HiveMetastoreClient
+from interbed.catalog.client.hive.connection import ConnectionPool
 from interbed.catalog.server.process.embedded import stop_server
 from interbed.catalog.server.thrift.edge.transport import listen, prepare
 from interbed.thrift_idl.hive_metastore.ttypes import CheckLockRequest, LockState, LockType
@@ -163,7 +164,9 @@ def test_a_client_that_dies_during_a_waiting_check_is_noticed(tmp_path: Path) ->
         held = holder.lock(request).lockid
         with HiveMetastoreClient(running.uri) as dying:
             lock_id = dying.lock(request).lockid
-            [connection] = dying._pool._state.idle
+            pool = dying._pool
+            assert isinstance(pool, ConnectionPool)
+            [connection] = pool._state.idle
             connection.client.send_check_lock(CheckLockRequest(lockid=lock_id))
             last = behind.lock(request).lockid
             raw: socket.socket = connection._socket.handle
