@@ -177,7 +177,7 @@ class Served:
                 # A request gets an answer, and the server goes on.
                 refusal = failure if isinstance(failure, RestError) else self._interface.translated(failure)
                 outcome = CallOutcome.REFUSED
-                if refusal is None or refusal.status >= HTTPStatus.INTERNAL_SERVER_ERROR:
+                if refusal is None or refusal.status == HTTPStatus.INTERNAL_SERVER_ERROR:
                     logger.exception("%s failed", method)
                     outcome = CallOutcome.FAILED
                 if refusal is None:

@@ -1,0 +1,105 @@
+"""The catalog of one request: interbed's Hive catalog over the metastore of this process.
+
+A change may wait for the lock of its table, and the thread of the pool waits with it. The holder of the lock may need a
+thread to release it. So only some changes run at once, the others are refused with status 503, which clients retry.
+"""
+
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from http import HTTPStatus
+
+from interbed.catalog.client.hive.catalog import HiveCatalog
+from interbed.catalog.client.hive.client import HiveMetastoreClient
+from interbed.catalog.client.hive.registration import same_location
+from interbed.catalog.client.identifier import Identifier, TableName
+from interbed.catalog.client.options import CatalogOptions
+from interbed.catalog.server.rest.interface import RestError, RestRequest
+from interbed.catalog.server.rest.paimon.in_process import InProcessCalls
+from interbed.catalog.server.rest.paimon.refusals import missing
+from interbed.catalog.server.service.model import DEFAULT_CATALOG
+from interbed.catalog.server.service.service import Metastore
+from interbed.catalog.server.thrift.edge.dispatch import Dispatcher
+
+CHANGES_MAX = 32
+"""Changes at once; half of the threads of the pool."""
+
+LOCK_SECONDS_MAX = 10.0
+"""The time that a change waits for the lock of its table."""
+
+_ADDRESS = "this server"
+
+
+class CatalogAccess:
+    """The catalogs of requests. Safe for many threads."""
+
+    def __init__(self, metastore: Metastore, dispatcher: Dispatcher, changes_max: int = CHANGES_MAX) -> None:
+        self._metastore = metastore
+        self._dispatcher = dispatcher
+        self._options = CatalogOptions(
+            {
+                "metastore": "hive",
+                "uri": _ADDRESS,
+                "warehouse": metastore.warehouse.root,
+                "lock-acquire-timeout": f"{round(LOCK_SECONDS_MAX * 1000)} ms",
+            }
+        )
+        self._changes = threading.BoundedSemaphore(changes_max)
+
+    def prefix(self, warehouse: str) -> str:
+        """Return the prefix of the paths for a warehouse: the name of a catalog, or the location of the warehouse.
+
+        RestError with status 404 for another one.
+        """
+        if warehouse.lower() in self._metastore.catalogs.names():
+            return self._checked(warehouse.lower())
+        if same_location(warehouse, self._metastore.warehouse.root):
+            return DEFAULT_CATALOG
+        raise missing(
+            None,
+            warehouse,
+            f"There is no catalog {warehouse!r}, and it is not the location of the server's warehouse. Name the "
+            f"catalog {DEFAULT_CATALOG!r}.",
+        )
+
+    def catalog(self, request: RestRequest) -> HiveCatalog:
+        """Return the catalog of a request, for reading. RestError with status 404 for an unknown prefix."""
+        name = request.parts["prefix"].lower()
+        if name not in self._metastore.catalogs.names():
+            raise missing(None, name, f"There is no catalog {name!r}.")
+        client = HiveMetastoreClient(_ADDRESS, calls=InProcessCalls(self._dispatcher, request.session))
+        catalog = HiveCatalog(self._checked(name), self._options, client)
+        catalog.instead_of_iceberg = "Use Iceberg's REST catalog for it."
+        return catalog
+
+    @contextmanager
+    def changing(self, request: RestRequest) -> Iterator[HiveCatalog]:
+        """Yield the catalog of a request, for a change. RestError with status 503 if too many changes run."""
+        catalog = self.catalog(request)
+        if not self._changes.acquire(blocking=False):
+            raise RestError(
+                HTTPStatus.SERVICE_UNAVAILABLE, "", "Too many changes of tables run at once; repeat the request."
+            )
+        try:
+            yield catalog
+        finally:
+            self._changes.release()
+
+    def _checked(self, name: str) -> str:
+        if name != DEFAULT_CATALOG:
+            raise RestError(
+                HTTPStatus.NOT_IMPLEMENTED,
+                "",
+                f"Paimon's REST interface serves the catalog {DEFAULT_CATALOG!r} only, not {name!r}.",
+            )
+        return name
+
+
+def table_name(request: RestRequest) -> TableName:
+    """Return the table that the path of a request names. InvalidInputError for an invalid name."""
+    return TableName.parse((request.parts["database"], request.parts["table"]))
+
+
+def object_name(request: RestRequest, part: str) -> Identifier:
+    """Return the table or view that the path of a request names by that part. InvalidInputError for an invalid name."""
+    return Identifier.parse((request.parts["database"], request.parts[part]))

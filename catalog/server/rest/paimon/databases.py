@@ -1,0 +1,183 @@
+"""The configuration of clients, and databases: list, create, get, alter, drop.
+
+A client that drops a database without `cascade` looks for tables itself, and asks for the same as one with it. It sees
+neither tables of other formats nor views. So a database with tables of other formats is not dropped, and one with views
+only if it has tables as well: then the client has asked for all of them.
+"""
+
+import uuid
+from typing import Any
+from urllib.parse import unquote_plus
+
+from interbed.catalog.client.hive.catalog import HiveCatalog
+from interbed.catalog.client.hive.registration import is_ours, is_view
+from interbed.catalog.server.rest.interface import (
+    Needs,
+    ObjectKind,
+    Privilege,
+    RestRequest,
+    RestResponse,
+    Route,
+    json_response,
+)
+from interbed.catalog.server.rest.paimon.access import CatalogAccess
+from interbed.catalog.server.rest.paimon.messages import (
+    AlterDatabaseRequest,
+    AlterDatabaseResponse,
+    ConfigResponse,
+    CreateDatabaseRequest,
+    DatabaseResponse,
+)
+from interbed.catalog.server.rest.paimon.paging import name_filter, page
+from interbed.catalog.server.rest.paimon.refusals import invalid, refusing
+from interbed.catalog.server.service.model import DEFAULT_CATALOG
+
+DATABASES = "v1/{prefix}/databases"
+DATABASE = f"{DATABASES}/{{database}}"
+
+_BATCH = 300
+_COMMENT, _OWNER = "comment", "owner"
+
+_IDS = uuid.UUID("5f0b0c3e-7d5b-5a39-9f0e-4b1f8a2c6d10")
+"""Namespace of the ids of databases and views, which a metastore knows by their names."""
+
+
+def derived_id(*parts: object) -> str:
+    """Return an id that the same parts always have."""
+    return str(uuid.uuid5(_IDS, "\n".join(map(str, parts))))
+
+
+class DatabaseRoutes:
+    """The routes of databases."""
+
+    def __init__(self, access: CatalogAccess) -> None:
+        self._access = access
+
+    def routes(self) -> list[Route]:
+        """Return the routes of databases."""
+        reads = Needs(Privilege.USAGE, ObjectKind.CATALOG)
+        return [
+            Route(
+                method="GET",
+                template="v1/config",
+                operation="getConfig",
+                needs=Needs(Privilege.USAGE, ObjectKind.SERVER),
+                handler=refusing(self._config),
+            ),
+            Route(
+                method="GET",
+                template=DATABASES,
+                operation="listDatabases",
+                needs=reads,
+                handler=refusing(self._list),
+            ),
+            Route(
+                method="POST",
+                template=DATABASES,
+                operation="createDatabase",
+                needs=Needs(Privilege.CREATE, ObjectKind.CATALOG),
+                handler=refusing(self._create),
+                is_change=True,
+            ),
+            Route(
+                method="GET",
+                template=DATABASE,
+                operation="getDatabase",
+                needs=Needs(Privilege.USAGE, ObjectKind.DATABASE),
+                handler=refusing(self._get),
+            ),
+            Route(
+                method="POST",
+                template=DATABASE,
+                operation="alterDatabase",
+                needs=Needs(Privilege.ALTER, ObjectKind.DATABASE),
+                handler=refusing(self._alter),
+                is_change=True,
+            ),
+            Route(
+                method="DELETE",
+                template=DATABASE,
+                operation="dropDatabase",
+                needs=Needs(Privilege.DROP, ObjectKind.DATABASE),
+                handler=refusing(self._drop),
+                is_change=True,
+            ),
+        ]
+
+    def _config(self, request: RestRequest) -> RestResponse:
+        # Paimon's clients encode the value, and encode it again with the query.
+        warehouse = unquote_plus(request.query.get("warehouse", DEFAULT_CATALOG), errors="replace")
+        return json_response(ConfigResponse(defaults={}, overrides={"prefix": self._access.prefix(warehouse)}))
+
+    def _list(self, request: RestRequest) -> RestResponse:
+        is_meant = name_filter(request, "databaseNamePattern")
+        names = [name for name in self._access.catalog(request).list_databases() if is_meant(name)]
+        found, token = page(request, names, str)
+        return json_response({"databases": found, "nextPageToken": token})
+
+    def _create(self, request: RestRequest) -> RestResponse:
+        given = request.json(CreateDatabaseRequest)
+        with self._access.changing(request) as catalog:
+            catalog.create_database(given.name, properties=given.options or {})
+        return RestResponse()
+
+    def _get(self, request: RestRequest) -> RestResponse:
+        catalog, name = self._access.catalog(request), request.parts["database"]
+        found = catalog.get_database(name)
+        entry: Any = catalog.client.get_database(name)
+        options = {key: value for key, value in found.properties.items() if key != _OWNER}
+        if found.comment is not None:
+            options[_COMMENT] = found.comment
+        created = (entry.createTime or 0) * 1000
+        answer = DatabaseResponse(
+            id=derived_id("database", name, created),
+            name=name,
+            location=found.location,
+            options=options,
+            owner=entry.ownerName,
+            created_at=created,
+            created_by=entry.ownerName,
+            updated_at=created,
+            updated_by=entry.ownerName,
+        )
+        return json_response(answer)
+
+    def _alter(self, request: RestRequest) -> RestResponse:
+        given, name = request.json(AlterDatabaseRequest), request.parts["database"]
+        removals, updates = given.removals or [], given.updates or {}
+        with self._access.changing(request) as catalog:
+            before = catalog.get_database(name)
+            known = {*before.properties, *(() if before.comment is None else (_COMMENT,))}
+            removed = [key for key in removals if key in known]
+            catalog.alter_database(name, updates, removed)
+        missing = [key for key in removals if key not in known]
+        return json_response(AlterDatabaseResponse(removed=removed, updated=list(updates), missing=missing))
+
+    def _drop(self, request: RestRequest) -> RestResponse:
+        name = request.parts["database"]
+        with self._access.changing(request) as catalog:
+            _check_droppable(catalog, name)
+            catalog.drop_database(name, cascade=True)
+        return RestResponse()
+
+
+def _check_droppable(catalog: HiveCatalog, database: str) -> None:
+    """Raise RestError with status 400 for a database with objects that its client may not have seen."""
+    catalog.get_database(database)
+    names = catalog.client.get_all_tables(database)
+    tables, views, others = 0, [], []
+    for start in range(0, len(names), _BATCH):
+        for entry in catalog.client.get_table_objects(database, names[start : start + _BATCH]):
+            if is_view(entry):
+                views.append(entry.tableName)
+            elif is_ours(entry):
+                tables += 1
+            else:
+                others.append(entry.tableName)
+    if others:
+        raise invalid(
+            f"The database '{database}' holds tables of other formats, such as '{others[0]}', which are not dropped by "
+            "Paimon's REST interface; drop them first."
+        )
+    if views and not tables:
+        raise invalid(f"The database '{database}' holds views, such as '{views[0]}'; drop them first.")

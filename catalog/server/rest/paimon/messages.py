@@ -1,0 +1,294 @@
+"""The JSON of requests and responses, by the names of Paimon's OpenAPI document.
+
+Requests may have further members, which are ignored: later clients send them.
+"""
+
+from typing import Any
+
+import msgspec
+from msgspec import UNSET, Raw, Struct, UnsetType
+
+from interbed.storage.meta.snapshot.snapshot import Snapshot
+
+
+class Name(Struct):
+    """The name of a table, view or function."""
+
+    database: str
+    object: str
+
+
+class ConfigResponse(Struct):
+    """The answer to a client that connects."""
+
+    defaults: dict[str, str]
+    overrides: dict[str, str]
+
+
+# Databases.
+
+
+class CreateDatabaseRequest(Struct):
+    """Request for a new database."""
+
+    name: str
+    options: dict[str, str] | None = None
+
+
+class AlterDatabaseRequest(Struct):
+    """Properties to remove and to set."""
+
+    removals: list[str] | None = None
+    updates: dict[str, str] | None = None
+
+
+class AlterDatabaseResponse(Struct):
+    """Properties that were removed and set, and those to remove that did not exist."""
+
+    removed: list[str]
+    updated: list[str]
+    missing: list[str]
+
+
+class AuditedObject(Struct, rename="camel", kw_only=True):
+    """The owner and the times of an object, in milliseconds."""
+
+    owner: str | None = None
+    created_at: int = 0
+    created_by: str | None = None
+    updated_at: int = 0
+    updated_by: str | None = None
+
+
+class DatabaseResponse(AuditedObject, kw_only=True):
+    """Description of a database."""
+
+    id: str
+    name: str
+    location: str
+    options: dict[str, str]
+
+
+# Tables.
+
+
+class TableSchemaJson(Struct, rename="camel"):
+    """The schema of a table. The fields have the form of schema files."""
+
+    fields: list[dict[str, Any]]
+    partition_keys: list[str] | None = None
+    primary_keys: list[str] | None = None
+    options: dict[str, str] | None = None
+    comment: str | None = None
+
+
+class CreateTableRequest(Struct):
+    """Request for a new table."""
+
+    identifier: Name
+    schema: TableSchemaJson
+
+
+class RegisterTableRequest(Struct):
+    """A table whose files exist."""
+
+    identifier: Name
+    path: str
+
+
+class RenameRequest(Struct):
+    """The old and the new name of a table or view."""
+
+    source: Name
+    destination: Name
+
+
+class AlterTableRequest(Struct):
+    """Changes of a schema; schema_changes.py reads them."""
+
+    changes: list[dict[str, Any]]
+
+
+class TableResponse(AuditedObject, kw_only=True):
+    """A table; `id` distinguishes it from others that have had its name."""
+
+    id: str
+    database: str
+    name: str
+    path: str
+    is_external: bool
+    schema_id: int
+    schema: TableSchemaJson
+
+
+# Snapshots.
+
+
+class PartitionSizes(Struct, rename="camel"):
+    """The change of the size of a partition by a commit; or its size."""
+
+    spec: dict[str, str]
+    record_count: int = 0
+    file_size_in_bytes: int = 0
+    file_count: int = 0
+    last_file_creation_time: int = 0
+    total_buckets: int = 0
+
+
+class CommitRequest(Struct, rename="camel"):
+    """A snapshot to add. `base_snapshot_uuid` is that of the newest one as the client knows it; older clients send
+    none.
+    """
+
+    table_id: str
+    snapshot: Raw
+    base_snapshot_uuid: str | UnsetType | None = UNSET
+    statistics: list[PartitionSizes] | None = None
+
+
+class RollbackTarget(Struct, rename="camel"):
+    """The snapshot or the tag that a rollback leads to."""
+
+    type: str
+    snapshot_id: int | None = None
+    tag_name: str | None = None
+
+
+class RollbackRequest(Struct, rename="camel"):
+    """A rollback; `from_snapshot` is the newest snapshot as the client knows it."""
+
+    instant: RollbackTarget
+    from_snapshot: int | None = None
+
+
+class TableSnapshotResponse(Struct, rename="camel"):
+    """A snapshot with the size of the table: records of files, not yet merged."""
+
+    snapshot: Raw
+    record_count: int
+    file_size_in_bytes: int
+    file_count: int
+    last_file_creation_time: int
+
+
+# Partitions.
+
+
+class PartitionResponse(PartitionSizes):
+    """A partition with its size."""
+
+    done: bool = False
+
+
+class PartitionSpecsRequest(Struct):
+    """Partitions by their values."""
+
+    specs: list[dict[str, str]]
+
+
+class CreatePartitionsRequest(Struct, rename="camel"):
+    """Request to register partitions."""
+
+    partition_specs: list[dict[str, str]]
+    ignore_if_exists: bool | None = True
+
+
+class DropPartitionsRequest(Struct, rename="camel"):
+    """Partitions to remove from the metastore."""
+
+    partition_specs: list[dict[str, str]]
+    ignore_if_not_exists: bool | None = False
+
+
+class PartitionFilterRequest(Struct, rename="camel"):
+    """A filter of partitions, and a page of them."""
+
+    filter: str
+    partition_name_pattern: str | None = None
+    max_results: int | None = None
+    page_token: str | None = None
+
+
+# Versions.
+
+
+class CreateTagRequest(Struct, rename="camel"):
+    """A new tag of a snapshot, the newest one by default."""
+
+    tag_name: str
+    snapshot_id: int | None = None
+    time_retained: str | None = None
+    ignore_if_exists: bool | None = False
+
+
+class TagResponse(Struct, rename="camel"):
+    """A tag. The time is in milliseconds, the retention as text of Java's Duration."""
+
+    tag_name: str
+    snapshot: Raw
+    tag_create_time: int | None = None
+    tag_time_retained: str | None = None
+
+
+class CreateBranchRequest(Struct, rename="camel"):
+    """A new branch, with the rows of a tag if that is given."""
+
+    branch: str
+    from_tag: str | None = None
+
+
+class RenameBranchRequest(Struct, rename="camel"):
+    """The new name of a branch."""
+
+    to_branch: str
+
+
+class ResetConsumerRequest(Struct, rename="camel"):
+    """The next snapshot of a consumer; without one the consumer is deleted."""
+
+    consumer_id: str
+    next_snapshot_id: int | None = None
+
+
+# Views.
+
+
+class ViewSchemaJson(Struct):
+    """The columns and the queries of a view. `dialects` are the queries of engines with a language of their own."""
+
+    fields: list[dict[str, Any]]
+    query: str
+    dialects: dict[str, str] | None = None
+    comment: str | None = None
+    options: dict[str, str] | None = None
+
+
+class CreateViewRequest(Struct):
+    """Request for a new view."""
+
+    identifier: Name
+    schema: ViewSchemaJson
+
+
+class AlterViewRequest(Struct):
+    """Changes of a view; views.py reads them."""
+
+    changes: list[dict[str, Any]]
+
+
+class ViewResponse(AuditedObject, kw_only=True):
+    """Description of a view."""
+
+    id: str
+    name: str
+    schema: ViewSchemaJson
+
+
+def snapshot_json(snapshot: Snapshot) -> Raw:
+    """Return the JSON of a snapshot, as in its file."""
+    return Raw(snapshot.to_json().encode())
+
+
+def to_json(value: object) -> Raw:
+    """Return a value as JSON."""
+    return Raw(msgspec.json.encode(value))

@@ -1,0 +1,140 @@
+"""Refusals in Paimon's form: a status, the type and the name of the object, a message.
+
+Clients choose their exception by the code and the type of the object: `SNAPSHOT` says that a table has no snapshot yet,
+`COLUMN` that a change of a schema names no column. Source: paimon-api's ErrorResponse and DefaultErrorHandler.
+"""
+
+from collections.abc import Callable, Mapping
+from enum import StrEnum
+from functools import wraps
+from http import HTTPStatus
+
+from interbed.catalog.client.errors import (
+    CatalogUnavailableError,
+    DatabaseExistsError,
+    DatabaseNotEmptyError,
+    DatabaseNotFoundError,
+    LockError,
+    NotAnInterbedTableError,
+    PartitionExistsError,
+    TableExistsError,
+    TableNotFoundError,
+    ViewNotFoundError,
+)
+from interbed.catalog.server.rest.interface import Handler, RestError, RestRequest, RestResponse
+from interbed.storage.base.errors import (
+    BranchNotFoundError,
+    CommitConflictError,
+    InterbedError,
+    InvalidInputError,
+    NotSupportedError,
+    SnapshotNotFoundError,
+    TagNotFoundError,
+)
+
+
+class ResourceType(StrEnum):
+    """The types of objects in errors."""
+
+    DATABASE = "DATABASE"
+    TABLE = "TABLE"
+    COLUMN = "COLUMN"
+    SNAPSHOT = "SNAPSHOT"
+    BRANCH = "BRANCH"
+    TAG = "TAG"
+    VIEW = "VIEW"
+    DIALECT = "DIALECT"
+    FUNCTION = "FUNCTION"
+
+
+_RESOURCES = frozenset(map(str, ResourceType))
+
+
+def missing(resource: ResourceType | None, name: str | None, message: str) -> RestError:
+    """Return the error for an object that does not exist."""
+    return RestError(HTTPStatus.NOT_FOUND, resource or "", message, name=name)
+
+
+def existing(resource: ResourceType, name: str, message: str) -> RestError:
+    """Return the error for a name that is taken."""
+    return RestError(HTTPStatus.CONFLICT, resource, message, name=name)
+
+
+def invalid(message: str) -> RestError:
+    """Return the error for a request that is wrong."""
+    return RestError(HTTPStatus.BAD_REQUEST, "", message)
+
+
+def unsupported(message: str) -> RestError:
+    """Return the error for a request that this server does not carry out."""
+    return RestError(HTTPStatus.NOT_IMPLEMENTED, "", message)
+
+
+def error_body(error: RestError) -> Mapping[str, object]:
+    """Return the JSON of an error."""
+    resource = error.kind if error.kind in _RESOURCES else None
+    return {
+        "message": str(error),
+        "resourceType": resource,
+        "resourceName": error.fields.get("name"),
+        "code": int(error.status),
+    }
+
+
+def no_route(method: str, path: str) -> RestError:
+    """Return the error for a path without a route."""
+    return missing(None, None, f"Paimon's REST interface has no {method} {path}.")
+
+
+_MISSING: tuple[tuple[type[Exception], ResourceType, str], ...] = (
+    (DatabaseNotFoundError, ResourceType.DATABASE, "database"),
+    (TableNotFoundError, ResourceType.TABLE, "table"),
+    (NotAnInterbedTableError, ResourceType.TABLE, "table"),
+    (ViewNotFoundError, ResourceType.VIEW, "view"),
+    (SnapshotNotFoundError, ResourceType.SNAPSHOT, "version"),
+    (TagNotFoundError, ResourceType.TAG, "tag"),
+    (BranchNotFoundError, ResourceType.BRANCH, "branch"),
+)
+
+
+def refusal(error: Exception, parts: Mapping[str, str]) -> RestError | None:
+    """Return the refusal of an error of the catalog; None for an error of the server. `parts` are those of the path."""
+    if isinstance(error, TableExistsError):
+        return existing(ResourceType.TABLE, parts.get("table", ""), str(error))
+    for kind, resource, part in _MISSING:
+        if isinstance(error, kind):
+            return missing(resource, parts.get(part), str(error))
+    match error:
+        case DatabaseExistsError():
+            return existing(ResourceType.DATABASE, parts.get("database", ""), str(error))
+        case PartitionExistsError():
+            return RestError(HTTPStatus.CONFLICT, "", str(error))
+        case DatabaseNotEmptyError() | InvalidInputError():
+            return invalid(str(error))
+        case NotSupportedError():
+            return unsupported(str(error))
+        case LockError() | CommitConflictError() | CatalogUnavailableError():
+            return RestError(HTTPStatus.SERVICE_UNAVAILABLE, "", f"{error} Repeat the request.")
+        case _:
+            return None
+
+
+def refusing(handler: Callable[[RestRequest], RestResponse]) -> Handler:
+    """Return a handler that raises the errors of the catalog as refusals, with the names of its path."""
+
+    @wraps(handler)
+    def answer(request: RestRequest) -> RestResponse:
+        try:
+            return handler(request)
+        except (InterbedError, OSError) as error:
+            refused = refusal(error, request.parts)
+            if refused is None:
+                raise
+            raise refused from error
+
+    return answer
+
+
+def translated(error: Exception) -> RestError | None:
+    """Return the refusal of an error whose request is not known; None for an error of the server."""
+    return refusal(error, {})

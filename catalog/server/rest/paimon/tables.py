@@ -1,0 +1,297 @@
+"""Tables: list, create, register, get, alter, rename, drop. A branch is a table `t$branch_b`."""
+
+import uuid
+from collections.abc import Sequence
+from typing import Any
+
+from interbed.catalog.client.errors import DatabaseNotFoundError, TableExistsError, TableNotFoundError
+from interbed.catalog.client.hive.catalog import HiveCatalog
+from interbed.catalog.client.hive.registration import is_external, is_ours
+from interbed.catalog.client.identifier import Identifier, TableName
+from interbed.catalog.server.rest.interface import (
+    Needs,
+    ObjectKind,
+    Privilege,
+    RestRequest,
+    RestResponse,
+    Route,
+    json_response,
+)
+from interbed.catalog.server.rest.paimon.access import CatalogAccess, table_name
+from interbed.catalog.server.rest.paimon.databases import DATABASE
+from interbed.catalog.server.rest.paimon.messages import (
+    AlterTableRequest,
+    CreateTableRequest,
+    Name,
+    RegisterTableRequest,
+    RenameRequest,
+    TableResponse,
+)
+from interbed.catalog.server.rest.paimon.paging import matches, name_filter, page
+from interbed.catalog.server.rest.paimon.refusals import ResourceType, existing, invalid, missing, refusing
+from interbed.catalog.server.rest.paimon.schema_json import given_changes, given_schema, refused_change, shown_schema
+from interbed.storage.base.errors import InvalidInputError, NotSupportedError
+from interbed.storage.meta.schema.table_schema import Schema
+from interbed.storage.table.opening import schema_manager
+from interbed.storage.table.table import Table
+
+TABLE = f"{DATABASE}/tables/{{table}}"
+_BATCH = 300
+_TYPE = "type"
+_PLAIN_TYPE = "table"
+
+
+def table_id(entry: Any) -> str:
+    """Return the id of a table, from the number that the metastore has given to its entry.
+
+    The number is random, stays with renames, and is not that of a dropped table.
+    """
+    return str(uuid.UUID(int=(8 << 76) | (2 << 62) | int(entry.id or 0)))
+
+
+class TableRoutes:
+    """The routes of tables."""
+
+    def __init__(self, access: CatalogAccess) -> None:
+        self._access = access
+
+    def routes(self) -> list[Route]:
+        """Return the routes of tables."""
+        reads = Needs(Privilege.USAGE, ObjectKind.DATABASE)
+        creates = Needs(Privilege.CREATE, ObjectKind.DATABASE)
+        tables = f"{DATABASE}/tables"
+        return [
+            Route(method="GET", template=tables, operation="listTables", needs=reads, handler=refusing(self._list)),
+            Route(
+                method="POST",
+                template=tables,
+                operation="createTable",
+                needs=creates,
+                handler=refusing(self._create),
+                is_change=True,
+            ),
+            Route(
+                method="POST",
+                template=f"{DATABASE}/register",
+                operation="RegisterTable",
+                needs=creates,
+                handler=refusing(self._register),
+                is_change=True,
+            ),
+            Route(
+                method="GET",
+                template=f"{DATABASE}/table-details",
+                operation="listTableDetails",
+                needs=reads,
+                handler=refusing(self._list_details),
+            ),
+            Route(
+                method="GET",
+                template="v1/{prefix}/tables",
+                operation="ListTablesGlobally",
+                needs=Needs(Privilege.USAGE, ObjectKind.CATALOG),
+                handler=refusing(self._list_globally),
+            ),
+            Route(
+                method="GET",
+                template="v1/{prefix}/tables/id/{tableId}",
+                operation="getTableById",
+                needs=Needs(Privilege.USAGE, ObjectKind.CATALOG),
+                handler=refusing(self._get_by_id),
+            ),
+            Route(
+                method="POST",
+                template="v1/{prefix}/tables/rename",
+                operation="renameTable",
+                needs=Needs(Privilege.ALTER, ObjectKind.CATALOG),
+                handler=refusing(self._rename),
+                is_change=True,
+            ),
+            Route(
+                method="GET",
+                template=TABLE,
+                operation="getTable",
+                needs=Needs(Privilege.SELECT, ObjectKind.TABLE),
+                handler=refusing(self._get),
+            ),
+            Route(
+                method="POST",
+                template=TABLE,
+                operation="alterTable",
+                needs=Needs(Privilege.ALTER, ObjectKind.TABLE),
+                handler=refusing(self._alter),
+                is_change=True,
+            ),
+            Route(
+                method="DELETE",
+                template=TABLE,
+                operation="dropTable",
+                needs=Needs(Privilege.DROP, ObjectKind.TABLE),
+                handler=refusing(self._drop),
+                is_change=True,
+            ),
+        ]
+
+    def _list(self, request: RestRequest) -> RestResponse:
+        found, token = page(request, self._names(self._access.catalog(request), request), str)
+        return json_response({"tables": found, "nextPageToken": token})
+
+    def _list_details(self, request: RestRequest) -> RestResponse:
+        catalog = self._access.catalog(request)
+        found, token = page(request, self._names(catalog, request), str)
+        details = []
+        for name in found:
+            try:
+                details.append(shown_table(catalog, TableName.parse((request.parts["database"], name))))
+            except TableNotFoundError:
+                # It was dropped since it was listed, or its files are missing.
+                continue
+        return json_response({"tableDetails": details, "nextPageToken": token})
+
+    def _list_globally(self, request: RestRequest) -> RestResponse:
+        catalog = self._access.catalog(request)
+        is_database = name_filter(request, "databaseNamePattern")
+        is_table = name_filter(request, "tableNamePattern")
+        names: list[Name] = []
+        for database in filter(is_database, catalog.list_databases()):
+            try:
+                names += [Name(database, table) for table in filter(is_table, catalog.list_tables(database))]
+            except DatabaseNotFoundError:
+                continue
+        found, token = page(request, names, lambda name: f"{name.database}.{name.object}")
+        return json_response({"tables": found, "nextPageToken": token})
+
+    def _names(self, catalog: HiveCatalog, request: RestRequest) -> list[str]:
+        database = request.parts["database"]
+        wanted, is_meant = request.query.get("tableType"), matches(request.query.get("tableNamePattern"))
+        names = [name for name in catalog.list_tables(database) if is_meant(name)]
+        return names if not wanted else _of_type(catalog, database, names, wanted)
+
+    def _create(self, request: RestRequest) -> RestResponse:
+        given = request.json(CreateTableRequest)
+        name = _named(given.identifier, request)
+        with self._access.changing(request) as catalog:
+            _check_free(catalog, name)
+            catalog.create_table(name, given_schema(given.schema))
+        return RestResponse()
+
+    def _register(self, request: RestRequest) -> RestResponse:
+        given = request.json(RegisterTableRequest)
+        name = _named(given.identifier, request)
+        with self._access.changing(request) as catalog:
+            _check_free(catalog, name)
+            schema = schema_manager(given.path, catalog.file_io).latest()
+            if schema is None:
+                raise invalid(f"There is no table at {given.path}: it has no schema.")
+            registered = Schema(
+                fields=schema.fields,
+                partition_keys=schema.partition_keys,
+                primary_keys=schema.primary_keys,
+                options={**schema.options, "path": given.path},
+                comment=schema.comment,
+            )
+            catalog.create_table(name, registered)
+        return RestResponse()
+
+    def _get(self, request: RestRequest) -> RestResponse:
+        return json_response(shown_table(self._access.catalog(request), table_name(request)))
+
+    def _get_by_id(self, request: RestRequest) -> RestResponse:
+        catalog, wanted = self._access.catalog(request), request.parts["tableId"].lower()
+        for database in catalog.list_databases():
+            names = catalog.client.get_all_tables(database)
+            for entry in _entries(catalog, database, names):
+                if is_ours(entry) and table_id(entry) == wanted:
+                    return json_response(shown_table(catalog, TableName.parse((database, entry.tableName))))
+        raise missing(ResourceType.TABLE, wanted, f"There is no table of the id {wanted}.")
+
+    def _alter(self, request: RestRequest) -> RestResponse:
+        changes = given_changes(request.json(AlterTableRequest).changes)
+        name = table_name(request)
+        with self._access.changing(request) as catalog:
+            table = opened(catalog, name)
+            try:
+                catalog.alter_table(name.of_table, changes)
+            except (InvalidInputError, NotSupportedError) as error:
+                raise refused_change(table.schema, changes, error) or error from error
+        return RestResponse()
+
+    def _rename(self, request: RestRequest) -> RestResponse:
+        given = request.json(RenameRequest)
+        source, target = given.source, given.destination
+        old, new = (Identifier.parse((name.database, name.object)) for name in (source, target))
+        with self._access.changing(request) as catalog:
+            try:
+                catalog.rename_table(old, new)
+            except TableNotFoundError as error:
+                raise missing(ResourceType.TABLE, old.table, str(error)) from error
+            except TableExistsError as error:
+                raise existing(ResourceType.TABLE, new.table, str(error)) from error
+        return RestResponse()
+
+    def _drop(self, request: RestRequest) -> RestResponse:
+        name = table_name(request)
+        with self._access.changing(request) as catalog:
+            if name.branch is not None:
+                raise invalid(f"Drop the branch {name.branch!r} by the branches of the table.")
+            catalog.drop_table(name.identifier)
+        return RestResponse()
+
+
+def opened(catalog: HiveCatalog, name: TableName) -> Table:
+    """Return a table or a branch of it. TableNotFoundError, also for system tables, which clients make themselves."""
+    if name.system is not None:
+        raise TableNotFoundError(f"The system table '{name.of_table}${name.system}' is not a table of the catalog.")
+    return catalog.get_table(name.of_table)
+
+
+def shown_table(catalog: HiveCatalog, name: TableName) -> TableResponse:
+    """Return the JSON of a table or a branch of it."""
+    table = opened(catalog, name)
+    entry: Any = catalog.client.get_table(name.identifier.database, name.identifier.table)
+    created = (entry.createTime or 0) * 1000
+    return TableResponse(
+        id=table_id(entry),
+        database=name.identifier.database,
+        name=name.of_table.partition(".")[2],
+        path=table.store.told_location,
+        is_external=is_external(entry),
+        schema_id=table.schema.id,
+        schema=shown_schema(table.schema),
+        owner=entry.owner,
+        created_at=created,
+        created_by=entry.owner,
+        updated_at=max(table.schema.time_millis, created),
+        updated_by=entry.owner,
+    )
+
+
+def _entries(catalog: HiveCatalog, database: str, names: Sequence[str]) -> list[Any]:
+    return [
+        entry
+        for start in range(0, len(names), _BATCH)
+        for entry in catalog.client.get_table_objects(database, names[start : start + _BATCH])
+    ]
+
+
+def _of_type(catalog: HiveCatalog, database: str, names: Sequence[str], wanted: str) -> list[str]:
+    """Return the tables of a type; the metastore has the option `type` of each table as a parameter."""
+    return [
+        entry.tableName
+        for entry in _entries(catalog, database, names)
+        if (entry.parameters or {}).get(_TYPE, _PLAIN_TYPE) == wanted
+    ]
+
+
+def _named(given: Name, request: RestRequest) -> Identifier:
+    """Return the name of a new table. RestError with status 400 if the path names another database."""
+    if given.database != request.parts["database"]:
+        raise invalid(f"The path names the database {request.parts['database']!r}, the table {given.database!r}.")
+    return Identifier.parse((given.database, given.object))
+
+
+def _check_free(catalog: HiveCatalog, name: Identifier) -> None:
+    """Raise RestError with status 409 for a name that is taken: the client is to get it before other faults."""
+    catalog.get_database(name.database)
+    if catalog.table_exists_in_metastore(name):
+        raise existing(ResourceType.TABLE, name.table, f"Table {name} already exists.")

@@ -1,0 +1,168 @@
+"""Views of a metastore as Paimon's REST catalog has them: columns of Paimon's types, and queries in several dialects.
+
+A metastore has one query and columns of Hive's types. The rest is in parameters of the entry: the columns as JSON, and
+a query for each dialect. Where another client has changed the columns since, those of the metastore are shown.
+"""
+
+import json
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from interbed.catalog.client.api import View, ViewColumn
+from interbed.catalog.client.hive.registration import hive_type_name
+from interbed.catalog.server.rest.paimon.messages import ViewSchemaJson
+from interbed.catalog.server.rest.paimon.refusals import ResourceType, existing, invalid, missing, unsupported
+from interbed.catalog.server.rest.paimon.schema_json import given_fields
+from interbed.storage.base.errors import CorruptFileError
+from interbed.storage.base.types.data_type import (
+    ArrayType,
+    AtomicType,
+    DataField,
+    DataType,
+    MapType,
+    RowType,
+    field_from_json,
+    field_to_json,
+)
+
+FIELDS = "interbed.view.fields"
+DIALECT = "interbed.view.dialect."
+
+_NESTED = re.compile(r"\s*(array|map|struct)\s*<(.*)>\s*", re.IGNORECASE | re.DOTALL)
+_HIVE_TYPES = {"string": "STRING", "binary": "BYTES", "timestamp with local time zone": "TIMESTAMP_LTZ"}
+
+
+def given_view(given: ViewSchemaJson) -> View:
+    """Return the view of a request. RestError with status 400 for an invalid one."""
+    fields = given_fields(given.fields)
+    options = {key: value for key, value in (given.options or {}).items() if not _is_own(key)}
+    options[FIELDS] = json.dumps([field_to_json(field) for field in fields], ensure_ascii=False)
+    options.update({f"{DIALECT}{name}": query for name, query in (given.dialects or {}).items()})
+    return View(query=given.query, columns=_columns(fields), comment=given.comment, options=options)
+
+
+def shown_view(view: View) -> ViewSchemaJson:
+    """Return the JSON of a view."""
+    return ViewSchemaJson(
+        fields=[field_to_json(field) for field in _fields(view)],
+        query=view.query,
+        dialects=_dialects(view),
+        comment=view.comment,
+        options={key: value for key, value in view.options.items() if not _is_own(key)},
+    )
+
+
+def changed_view(view: View, name: str, changes: Sequence[Mapping[str, Any]]) -> View:
+    """Return the view after changes.
+
+    RestError: status 400 for invalid ones, 404 and 409 for dialects, 501 for an action that is not supported.
+    """
+    for change in changes:
+        try:
+            view = _changed(view, name, change)
+        except (KeyError, TypeError) as error:
+            raise invalid(f"The change {change.get('action')!r} of the view is invalid: {error}") from error
+    return view
+
+
+def _changed(view: View, name: str, change: Mapping[str, Any]) -> View:
+    options = dict(view.options)
+    match change.get("action"):
+        case "setOption":
+            _check_option(change["key"])
+            options[str(change["key"])] = str(change["value"])
+        case "removeOption":
+            _check_option(change["key"])
+            options.pop(change["key"], None)
+        case "updateComment":
+            return replace(view, comment=change.get("comment"))
+        case "addDialect":
+            if change["dialect"] in _dialects(view):
+                raise existing(
+                    ResourceType.DIALECT, change["dialect"], f"The view {name} has {change['dialect']} already."
+                )
+            options[f"{DIALECT}{change['dialect']}"] = str(change["query"])
+        case "updateDialect":
+            _check_dialect(view, name, change["dialect"])
+            options[f"{DIALECT}{change['dialect']}"] = str(change["query"])
+        case "dropDialect":
+            _check_dialect(view, name, change["dialect"])
+            del options[f"{DIALECT}{change['dialect']}"]
+        case other:
+            raise unsupported(f"Changes of a view by {other!r} are not supported.")
+    return replace(view, options=options)
+
+
+def _check_option(key: str) -> None:
+    if _is_own(str(key)):
+        raise invalid(f"The option {key!r} of a view is the server's own.")
+
+
+def _check_dialect(view: View, name: str, dialect: str) -> None:
+    if dialect not in _dialects(view):
+        raise missing(ResourceType.DIALECT, dialect, f"The view {name} has no query of the dialect {dialect}.")
+
+
+def _is_own(key: str) -> bool:
+    return key == FIELDS or key.startswith(DIALECT)
+
+
+def _dialects(view: View) -> dict[str, str]:
+    return {key.removeprefix(DIALECT): query for key, query in view.options.items() if key.startswith(DIALECT)}
+
+
+def _columns(fields: Sequence[DataField]) -> tuple[ViewColumn, ...]:
+    return tuple(ViewColumn(field.name, hive_type_name(field.type), field.description) for field in fields)
+
+
+def _fields(view: View) -> list[DataField]:
+    try:
+        known = [field_from_json(field) for field in json.loads(view.options.get(FIELDS, "[]"))]
+    except (CorruptFileError, ValueError, KeyError, TypeError, AttributeError):
+        known = []
+    if [(c.name.lower(), c.type) for c in _columns(known)] == [(c.name.lower(), c.type) for c in view.columns]:
+        return known
+    return [
+        DataField(id=index, name=column.name, type=paimon_type(column.type), description=column.comment)
+        for index, column in enumerate(view.columns)
+    ]
+
+
+def paimon_type(hive_type: str) -> DataType:
+    """Return Paimon's type for one of Hive. RestError with status 501 where there is none."""
+    nested = _NESTED.fullmatch(hive_type)
+    if nested is None:
+        text = hive_type.strip().lower()
+        try:
+            return AtomicType(_HIVE_TYPES.get(text, text.upper()))
+        except (CorruptFileError, ValueError) as error:
+            raise unsupported(f"Paimon has no type for Hive's {hive_type!r}.") from error
+    parts = list(_parts(nested[2]))
+    match nested[1].lower(), parts:
+        case "array", [element]:
+            return ArrayType(paimon_type(element))
+        case "map", [key, value]:
+            return MapType(paimon_type(key).with_nullable(False), paimon_type(value))
+        case "struct", _:
+            named = [part.partition(":") for part in parts]
+            return RowType(
+                DataField(id=index, name=name.strip(), type=paimon_type(inner))
+                for index, (name, _, inner) in enumerate(named)
+            )
+    raise unsupported(f"Paimon has no type for Hive's {hive_type!r}.")
+
+
+def _parts(text: str) -> Iterator[str]:
+    """Return the parts between the commas outside of brackets."""
+    depth, start = 0, 0
+    for index, character in enumerate(text):
+        if character in "<(":
+            depth += 1
+        elif character in ">)":
+            depth -= 1
+        elif character == "," and depth == 0:
+            yield text[start:index]
+            start = index + 1
+    yield text[start:]
