@@ -17,6 +17,8 @@ from pypaimon import CatalogFactory, Schema
 from pypaimon.common.options.config_option import ConfigOption
 from pypaimon.common.options.core_options import CoreOptions
 from pypaimon.schema.data_types import AtomicInteger, DataField, DataTypeParser, reassign_field_id
+from pypaimon.schema.schema_change import SchemaChange
+from pypaimon.table.instant import Instant
 from pypaimon_rust.datafusion import PaimonCatalog
 
 from tests.support.peers.json import from_json_values, parse_type
@@ -61,6 +63,9 @@ def execute(command: dict[str, Any]) -> Any:
         "write": lambda c: rust_write(c) if c["engine"] == "rust" else write(c),
         "read": lambda c: rust_read(c) if c["engine"] == "rust" else read(c),
         "plan": plan,
+        "catalog_call": catalog_call,
+        "alter": alter,
+        "rollback": rollback,
     }[command["command"]](command)
 
 
@@ -75,8 +80,42 @@ def _text(value: Any) -> str:
 
 
 def open_catalog(command: dict[str, Any]) -> Any:
-    """Open pypaimon's catalog; a new one each time, because other processes change the tables."""
-    return CatalogFactory.create({"warehouse": command["warehouse"]})
+    """Open pypaimon's catalog; a new one each time, because other processes change the tables.
+
+    An address instead of a warehouse is that of a REST catalog.
+    """
+    warehouse = command["warehouse"]
+    if not warehouse.startswith("http://"):
+        return CatalogFactory.create({"warehouse": warehouse})
+    rest = {"metastore": "rest", "uri": warehouse, "warehouse": "hive", "token.provider": "bear", "token": "none"}
+    return CatalogFactory.create(rest)
+
+
+def catalog_call(command: dict[str, Any]) -> Any:
+    """Call a method of the catalog; its answer is JSON, or the text of another value."""
+    answer = getattr(open_catalog(command), command["method"])(*command["arguments"])
+    elements = getattr(answer, "elements", answer)
+    try:
+        return json.loads(json.dumps(elements, default=vars))
+    except TypeError:
+        return str(elements)
+
+
+def alter(command: dict[str, Any]) -> None:
+    """Change a schema; a change is the name of a method of SchemaChange with its arguments, types as text."""
+    changes = []
+    for name, *arguments in command["changes"]:
+        if name in ("add_column", "update_column_type"):
+            arguments[1] = DataTypeParser.parse_data_type(arguments[1])
+        changes.append(getattr(SchemaChange, name)(*arguments))
+    open_catalog(command).alter_table(command["table"], changes, False)
+
+
+def rollback(command: dict[str, Any]) -> None:
+    """Roll a table back to a snapshot by its id, or to a tag by its name."""
+    version = command["version"]
+    instant = Instant.snapshot(version) if isinstance(version, int) else Instant.tag(version)
+    open_catalog(command).rollback_to(command["table"], instant)
 
 
 def open_table(command: dict[str, Any]) -> Any:

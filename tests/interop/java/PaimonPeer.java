@@ -113,6 +113,14 @@ public final class PaimonPeer {
                 warehouse -> {
                     Options options = new Options();
                     options.set("warehouse", warehouse);
+                    if (warehouse.startsWith("http://")) {
+                        // The address of a REST catalog.
+                        options.set("metastore", "rest");
+                        options.set("uri", warehouse);
+                        options.set("warehouse", "hive");
+                        options.set("token.provider", "bear");
+                        options.set("token", "none");
+                    }
                     // Other processes change the same tables, so nothing may be remembered between commands.
                     options.set("cache-enabled", "false");
                     return CatalogFactory.createCatalog(CatalogContext.create(options));

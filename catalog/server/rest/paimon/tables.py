@@ -6,7 +6,7 @@ from typing import Any
 
 from interbed.catalog.client.errors import DatabaseNotFoundError, TableExistsError, TableNotFoundError
 from interbed.catalog.client.hive.catalog import HiveCatalog
-from interbed.catalog.client.hive.registration import is_external, is_ours
+from interbed.catalog.client.hive.registration import Locations, is_external, is_ours, same_location
 from interbed.catalog.client.identifier import Identifier, TableName
 from interbed.catalog.server.rest.interface import (
     Needs,
@@ -254,7 +254,7 @@ def shown_table(catalog: HiveCatalog, name: TableName) -> TableResponse:
         id=table_id(entry),
         database=name.identifier.database,
         name=name.of_table.partition(".")[2],
-        path=table.store.told_location,
+        path=_place(table, entry),
         is_external=is_external(entry),
         schema_id=table.schema.id,
         schema=shown_schema(table.schema),
@@ -264,6 +264,12 @@ def shown_table(catalog: HiveCatalog, name: TableName) -> TableResponse:
         updated_at=max(table.schema.time_millis, created),
         updated_by=entry.owner,
     )
+
+
+def _place(table: Table, entry: Any) -> str:
+    """Return the location of a table as the metastore has it; that of its files while a rename is not finished."""
+    registered = Locations().of(entry)
+    return registered if same_location(registered, table.location) else table.store.told_location
 
 
 def _entries(catalog: HiveCatalog, database: str, names: Sequence[str]) -> list[Any]:
