@@ -185,7 +185,8 @@ def test_a_rollback_during_a_commit_withdraws_it(rest: RestClient, hive: HiveCat
 def test_racing_commits_of_rest_and_hive_make_one_history(rest: RestClient, hive: HiveCatalog, database: str) -> None:
     """Both kinds of writers build on the newest snapshot; every accepted commit is one snapshot, and none is lost."""
     table = _filled(rest, hive, database)
-    appends, accepted = 8, []
+    appends = 8
+    accepted: list[Snapshot] = []
 
     def append() -> None:
         mine = hive.get_table(f"{database}.t")

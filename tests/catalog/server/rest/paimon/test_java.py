@@ -16,7 +16,7 @@ COLUMNS = [("id", "BIGINT NOT NULL"), ("name", "STRING")]
 
 @pytest.fixture(scope="module")
 def java() -> Iterator[JavaPaimon]:
-    """Run Java Paimon."""
+    """Run the peer in Java."""
     with JavaPaimon(timeout_seconds=at_most(240)) as peer:
         yield peer
 

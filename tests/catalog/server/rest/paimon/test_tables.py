@@ -20,7 +20,7 @@ def _alter(rest: RestClient, database: str, name: str, *changes: dict[str, Any])
 
 
 def test_a_table_of_a_hive_catalog_is_there(rest: RestClient, hive: HiveCatalog, database: str) -> None:
-    schema = pa.schema([pa.field("id", pa.int64(), nullable=False), ("name", pa.string())])
+    schema = pa.schema([pa.field("id", pa.int64(), nullable=False), pa.field("name", pa.string())])
     made = hive.create_table(f"{database}.t", schema, primary_keys=["id"], options={"bucket": 2}, comment="words")
     found = rest.get("databases", database, "tables", "t")
     assert found["database"] == database
@@ -90,7 +90,7 @@ def test_tables_of_other_formats_are_no_tables_of_paimon(rest: RestClient, hive:
     assert (answer.status, answer.body["resourceType"]) == (404, "TABLE")
 
 
-def test_a_missing_table_and_a_missing_database_are_told_apart(rest: RestClient, database: str) -> None:
+def test_a_missing_table_and_a_missing_database_are_distinct_errors(rest: RestClient, database: str) -> None:
     answer = rest.call("GET", "hive", "databases", database, "tables", "none")
     assert (answer.status, answer.body["resourceType"], answer.body["resourceName"]) == (404, "TABLE", "none")
     answer = rest.call("GET", "hive", "databases", "none", "tables")
