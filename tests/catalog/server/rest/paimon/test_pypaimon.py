@@ -58,7 +58,8 @@ def test_both_write_and_read_one_table(peer_table: PyPaimonTable, hive: HiveCata
 
 
 def test_a_table_of_a_hive_catalog_is_read_and_written(peer_table: PyPaimonTable, hive: HiveCatalog) -> None:
-    schema = pa.schema([("id", pa.int64()), ("name", pa.string())])
+    columns: list[tuple[str, pa.DataType]] = [("id", pa.int64()), ("name", pa.string())]
+    schema = pa.schema(columns)
     table = hive.create_table(peer_table.name, schema)
     table.append(pa.table({"id": [1], "name": ["a"]}, schema=schema))
     assert peer_table.read_arrow().to_pylist() == [{"id": 1, "name": "a"}]

@@ -20,7 +20,8 @@ def _alter(rest: RestClient, database: str, name: str, *changes: dict[str, Any])
 
 
 def test_a_table_of_a_hive_catalog_is_there(rest: RestClient, hive: HiveCatalog, database: str) -> None:
-    schema = pa.schema([("id", pa.int64()), ("name", pa.string())])
+    columns: list[tuple[str, pa.DataType]] = [("id", pa.int64()), ("name", pa.string())]
+    schema = pa.schema(columns)
     made = hive.create_table(f"{database}.t", schema, primary_keys=["id"], options={"bucket": 2}, comment="words")
     found = rest.get("databases", database, "tables", "t")
     assert found["database"] == database
