@@ -203,15 +203,18 @@ def _by_turns(changes: Sequence[RowChanges]) -> Sequence[RowChanges]:
     """
     if len(changes) < 2:
         return changes
-    messages = np.concatenate([each.messages for each in changes])
-    order = np.argsort(messages, kind="stable")
-    whose = np.repeat(np.arange(len(changes)), [len(each.messages) for each in changes])[order]
-    places = np.concatenate([np.arange(len(each.messages)) for each in changes])[order]
+    turns = turns_of([each.messages for each in changes])
+    return [changes[number].slice(int(places[0]), int(places[-1]) + 1) for number, places in turns]
+
+
+def turns_of(numbers: "Sequence[npt.NDArray[np.int64]]") -> "list[tuple[int, npt.NDArray[np.int64]]]":
+    """Return the ordered message numbers of several parts, merged: the part of each turn, and the places in it."""
+    merged = np.concatenate(numbers)
+    order = np.argsort(merged, kind="stable")
+    whose = np.repeat(np.arange(len(numbers)), [len(each) for each in numbers])[order]
+    places = np.concatenate([np.arange(len(each)) for each in numbers])[order]
     starts = [0, *(np.flatnonzero(np.diff(whose)) + 1), len(whose)]
-    return [
-        changes[int(whose[start])].slice(int(places[start]), int(places[start]) + int(end - start))
-        for start, end in itertools.pairwise(starts)
-    ]
+    return [(int(whose[start]), places[start:end]) for start, end in itertools.pairwise(starts) if start < end]
 
 
 @dataclass(frozen=True, slots=True)

@@ -32,7 +32,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from interbed.ingest.flow.changes import BadMessage
-from interbed.ingest.formats.arrays import Array, Indices, Mask, kept, mask_of, true_of, valid
+from interbed.ingest.formats.arrays import Array, Indices, Mask, kept, mask_of, taken, true_of, valid
 from interbed.ingest.formats.json_objects import json_text, parsed_object
 from interbed.storage.base.errors import NotSupportedError
 
@@ -92,15 +92,29 @@ class EnvelopeReader(Generic[Known]):
         self, index: Indices, texts: Array, bad: list[BadMessage]
     ) -> Iterator[tuple[Known | None, Indices, Array]]:
         """Yield the payloads of the messages by schema, None for messages without one. `index` are the messages'
-        numbers.
+        numbers, in order.
 
-        Null payloads are left out. Messages that are no JSON are added to `bad`.
+        Messages without a schema, bare or with a null for it, are yielded once, in order: their columns are guessed
+        from the earlier ones. Null payloads are left out. Messages that are no JSON are added to `bad`.
         """
         texts = self._written_alike(texts)
         within = _starts_with(texts, _BEGIN.encode())
+        without: list[tuple[Indices, Array]] = []
         if not within.all():
-            yield None, index[~within], kept(texts, ~within)
+            without.append((index[~within], kept(texts, ~within)))
             index, texts = index[within], kept(texts, within)
+        for known, numbers, payloads in self._by_schema(index, texts, bad):
+            if known is None:
+                without.append((numbers, payloads))
+            else:
+                yield known, numbers, payloads
+        if without:
+            yield None, *_merged(without)
+
+    def _by_schema(
+        self, index: Indices, texts: Array, bad: list[BadMessage]
+    ) -> Iterator[tuple[Known | None, Indices, Array]]:
+        """Yield the payloads of envelopes by the bytes of their schemas."""
         for prefix in list(self._known):
             same = _starts_with(texts, prefix)
             if same.any():
@@ -156,6 +170,15 @@ class EnvelopeReader(Generic[Known]):
             schema, payload = json_text(value.get("schema")), json_text(value.get("payload"))
             values[i] = f"{_BEGIN}{schema}{_BETWEEN}{payload}{_END}".encode()
         return pa.array(values, pa.binary())
+
+
+def _merged(parts: Sequence[tuple[Indices, Array]]) -> tuple[Indices, Array]:
+    """Return the texts of all parts in the order of their numbers."""
+    if len(parts) == 1:
+        return parts[0]
+    index = np.concatenate([numbers for numbers, _ in parts])
+    order = np.argsort(index)
+    return index[order], taken(pa.concat_arrays([texts for _, texts in parts]), order)
 
 
 def _starts_with(texts: Array, start: bytes) -> Mask:

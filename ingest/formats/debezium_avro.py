@@ -28,7 +28,6 @@ from interbed.ingest.flow.changes import (
     SourceTable,
     TableTruncation,
     UnsentRows,
-    in_order,
 )
 from interbed.ingest.flow.messages import Messages
 from interbed.ingest.formats.arrays import Array, Indices, Mask, changed_rows, converted_columns, kept, taken, valid
@@ -45,6 +44,7 @@ from interbed.ingest.formats.debezium_events import (
     SentBefore,
     at_rows_before,
     events_of,
+    in_topic_order,
     invalid_events,
     kinds_of,
     may_leave_out,
@@ -123,9 +123,9 @@ class DebeziumAvro:
             first = min(truncations, key=lambda t: t.index)
             before = self.decode(messages.slice(0, first.index))
             return replace(before, truncation=first)
-        changes = [found for part in parts for found in self._changes(part, messages, bad)]
         # A table may change its schema, and change back to an earlier one.
-        return DecodedMessages(changes=in_order(changes), bad=sorted(bad, key=lambda b: b.index), refused=refused)
+        changes = [found for part in in_topic_order(parts) for found in self._changes(part, messages, bad)]
+        return DecodedMessages(changes=changes, bad=sorted(bad, key=lambda b: b.index), refused=refused)
 
     def _columns_of_events(self, number: int) -> Columns:
         if number not in self._refused:
@@ -253,6 +253,19 @@ class _Part:
     def types(self) -> Mapping[str, ConnectType]:
         """The types of the columns."""
         return self.reader.types
+
+    def taken(self, numbers: Indices, source: SourceTable) -> "_Part":
+        """Return some of the events, as those of a table."""
+        return replace(
+            self,
+            source=source,
+            index=self.index[numbers],
+            op=taken(self.op, numbers),
+            kinds=self.kinds[numbers],
+            before=taken(self.before, numbers),
+            after=taken(self.after, numbers),
+            connectors=taken(self.connectors, numbers),
+        )
 
     def ops(self, *wanted: str) -> Mask:
         """Return which of the events are of one of these kinds."""

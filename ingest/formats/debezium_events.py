@@ -15,14 +15,14 @@ row before it. Source: Debezium's documentation, "Replica identity" of the Postg
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import Any, Protocol, Self, TypeAlias, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from interbed.ingest.flow.changes import NOT_SENT_BEFORE, SourceTable, UnsentRows
+from interbed.ingest.flow.changes import NOT_SENT_BEFORE, SourceTable, UnsentRows, turns_of
 from interbed.ingest.flow.messages import Messages
 from interbed.ingest.formats.arrays import Array, Indices, Mask, kept, mask_of, taken, true_of, valid
 from interbed.ingest.formats.connect_json import ConnectType
@@ -68,6 +68,40 @@ def may_leave_out(kinds: Kinds, rekeyed: Mask) -> Mask:
     `rekeyed` has an entry for each event; see Messages.
     """
     return of_kind(kinds, "u") | (of_kind(kinds, "c") & rekeyed)
+
+
+class EventPart(Protocol):
+    """Events of one table that were read together, with the numbers of their messages in order."""
+
+    @property
+    def source(self) -> SourceTable: ...
+
+    @property
+    def index(self) -> Indices: ...
+
+    def taken(self, numbers: Indices, source: SourceTable) -> Self:
+        """Return some of the events, as those of a table."""
+        ...
+
+
+Part = TypeVar("Part", bound=EventPart)
+
+
+def in_topic_order(parts: Sequence[Part]) -> list[Part]:
+    """Return the parts with the events of each table in the order of their messages.
+
+    What a decoder learns from an event holds for later events, so that parts of one table that alternate are split.
+    """
+    of_tables: dict[SourceTable, list[Part]] = {}
+    for part in parts:
+        of_tables.setdefault(part.source, []).append(part)
+    found: list[Part] = []
+    for source, several in of_tables.items():
+        if len(several) == 1:
+            found += several
+            continue
+        found += [several[number].taken(places, source) for number, places in turns_of([p.index for p in several])]
+    return found
 
 
 def invalid_events(op: Array, kinds: Kinds, before: Array, after: Array) -> dict[int, str]:

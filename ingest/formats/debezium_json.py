@@ -31,7 +31,6 @@ from interbed.ingest.flow.changes import (
     SourceTable,
     TableTruncation,
     UnsentRows,
-    in_order,
 )
 from interbed.ingest.flow.messages import Messages
 from interbed.ingest.formats.arrays import (
@@ -56,6 +55,7 @@ from interbed.ingest.formats.debezium_events import (
     SentBefore,
     at_rows_before,
     events_of,
+    in_topic_order,
     invalid_events,
     kinds_of,
     may_leave_out,
@@ -115,13 +115,13 @@ class DebeziumJson:
             first = min(truncations, key=lambda t: t.index)
             before = self.decode(messages.slice(0, first.index))
             return replace(before, truncation=first)
+        # A table may change its schema, and change back to an earlier one.
         changes = [
             found
-            for part in parts
+            for part in in_topic_order(parts)
             for found in part.changes(messages, self._keys, self._unavailable, self._lacking, self._sent_before, bad)
         ]
-        # A table may change its schema, and change back to an earlier one.
-        return DecodedMessages(changes=in_order(changes), bad=sorted(bad, key=lambda b: b.index), refused=refused)
+        return DecodedMessages(changes=changes, bad=sorted(bad, key=lambda b: b.index), refused=refused)
 
     def _guessed(self, index: Indices, texts: Array, bad: list[BadMessage]) -> "list[_Part]":
         """Split the events without a schema by table; tables must not get columns of each other."""

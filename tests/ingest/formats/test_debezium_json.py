@@ -414,3 +414,46 @@ def test_a_number_beyond_the_range_of_float_is_bad() -> None:
     decoded = DebeziumJson().decode(messages_of([with_schema(each, fields) for each in events]))
     assert [each.index for each in decoded.bad] == [1]
     assert decoded.changes[0].rows.column("f").to_pylist() == [float(np.float32(0.1))]
+
+
+def test_an_update_does_not_lack_a_column_that_a_later_bare_message_is_the_first_to_have() -> None:
+    def within(found: Event) -> Event:
+        return found[0], {"schema": None, "payload": found[1]}
+
+    events = [
+        within(event("c", None, {"id": 1, "a": 1})),
+        within(event("u", None, {"id": 1, "a": 2})),
+        event("c", None, {"id": 2, "a": 1, "later": 5}),
+        within(event("u", None, {"id": 2, "a": 1})),
+    ]
+    decoded = decode(events)
+    assert decoded.bad == []
+    [changes] = decoded.changes
+    assert list(changes.messages) == [0, 1, 2, 3]
+    assert changes.unsent["later"].rows.tolist() == [False, False, False, True]
+
+
+def test_rows_before_are_judged_by_earlier_events_of_any_schema() -> None:
+    fields = [{"type": "int64", "field": "id"}, {"type": "int64", "optional": True, "field": "a"}]
+    bare = with_schema(None, fields)["schema"]  # type: ignore[index]
+
+    def stated(op: str, before: Row | None, after: Row | None) -> Event:
+        return {"id": 1}, {"schema": bare, "payload": payload(op, before, after)}
+
+    def unstated(op: str, before: Row | None, after: Row | None) -> Event:
+        return {"id": 1}, payload(op, before, after)
+
+    whole = stated("u", {"id": 1, "a": 1}, {"id": 1, "a": None})
+    assert unsent_before(decode([whole, unstated("d", {"id": 1, "a": None}, None)])) == set()
+    partial = unstated("u", None, {"id": 1, "a": None})
+    assert unsent_before(decode([whole, partial, stated("d", {"id": 1, "a": None}, None)])) == {2}
+
+
+def unsent_before(decoded: DecodedMessages) -> set[int]:
+    """Return the messages whose row before the change lacks a column."""
+    return {
+        int(number)
+        for changes in decoded.changes
+        for each in changes.unsent_before.values()
+        for number in changes.messages[each.rows]
+    }

@@ -334,3 +334,25 @@ def test_changes_are_split_where_messages_declare_another_key() -> None:
         (("id",), [6]),
     ]
     assert [(bad.index, bad.reason.partition(",")[0]) for bad in decoded.bad] == [(5, "its key has the schema 256")]
+
+
+def test_rows_before_are_judged_by_earlier_events_of_a_schema_with_a_greater_number() -> None:
+    schemas = FakeRegistry()
+    first, second = envelope([ID, NAME]), envelope([ID, NAME, {**NAME, "name": "more"}])
+    assert schemas.number(first) < schemas.number(second)
+    old, empty = {"id": 1, "name": "a", "more": "b"}, {"id": 1, "name": None}
+    values = [
+        schemas.encoded(second, avro_event("u", old, {**empty, "more": None})),
+        schemas.encoded(first, avro_event("u", None, empty)),
+        schemas.encoded(second, avro_event("d", {**empty, "more": None}, None)),
+    ]
+    keys = [schemas.encoded(KEY, {"id": 1})] * 3
+
+    def unsent(decoded: DecodedMessages) -> set[int]:
+        return {
+            int(i) for c in decoded.changes for each in c.unsent_before.values() for i in c.messages[each.rows].tolist()
+        }
+
+    assert unsent(decode(schemas, values, keys)) == {2}
+    later = schemas.encoded(first, avro_event("d", empty, None))
+    assert unsent(decode(schemas, [values[0], later], keys[:2])) == set()
