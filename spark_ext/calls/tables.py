@@ -199,16 +199,17 @@ def table_info(
     """Describe a table for Spark, at a snapshot (None: it has none), with the session's options."""
     schema = table.schema
     handle = _handle(reference, table, snapshot, options)
+    unit = _bucket_unit(table)
     return TableInfo(
         schemaJson=schema_to_spark(schema.fields),
         partitionKeys=list(schema.partition_keys),
         primaryKeys=list(schema.primary_keys),
         properties=spark_properties(schema, table.location),
         snapshotId=0 if snapshot is None else snapshot.id,
-        clustering=clustering_of(schema, _bucket_unit(table)),
+        clustering=clustering_of(schema, unit),
         handle=handle.to_bytes(),
         hiddenColumns=hidden_columns_of(schema),
-        rowChanges=row_changes_of(f"{reference.database}.{reference.table}", schema),
+        rowChanges=row_changes_of(f"{reference.database}.{reference.table}", schema, unit),
         mergesSchema=CoreOptions({**schema.options, **(options or {})}).merges_schema,
         hadoopScheme=hadoop_scheme(table.location),
     )

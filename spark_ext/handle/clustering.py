@@ -42,6 +42,18 @@ def clustering_of(schema: TableSchema, unit: int = 0) -> WriteClustering:
             return _by_bucket(schema, schema.core.bucket)
 
 
+def clustering_of_changes(schema: TableSchema, unit: int) -> WriteClustering | None:
+    """Return the clustering of a MERGE's rows if that of other writes may give the rows of one key to several tasks.
+
+    These are writes to the postponed bucket; a task detects the keys that a MERGE writes twice.
+    """
+    if unit or not schema.has_primary_key or bucket_mode(schema, schema.core) is not BucketMode.POSTPONED:
+        return None
+    partition = list(schema.partition_keys)
+    keys = [name for name in schema.primary_keys if name not in partition]
+    return WriteClustering(columns=[*partition, *keys], bucketCount=0, bucketColumns=[], strict=True)
+
+
 def _by_bucket(schema: TableSchema, buckets: int) -> WriteClustering:
     keys, partition = list(schema.bucket_keys), list(schema.partition_keys)
     function = schema.core.text("bucket-function.type", "default").lower()

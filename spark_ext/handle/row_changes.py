@@ -22,6 +22,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from interbed.spark_ext.handle.clustering import clustering_of_changes
 from interbed.spark_ext.values.predicates import FilterHandling, conjunction_of, handling_of
 from interbed.spark_ext.values.spark_types import schema_from_spark, schema_to_spark, type_to_spark
 from interbed.storage.base.errors import SchemaMismatchError
@@ -147,8 +148,8 @@ KIND = "_row_kind"
 """The column of row kinds that the JVM sends beside the table's columns."""
 
 
-def row_changes_of(name: str, schema: TableSchema) -> RowChanges:
-    """Describe a table's support of row changes for Spark."""
+def row_changes_of(name: str, schema: TableSchema, unit: int) -> RowChanges:
+    """Describe a table's support of row changes for Spark; see clustering_of for `unit`."""
     keys = list(schema.primary_keys)
     if not keys:
         # One task rewrites a file; a deletion vector can be merged from several tasks. New rows have no file, and one
@@ -174,6 +175,7 @@ def row_changes_of(name: str, schema: TableSchema) -> RowChanges:
         toldOfRows=sent,
         refusals=refusals(name, schema),
         splitsUpdates=False,
+        clustering=clustering_of_changes(schema, unit),
         upserts=_upserts(schema),
         deletesByKey=_deletes_by_key(schema),
         sequences=sequences,

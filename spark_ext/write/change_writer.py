@@ -1,6 +1,7 @@
 """Writer of a task of an UPDATE, a DELETE or a MERGE INTO.
 
-A MERGE that does not read its target fails when the rows of a task repeat a primary key.
+A MERGE fails when its rows repeat a primary key, of which the table would keep the last row. All rows of a key are in
+one task.
 """
 
 import json
@@ -15,10 +16,11 @@ import pyarrow.compute as pc
 
 from interbed.spark_ext.handle.row_changes import KIND
 from interbed.spark_ext.values.spark_types import batch_from_spark
-from interbed.storage.base.arrays import Positions, Words
+from interbed.storage.base.arrays import Positions
 from interbed.storage.base.bucket_id import BucketId
-from interbed.storage.base.errors import CommitConflictError, NotSupportedError
+from interbed.storage.base.errors import CommitConflictError, InvalidInputError, NotSupportedError
 from interbed.storage.base.row.kind import RowKind
+from interbed.storage.base.row.python_values import python_value
 from interbed.storage.files.deletion_vectors import DeletionVector, decode
 from interbed.storage.lsm.file_read import ROW_INDEX, FileRead, ReadOptions, block_rows
 from interbed.storage.meta.manifest.entry import DataFileMeta
@@ -37,35 +39,52 @@ REPEATED = b"repeated:"
 
 
 class DistinctKeys:
-    """Detects repeated keys among rows, with eight bytes of memory a row.
+    """Detects repeated keys among rows, with sixteen bytes of memory a row.
 
-    It compares 64 bits of the keys' hashes. A collision looks like a repeated key, which only costs time: the statement
-    is run again as one that reads its target.
+    Keys are compared by hashes of 128 bits, as in KeyLocations.
     """
 
     def __init__(self, schema: TableSchema) -> None:
         self._names = schema.primary_keys
         self._types = [schema.by_name[name].type for name in schema.primary_keys]
-        self._hashes: list[Words] = []
+        self._hashes: list[KeyHashes] = []
 
     def add(self, rows: pa.RecordBatch) -> None:
-        """Add rows of the table's columns."""
+        """Add rows with the table's columns, or those of its key."""
         if rows.num_rows:
-            self._hashes.append(KeyHashes.of([rows.column(name) for name in self._names], self._types).first)
+            self._hashes.append(self._hashes_of(rows))
 
-    def repeated(self) -> bool:
-        """Return whether a key was repeated; to be called once, after all rows."""
+    def repeated(self, batches: Iterable[pa.RecordBatch]) -> str | None:
+        """Return a key that was added several times, in words; None if all are distinct.
+
+        `batches` has the rows among which the key is found; to be called once, after all rows.
+        """
         if not self._hashes:
-            return False
-        hashes = np.concatenate(self._hashes)
+            return None
+        added = KeyHashes(
+            np.concatenate([each.first for each in self._hashes]),
+            np.concatenate([each.second for each in self._hashes]),
+        )
         self._hashes.clear()
-        hashes.sort()
-        return bool((hashes[1:] == hashes[:-1]).any())
+        order, starts = added.grouped()
+        if starts.all():
+            return None
+        twice = added.take(order[~starts])
+        for batch in batches:
+            hashes = self._hashes_of(batch)
+            found = np.isin(hashes.first, twice.first) & np.isin(hashes.second, twice.second)
+            if found.any():
+                row = int(np.argmax(found))
+                return ", ".join(f"{name} = {python_value(batch.column(name)[row])}" for name in self._names)
+        raise AssertionError("a repeated key is not among the rows")
+
+    def _hashes_of(self, rows: pa.RecordBatch) -> KeyHashes:
+        return KeyHashes.of([rows.column(name) for name in self._names], self._types)
 
 
 MARKS = b"marked:"
 
-INSERTED_BYTES_IN_MEMORY = 32 * 1024 * 1024
+ROW_BYTES_IN_MEMORY = 32 * 1024 * 1024
 
 
 class ChangeWriter(Protocol):
@@ -84,26 +103,32 @@ class ChangeWriter(Protocol):
         ...
 
 
-class InsertedRows:
-    """Inserted rows of a task, kept until its deletions are written; in a temporary file if they are many."""
+class KeptRows:
+    """Rows of a task that are needed after all others; in a temporary file if they are many."""
 
     def __init__(self) -> None:
-        self._file = tempfile.SpooledTemporaryFile(INSERTED_BYTES_IN_MEMORY)  # noqa: SIM115 - closed after the rows
+        self._file = tempfile.SpooledTemporaryFile(ROW_BYTES_IN_MEMORY)  # noqa: SIM115 - closed by close
         self._stream: pa.RecordBatchStreamWriter | None = None
+        self._is_empty = True
 
     def add(self, rows: pa.RecordBatch) -> None:
         """Keep the rows; all batches have one schema."""
         if self._stream is None:
             self._stream = pa.ipc.new_stream(pa.PythonFile(self._file, "w"), rows.schema)
+            self._is_empty = False
         self._stream.write_batch(rows)
 
     def batches(self) -> Iterator[pa.RecordBatch]:
-        """Yield all rows in their order, and forget them."""
+        """Yield all rows in their order; no rows can be added afterwards."""
         if self._stream is not None:
             self._stream.close()
             self._stream = None
+        if not self._is_empty:
             self._file.seek(0)
             yield from pa.ipc.open_stream(pa.PythonFile(self._file, "r"))
+
+    def close(self) -> None:
+        """Forget the rows."""
         self._file.close()
 
 
@@ -111,15 +136,17 @@ class KeyedChanges:
     """Changes of a primary-key table, whose writer takes rows with their kinds.
 
     A MERGE may delete a row and insert another one of its key, in any order. Of two rows of one key the writer keeps
-    the later one, so that inserted rows are written last.
+    the later one, so that inserted rows are written last. With `distinct` an inserted row is refused if another one,
+    inserted or updated, has its key.
     """
 
-    def __init__(self, write: TableWrite, table: Table) -> None:
+    def __init__(self, write: TableWrite, table: Table, *, distinct: bool) -> None:
         self._write = write
         self._arrow = table.arrow_schema
         self._location = table.location
         self._refusal = delete_refusal(table.schema, table.options)
-        self._inserted = InsertedRows()
+        self._inserted = KeptRows()
+        self._distinct = DistinctKeys(table.schema) if distinct else None
 
     def write(self, batch: pa.RecordBatch) -> None:
         """Write a batch of rows. Raises NotSupportedError for deletions that the table does not support."""
@@ -127,20 +154,31 @@ class KeyedChanges:
         if self._refusal is not None and pc.any(_deletions(batch)).as_py():
             raise NotSupportedError(f"Rows of the table {self._location} can't be deleted: {self._refusal}")
         rows = batch_from_spark(batch.drop_columns([KIND]), self._arrow)
-        if self._refusal is None:
-            is_new: Any = pc.equal(kinds, pa.scalar(int(RowKind.INSERT), pa.int8()))
-            new = rows.filter(is_new)
-            if new.num_rows:
-                self._inserted.add(new)
-            rest = pc.invert(is_new)
-            rows, kinds = rows.filter(rest), kinds.filter(rest)
+        if self._distinct is not None:
+            self._distinct.add(rows.filter(pc.invert(_deletions(batch))))
+        is_new: Any = pc.equal(kinds, pa.scalar(int(RowKind.INSERT), pa.int8()))
+        new = rows.filter(is_new)
+        if new.num_rows:
+            self._inserted.add(new)
+        rest = pc.invert(is_new)
+        rows, kinds = rows.filter(rest), kinds.filter(rest)
         if rows.num_rows:
             self._write.write_arrow(rows, kinds, keeps_nulls=dict.fromkeys(self._arrow.names, _updates(kinds)))
 
     def finish(self) -> list[CommitMessage]:
-        """Write the inserted rows after all deletions."""
-        for rows in self._inserted.batches():
-            self._write.write_arrow(rows)
+        """Write the inserted rows after all deletions. Raises InvalidInputError for a repeated key."""
+        try:
+            key = None if self._distinct is None else self._distinct.repeated(self._inserted.batches())
+            if key is not None:
+                raise InvalidInputError(
+                    f"The MERGE would write several rows with the primary key {key} into {self._location}, one of them "
+                    "inserted, and the table would keep only that one. Nothing was changed. Let the source have one "
+                    "row of each key, and ON compare the whole key."
+                )
+            for rows in self._inserted.batches():
+                self._write.write_arrow(rows)
+        finally:
+            self._inserted.close()
         return []
 
     def marked(self) -> Mapping[str, DeletionVector]:

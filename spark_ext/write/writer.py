@@ -27,6 +27,7 @@ from interbed.spark_ext.write.change_writer import (
     REPEATED,
     ChangeWriter,
     DistinctKeys,
+    KeptRows,
     KeyedChanges,
     LocatedChanges,
     decode_marks,
@@ -37,6 +38,7 @@ from interbed.storage.base.errors import CommitFailedError, InvalidInputError, N
 from interbed.storage.commit.basis import RowsRead
 from interbed.storage.commit.file_store_commit import FileStoreCommit
 from interbed.storage.files.deletion_vectors import DeletionVector
+from interbed.storage.meta.schema.table_schema import TableSchema
 from interbed.storage.table.table import Table
 from interbed.storage.upkeep.compact_table import compact_again
 from interbed.storage.upkeep.job_files import JobFiles
@@ -44,6 +46,7 @@ from interbed.storage.write.bucket_strategy import batch_strategy_of, strategy_o
 from interbed.storage.write.commit_message import CommitMessage
 from interbed.storage.write.replacing import overwriting
 from interbed.storage.write.row_converter import kinds_of
+from interbed.storage.write.row_statements import UPDATABLE
 from interbed.storage.write.table_write import TableWrite
 from interbed.thrift_idl.planner.ttypes import CommitResult, WriteMode, WritePlan
 
@@ -191,7 +194,9 @@ def plan_write(handle: TableHandle, request: Any) -> WritePlan:
         filters=tuple(request.filters),
         follows=bool(request.followsFromSnapshot),
         scanned=None if request.scanned is None else tuple(request.scanned),
-        distinct=bool(request.distinctKeys),
+        distinct=bool(request.distinctKeys)
+        and handle.schema.core.merge_engine in UPDATABLE
+        and handle.schema.has_primary_key,
     )
     if token.mode == WriteMode.OVERWRITE:
         token.static_partition()
@@ -201,6 +206,11 @@ def plan_write(handle: TableHandle, request: Any) -> WritePlan:
     token.files(table).mark()
     content = token.to_bytes()
     return WritePlan(task=content, token=content)
+
+
+def _keeps_one_row(schema: TableSchema) -> bool:
+    """Return whether the table keeps one of two rows of a key, and does not merge them by itself."""
+    return schema.has_primary_key and schema.core.merge_engine in UPDATABLE
 
 
 class TaskWriter:
@@ -213,7 +223,8 @@ class TaskWriter:
         self._arrow = self._table.arrow_schema
         self._write = self._new_write()
         self._changes = self._change_writer() if self._token.mode == WriteMode.CHANGES else None
-        self._distinct = DistinctKeys(table.schema) if self._token.distinct else None
+        self._distinct = DistinctKeys(table.schema) if self._token.distinct and self._changes is None else None
+        self._keys = KeptRows()
         self._prepared: list[CommitMessage] = []
 
     def write(self, batch: pa.RecordBatch) -> None:
@@ -229,6 +240,7 @@ class TaskWriter:
         rows = batch_from_spark(batch, self._arrow)
         if self._distinct is not None:
             self._distinct.add(rows)
+            self._keys.add(rows.select(list(self._table.primary_keys)))
         self._write.write_arrow(rows, kinds)
 
     def _new_write(self) -> TableWrite:
@@ -255,13 +267,15 @@ class TaskWriter:
         if self._changes is not None and (marked := self._changes.marked()) and not replaced:
             marks = encode_marks(marked)
             content += _LENGTH.pack(len(marks)) + marks
-        if self._distinct is not None and self._distinct.repeated():
-            content += _LENGTH.pack(len(REPEATED)) + REPEATED
+        if self._distinct is not None and (key := self._distinct.repeated(self._keys.batches())) is not None:
+            repeated = REPEATED + key.encode()
+            content += _LENGTH.pack(len(repeated)) + repeated
+        self._keys.close()
         return content
 
     def _change_writer(self) -> ChangeWriter:
         if self._table.schema.has_primary_key:
-            return KeyedChanges(self._write, self._table)
+            return KeyedChanges(self._write, self._table, distinct=self._token.distinct)
         return LocatedChanges(self._write, self._table, self._token.handle.snapshot_id)
 
     def abort(self) -> None:
@@ -288,8 +302,12 @@ def decode_messages(contents: Sequence[bytes]) -> list[CommitMessage]:
 
 def check_distinct(contents: Sequence[bytes]) -> None:
     """Raise RepeatedKeyError when a task has reported a repeated key."""
-    if REPEATED in _parts(contents):
-        raise RepeatedKeyError("Several rows of the source have the same primary key. Nothing was changed.")
+    for part in _parts(contents):
+        if part.startswith(REPEATED):
+            raise RepeatedKeyError(
+                f"The MERGE would insert several rows with the primary key {part.removeprefix(REPEATED).decode()}, of "
+                "which the table would keep one. Nothing was changed. Let the source have one row of each key."
+            )
 
 
 def decode_all_marks(contents: Sequence[bytes]) -> list[dict[str, DeletionVector]]:

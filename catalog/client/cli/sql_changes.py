@@ -409,15 +409,8 @@ class MergeStatementPlan:
                 self._check.check(batch, made)
                 found.updated.append(made)
         self._check_once(changed, target)
+        self._check_distinct(found)
         return found
-
-    def inserted(self, changes: MergeChanges) -> int:
-        """Return how many rows the insertions make: rows of equal key become one."""
-        keys = list(self._table.primary_keys)
-        if not keys or not changes.inserted:
-            return sum(batch.num_rows for batch in changes.inserted)
-        rows = pa.Table.from_batches([self._values.same(batch.select(keys), 0) for batch in changes.inserted])
-        return rows.group_by(keys).aggregate([]).num_rows
 
     def _rows_of(self, clause: MergeClause, expressions: dict[str, str], where: str) -> Any:
         target, source, on = self._target, self._source, self._statement.on
@@ -462,6 +455,26 @@ class MergeStatementPlan:
                         "the whole key, or name the columns to be set."
                     )
 
+    def _check_distinct(self, found: MergeChanges) -> None:
+        """Raise InvalidInputError if an inserted row has the key of another one that the statement writes."""
+        keys = list(self._table.primary_keys)
+        if not keys or not any(batch.num_rows for batch in found.inserted):
+            return
+        written = [b for b in (*found.updated, *found.inserted) if set(keys) <= set(b.schema.names)]
+        if not written:
+            # The writer refuses rows without a key.
+            return
+        rows = [self._values.same(batch.select(keys), 0) for batch in written]
+        counts = pa.Table.from_batches(rows).group_by(keys).aggregate([([], "count_all")])
+        twice = counts.filter(pc.greater(counts.column("count_all"), pa.scalar(1, pa.int64())))
+        if twice.num_rows:
+            shown = ", ".join(f"{name} = {twice.column(name)[0]}" for name in keys)
+            raise InvalidInputError(
+                f"The MERGE would write several rows with the primary key {shown} into {self.name}, one of them "
+                "inserted, and the table would keep only that one. Let the source have one row of each key, and ON "
+                "compare the whole key."
+            )
+
     def _check_once(self, changed: Sequence[Any], target: pa.Table) -> None:
         if not changed:
             return
@@ -484,7 +497,7 @@ def _merged(merge: MergeStatementPlan, rows: SnapshotRows) -> StatementResult:
     return StatementResult(
         table=merge.name,
         statement="MERGE",
-        inserted=merge.inserted(changes),
+        inserted=sum(batch.num_rows for batch in changes.inserted),
         updated=sum(batch.num_rows for batch in changes.updated),
         deleted=sum(batch.num_rows for batch in changes.deleted),
         snapshot=snapshot,

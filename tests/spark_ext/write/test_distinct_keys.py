@@ -15,17 +15,21 @@ KEYS = st.tuples(st.sampled_from(["", "a", "b", "a longer key of a row"]), st.in
 
 
 @given(st.lists(st.lists(KEYS, max_size=5), max_size=4))
-def test_a_duplicate_key_in_any_batch_is_detected(batches: list[list[tuple[str, int]]]) -> None:
+def test_a_duplicate_key_in_any_batch_is_detected_and_named(batches: list[list[tuple[str, int]]]) -> None:
     keys = DistinctKeys(Schema.from_pyarrow_schema(SCHEMA, primary_keys=["name", "id"]).to_table_schema())
+    kept = []
     for batch in batches:
         rows = [{"name": name, "id": number, "v": number} for name, number in batch]
-        keys.add(pa.RecordBatch.from_pylist(rows, schema=SCHEMA))
+        kept.append(pa.RecordBatch.from_pylist(rows, schema=SCHEMA))
+        keys.add(kept[-1])
     seen = [key for batch in batches for key in batch]
-    assert keys.repeated() == (len(set(seen)) < len(seen))
+    twice = {f"name = {name}, id = {number}" for name, number in seen if seen.count((name, number)) > 1}
+    found = keys.repeated(kept)
+    assert found in twice if twice else found is None
 
 
 def test_the_driver_refuses_duplicate_keys_that_a_task_reports() -> None:
-    message = len(REPEATED).to_bytes(4) + REPEATED
+    message = REPEATED + b"id = 7"
     check_distinct([b""])
-    with pytest.raises(RepeatedKeyError, match="same primary key"):
-        check_distinct([b"", message])
+    with pytest.raises(RepeatedKeyError, match="several rows with the primary key id = 7"):
+        check_distinct([b"", len(message).to_bytes(4) + message])

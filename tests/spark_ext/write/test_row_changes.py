@@ -331,3 +331,35 @@ def test_a_default_that_was_set_later_is_not_written_by_changes(lake: SparkLake)
         lake.sql(f"DELETE FROM {{lake}}.db.{name} WHERE id = 2")
         lake.sql(f"UPDATE {{lake}}.db.{name} SET w = 30 WHERE id = 3")
         assert sorted(lake.tuples(f"SELECT * FROM {{lake}}.db.{name}")) == [(1, None, 1), (3, None, 30)], name
+
+
+NEW_IDS = "WHEN NOT MATCHED THEN INSERT (id, v) VALUES (s.new, s.v)"
+
+
+NEW_OR_SET = f"WHEN MATCHED THEN UPDATE SET v = s.v {NEW_IDS}"
+
+
+@pytest.mark.parametrize(
+    ("options", "source", "clauses"),
+    [
+        ("'bucket'='2'", "(1, 1, 20), (4, 1, 21)", NEW_OR_SET),
+        ("'bucket'='1', 'merge-engine'='partial-update'", "(1, 1, 20), (4, 1, 21)", NEW_OR_SET),
+        ("'bucket'='-1'", "(7, 2, 20), (8, 2, 21)", NEW_OR_SET),
+        ("'bucket'='-2'", "(7, 2, 20), (8, 2, 21)", NEW_OR_SET),
+        ("'bucket'='-2'", "(7, 2, 20), (8, 2, 21)", NEW_IDS),
+    ],
+    ids=["update and insert", "partial update", "dynamic buckets", "postponed buckets", "inserts only"],
+)
+def test_a_merge_that_writes_two_rows_of_one_key_is_refused_with_the_key(
+    lake: SparkLake, options: str, source: str, clauses: str
+) -> None:
+    lake.sql(f"CREATE TABLE {{lake}}.db.m (id INT, v INT) TBLPROPERTIES ('primary-key'='id', {options})")
+    lake.sql("INSERT INTO {lake}.db.m VALUES (1, 10), (3, 30)")
+    lake.sql("CALL {lake}.sys.compact(table => 'db.m')")
+    before, files = lake.tuples("SELECT * FROM {lake}.db.m"), lake.files("db.m")
+    with pytest.raises(Exception, match=r"several rows with the primary key id = [12]\b"):
+        lake.sql(
+            f"MERGE INTO {{lake}}.db.m t USING (SELECT * FROM VALUES {source} s(id, new, v)) s ON t.id = s.id {clauses}"
+        )
+    assert lake.tuples("SELECT * FROM {lake}.db.m") == before
+    assert lake.files("db.m") == files

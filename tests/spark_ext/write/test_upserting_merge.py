@@ -35,7 +35,7 @@ def test_a_merge_of_whole_rows_by_the_key_does_not_read_the_target(lake: SparkLa
     assert lake.tuples("SELECT * FROM {lake}.db.t ORDER BY id") == [(1, 10, "a"), (2, 22, "z"), (3, 30, "y")]
 
 
-def test_a_duplicate_source_key_is_an_error_only_where_the_target_has_it(lake: SparkLake) -> None:
+def test_a_duplicate_source_key_is_an_error_whether_the_target_has_it_or_not(lake: SparkLake) -> None:
     lake.sql(
         "CREATE TABLE {lake}.db.t (p INT, id INT, v INT) PARTITIONED BY (p) TBLPROPERTIES ('primary-key' = 'p,id')"
     )
@@ -49,7 +49,10 @@ def test_a_duplicate_source_key_is_an_error_only_where_the_target_has_it(lake: S
         lake.sql(merge.format("(1, 1, 11), (1, 1, 12), (2, 1, 20)"))
     assert lake.files("db.t") == files
     assert lake.tuples("SELECT * FROM {lake}.db.t") == [(1, 1, 10)]
-    lake.sql(merge.format("(1, 1, 11), (1, 2, 12), (1, 2, 12)"))
+    with pytest.raises(Exception, match="several rows with the primary key p = 1, id = 2"):
+        lake.sql(merge.format("(1, 1, 11), (1, 2, 12), (1, 2, 13)"))
+    assert lake.files("db.t") == files
+    lake.sql(merge.format("(1, 1, 11), (1, 2, 12)"))
     assert lake.tuples("SELECT * FROM {lake}.db.t ORDER BY id") == [(1, 1, 11), (1, 2, 12)]
     assert len(lake.files("db.t")) == len(files) + 1
 

@@ -157,6 +157,20 @@ REFUSED = [
     ("MERGE INTO s.t USING (VALUES (1), (1)) AS s(id) ON t.id = s.id WHEN MATCHED THEN DELETE", "several rows"),
     ("MERGE INTO s.t USING (SELECT 1 AS id) AS s ON true WHEN MATCHED THEN UPDATE SET id = 7", "primary key"),
     ("MERGE INTO s.t USING (SELECT 1 AS id) AS s ON t.id = s.id WHEN MATCHED THEN UPDATE", "lacks the column 'name'"),
+    (
+        "MERGE INTO s.t USING (VALUES (1, 1), (9, 1)) AS s(id, new) ON t.id = s.id "
+        "WHEN MATCHED THEN UPDATE SET name = 'm' WHEN NOT MATCHED THEN INSERT (id, dt) VALUES (s.new, 'x')",
+        "several rows with the primary key id = 1 into s.t",
+    ),
+    (
+        "MERGE INTO s.t USING (VALUES (9, 'x'), (9, 'y')) AS s(id, dt) ON t.id = s.id "
+        "WHEN NOT MATCHED THEN INSERT (id, dt) VALUES (s.id, s.dt)",
+        "several rows with the primary key id = 9 into s.t",
+    ),
+    (
+        "MERGE INTO s.t USING (SELECT 9 AS id) AS s ON t.id = s.id WHEN NOT MATCHED THEN INSERT (dt) VALUES ('x')",
+        "'id'",
+    ),
     ("DROP TABLE s.t", "carries out SELECT, INSERT INTO, UPDATE, DELETE FROM and MERGE INTO, not DROP"),
     ("CREATE TABLE s.u (id INT)", "not CREATE"),
     ("TRUNCATE s.t", "not TRUNCATE"),

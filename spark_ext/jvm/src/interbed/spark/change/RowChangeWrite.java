@@ -52,6 +52,8 @@ final class RowChangeWrite extends SparkWrite implements DeltaWrite, DeltaBatchW
             write.queryId(),
             new HashMap<>(write.options().asCaseSensitiveMap()));
     request.setFollowsFromSnapshot(follows);
+    // An inserted row must not replace another one of the same statement.
+    request.setDistinctKeys(command == Command.MERGE);
     if (scanned != null) {
       request.setScanned(scanned);
     }

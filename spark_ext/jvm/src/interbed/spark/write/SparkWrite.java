@@ -61,6 +61,7 @@ public class SparkWrite implements RequiresDistributionAndOrdering, BatchWrite {
     if (RowStatementScope.isOpen()) {
       // A MERGE that only inserts, which Spark plans as an INSERT of the rows without a match.
       request.setFollowsFromSnapshot(true);
+      request.setDistinctKeys(true);
     }
   }
 
@@ -111,7 +112,9 @@ public class SparkWrite implements RequiresDistributionAndOrdering, BatchWrite {
   // Clustering.
 
   protected WriteClustering clustering() {
-    return table.info().getClustering();
+    boolean byKey = request.isDistinctKeys() && table.info().isSetRowChanges() && table.info().getPrimaryKeysSize() > 0;
+    WriteClustering ofChanges = byKey ? table.info().getRowChanges().getClustering() : null;
+    return ofChanges == null ? table.info().getClustering() : ofChanges;
   }
 
   @Override
