@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from interbed.iceberg.table import IcebergTable
     from interbed.storage.base.types.data_type import DataField
     from interbed.storage.meta.schema.outline import SchemaOutline
+    from interbed.storage.meta.schema.table_schema import TableSchema
     from interbed.storage.table.table import Table
     from interbed.storage.upkeep.bucket_health import BucketHealth
     from interbed.storage.upkeep.health import TableHealth
@@ -84,6 +85,9 @@ def describe(chosen: CatalogChoice, name: str, as_json: bool) -> None:
     print_line("columns")
     print_columns([[c["name"], c["type"], c["key"], c["comment"] or ""] for c in found["columns"]], indent="  ")
     own = set(found["own"])
+    if found.get("notes"):
+        print_line("notes")
+        print_lines([f"  {note}" for note in found["notes"]], empty="")
     for heading, keys in (("options", set(found["options"]) - own), ("your own properties", own)):
         if keys:
             print_line(heading)
@@ -131,6 +135,7 @@ def _description(table: "Table") -> dict[str, Any]:
         "partition_keys": list(found.partition_keys),
         "options": all_masked(dict(sorted(found.options.items()))),
         "own": _own(found.options),
+        "notes": _notes(found),
         "snapshot": None
         if latest is None
         else {
@@ -139,6 +144,17 @@ def _description(table: "Table") -> dict[str, Any]:
             "records": latest.total_record_count,
         },
     }
+
+
+def _notes(schema: "TableSchema") -> list[str]:
+    """Return what users of the table should know of its definition."""
+    from interbed.storage.lsm.merge_function.row_rules import overwriting_defaults
+
+    return [
+        f"The default of {name!r} replaces the value of an existing row where an update has null for it: "
+        "'merge-engine' = 'partial-update' sees the default, not the null."
+        for name in overwriting_defaults(schema, schema.core)
+    ]
 
 
 def _outline(name: str, outline: "SchemaOutline", problem: Exception) -> dict[str, Any]:

@@ -4,7 +4,7 @@ Writers ask whether the table accepts retractions, which columns keep their old 
 values of the row before a change are needed to retract it.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from interbed.storage.lsm.merge_function.aggregate import AggregateMerge
@@ -79,6 +79,17 @@ def kept_columns(schema: TableSchema, options: CoreOptions) -> Mapping[str, Kept
     # A column with a default value gets it in place of null.
     names = [f.name for f in schema.fields if f.default_value is None and f.name not in fixed]
     return {name: groups.get(name, KeptColumn()) for name in names}
+
+
+def overwriting_defaults(schema: TableSchema, options: CoreOptions) -> Sequence[str]:
+    """Return the columns of a partial update in which a null does not keep the old value.
+
+    The writer replaces a null by the column's default before rows are merged, as Paimon's TableWriteImpl does.
+    """
+    if not schema.has_primary_key or options.merge_engine is not MergeEngine.PARTIAL_UPDATE:
+        return ()
+    keys = {*schema.primary_keys, *schema.partition_keys}
+    return [f.name for f in schema.fields if f.default_value is not None and f.name not in keys]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
