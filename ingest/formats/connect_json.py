@@ -33,6 +33,7 @@ import pyarrow.compute as pc
 
 from interbed.ingest.flow.changes import BadMessage
 from interbed.ingest.formats.arrays import Array, Indices, Mask, kept, mask_of, taken, true_of, valid
+from interbed.ingest.formats.exact_numbers import check_not_lost
 from interbed.ingest.formats.json_objects import json_text, parsed_object
 from interbed.storage.base.errors import NotSupportedError
 
@@ -366,12 +367,11 @@ def _time_texts(unit: Literal["us", "ns"]) -> Convert:
 
 
 def _floats(array: Array) -> Array:
-    """Convert numbers of JSON to FLOAT. Raises ValueError for numbers beyond its range, which Arrow reads as
-    infinite.
-    """
+    """Convert numbers of JSON to FLOAT. Raises ValueError for numbers that Arrow makes infinite, or 0."""
     made: Any = array.cast(pa.float32())
     if true_of(pc.and_(pc.is_inf(made), pc.is_finite(array))).any():
         raise ValueError("it is beyond the range of FLOAT")
+    check_not_lost(array, made, "FLOAT")
     found: Array = made
     return found
 

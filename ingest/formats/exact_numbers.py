@@ -1,8 +1,11 @@
 """Numbers as values of a column. A fraction becomes the nearest FLOAT or DOUBLE; no other number is rounded.
 
+A number beyond the range of the type is refused, and so is a number other than 0 whose nearest value is 0.
+
 FLOAT and DOUBLE hold all integers up to 2^24 and 2^53, and some larger ones.
 """
 
+import re
 from decimal import Context, Decimal
 from typing import Any
 
@@ -13,6 +16,8 @@ import pyarrow.compute as pc
 from interbed.ingest.formats.arrays import Array, mask_of
 from interbed.storage.base.types.data_type import INTEGERS, AtomicType, TypeRoot
 
+_NOT_ZERO = r"^\s*[-+]?[0.]*[1-9]"
+"""Pattern of texts of numbers with a digit other than 0 before the exponent."""
 _LARGEST_FLOAT = 3.4028234663852886e38
 MOST_DIGITS = 400
 """More digits than a number of any column has."""
@@ -69,6 +74,7 @@ def floats_of_texts(texts: Any, target: AtomicType) -> Array:
     if inexact is not None:
         raise ValueError(_not_held(inexact, target))
     made: Any = texts.cast(pa.float64())
+    check_not_lost(texts, made, target)
     return made if target.root is TypeRoot.DOUBLE else _checked(made, made.cast(pa.float32()), target)
 
 
@@ -102,8 +108,27 @@ def _checked(given: Any, made: Any, target: AtomicType) -> Array:
     """Return FLOATs of DOUBLEs. Raises ValueError if one became infinite."""
     if mask_of(pc.and_(pc.is_inf(made), pc.is_finite(given)).fill_null(False)).any():
         raise ValueError(f"it is beyond the range of {target}")
+    check_not_lost(given, made, target)
     found: Array = made
     return found
+
+
+def is_lost(text: str) -> bool:
+    """Return whether the nearest DOUBLE of a number other than 0 is 0."""
+    return float(text) == 0 and re.match(_NOT_ZERO, text) is not None
+
+
+def check_not_lost(given: Any, made: Any, target: object) -> None:
+    """Raise ValueError if a number other than 0, given as a text or a float, became 0."""
+    zero: Any = pc.equal(made, pa.scalar(0, made.type))
+    if not mask_of(zero.fill_null(False)).any():
+        return
+    if pa.types.is_floating(given.type):
+        other: Any = pc.not_equal(given, pa.scalar(0, given.type))
+    else:
+        other = pc.match_substring_regex(given, _NOT_ZERO)
+    if mask_of(pc.and_(zero, other).fill_null(False)).any():
+        raise ValueError(f"it is closer to 0 than any {target}")
 
 
 def _not_held(number: object, target: AtomicType) -> str:

@@ -27,10 +27,14 @@ import pyarrow.json
 
 from interbed.ingest.flow.changes import BadMessage, SentRows
 from interbed.ingest.formats.arrays import Array, Indices, Mask, mask_of, one_array, taken
+from interbed.ingest.formats.exact_numbers import is_lost
 from interbed.storage.base.row.kind import RowKind
 
 _STUCK_TOGETHER = r"\}[ \t\r\n]*[^ \t\r\n,}\]]"
 """An object inside of a value is followed by a comma or the end of its container. In a string it may be otherwise."""
+
+_SMALL = r"[0-9.][eE]-0*([3-9][0-9]|[0-9]{3})|0{15}"
+"""Pattern of texts that may have a number of which the nearest DOUBLE is 0."""
 
 _BLOCK = 256
 """The number of texts that are tried together, to find those that have something new."""
@@ -223,8 +227,8 @@ def type_of(value: object) -> pa.DataType:
         case int():
             return LARGE_INTEGER if abs(value) < 10**_MOST_DIGITS else pa.string()
         case SentNumber():
-            # Arrow reads no number beyond the range of DOUBLE.
-            return pa.string() if math.isinf(float(value.text)) else pa.float64()
+            # Arrow reads no number beyond the range of DOUBLE, and makes 0 of one below it.
+            return pa.string() if math.isinf(float(value.text)) or is_lost(value.text) else pa.float64()
         case str():
             return pa.string()
         case list():
@@ -339,6 +343,10 @@ def read_by_arrow(
 
 def _read(texts: "pa.Array[Any]", fields: pa.Schema, others: Literal["error", "ignore"] = "error") -> pa.Table:
     """Read the objects of safe texts. Raises ArrowInvalid for objects that do not match the fields."""
+    kind = pa.struct(list(fields))
+    if _has_floats(kind):
+        for text in _bytes_of(texts.filter(pc.match_substring_regex(texts, _SMALL))):
+            _check_not_lost(parsed_json(text), kind, ())
     # Arrow's cast refuses invalid UTF-8; its JSON reader does not.
     texts.cast(pa.string())
     if not len(fields):
@@ -358,6 +366,24 @@ def _read(texts: "pa.Array[Any]", fields: pa.Schema, others: Literal["error", "i
         return rows
     columns = [_as_read(one_array(rows.column(f.name)), f.type) for f in fields]
     return pa.table(columns, schema=fields)
+
+
+def _has_floats(kind: Any) -> bool:
+    if pa.types.is_nested(kind):
+        return any(_has_floats(kind.field(i).type) for i in range(kind.num_fields))
+    return bool(pa.types.is_floating(kind))
+
+
+def _check_not_lost(value: Any, kind: pa.DataType, path: tuple[str, ...]) -> None:
+    """Raise ArrowInvalid for a number other than 0 that Arrow would read as 0."""
+    if isinstance(value, SentNumber) and pa.types.is_floating(kind) and is_lost(value.text):
+        raise pa.ArrowInvalid(f"the field {'.'.join(path)!r} has {value.text}, which is closer to 0 than any DOUBLE")
+    if isinstance(value, dict) and isinstance(kind, pa.StructType):
+        for field in kind:
+            _check_not_lost(value.get(field.name), field.type, (*path, field.name))
+    if isinstance(value, list) and isinstance(kind, pa.ListType):
+        for each in value:
+            _check_not_lost(each, kind.value_type, path)
 
 
 def _readable(kind: pa.DataType, *, in_list: bool) -> pa.DataType:

@@ -28,7 +28,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from interbed.ingest.formats.arrays import Array, converted_values
-from interbed.ingest.formats.exact_numbers import inexact_integer
+from interbed.ingest.formats.exact_numbers import check_not_lost, inexact_integer
 from interbed.storage.base.errors import NotSupportedError
 from interbed.storage.base.types.casting.cast import cast_values
 from interbed.storage.base.types.data_type import AtomicType, TypeRoot
@@ -191,6 +191,7 @@ class _Cast:
         finite = pc.invert(pc.match_substring_regex(texts, "(?i)inf"))
         if pc.any(pc.and_(pc.is_inf(made), finite)).as_py():
             raise ValueError(f"it is beyond the range of {self.type.type}")
+        check_not_lost(texts, made, self.type.type)
 
 
 def _decimal_form(scale: int) -> str:

@@ -21,6 +21,7 @@ import pyarrow.compute as pc
 from interbed.ingest.formats.arrays import Array, Indices, mask_of, taken
 from interbed.ingest.formats.exact_numbers import (
     FLOATS,
+    check_not_lost,
     decimals_of_texts,
     floats_of_integers,
     floats_of_texts,
@@ -203,7 +204,7 @@ def _clock_times(texts: Any) -> Any:
 
 
 def _check_finite(given: Any, made: Any, target: AtomicType) -> None:
-    """Refuse numbers that are too large: Arrow makes infinite ones of them."""
+    """Refuse numbers that are too large or too small: Arrow makes infinite ones and zeros of them."""
     if pa.types.is_floating(given.type):
         is_finite = pc.is_finite(given)
     elif pa.types.is_string(given.type):
@@ -212,6 +213,7 @@ def _check_finite(given: Any, made: Any, target: AtomicType) -> None:
         return
     if mask_of(pc.and_(pc.is_inf(made), is_finite).fill_null(False)).any():
         raise ValueError(f"it is beyond the range of {target}")
+    check_not_lost(given, made, target)
 
 
 def _check_digits(values: Any, target: AtomicType) -> None:

@@ -153,8 +153,12 @@ def _exact(text: str, kind: str) -> Any:
         if abs(number) > Decimal("1.7976931348623157e308"):
             return BAD
         double = float(number)
+        if not double and number:
+            return BAD
         if kind == "FLOAT":
             if abs(double) >= 3.4028235677973366e38:
+                return BAD
+            if double and not np.float32(double):
                 return BAD
             double = float(np.float32(double))
         if not is_integer:

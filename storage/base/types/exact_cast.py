@@ -3,7 +3,8 @@
 The rules, which apply to each part of nested values (docs/api.md, "Values"):
 
 - integers must be in the range of their type; no cast to integers or decimals loses a fraction;
-- floats become DECIMAL by their shortest text, which must fit the scale; DOUBLE becomes the nearest FLOAT;
+- floats become DECIMAL by their shortest text, which must fit the scale; DOUBLE becomes the nearest FLOAT, but not 0
+if it is another number;
 - text stays text, bytes stay bytes or become text if they are UTF-8; neither is parsed, and no other value becomes
 text;
 - a timestamp with a zone is an instant and fits only TIMESTAMP WITH LOCAL TIME ZONE; a timestamp without a zone is UTC
@@ -325,6 +326,9 @@ def _number(array: Array, target: pa.DataType) -> Array:
         made = (array.cast(pa.string()) if t.is_decimal(kind) else array).cast(target, safe=True)
         if pc.any(pc.and_(pc.is_inf(made), pc.is_finite(array))).as_py():
             raise pa.ArrowInvalid(f"a finite number is beyond the range of {target}")
+        given = array if t.is_decimal(kind) else array.cast(pa.float64())
+        if pc.any(pc.and_(_is_zero(made), pc.invert(_is_zero(given)))).as_py():
+            raise pa.ArrowInvalid(f"a number is closer to 0 than any {target}")
         return made
     return array.cast(target, safe=True)
 

@@ -408,6 +408,24 @@ def test_a_field_that_the_schema_lacks_is_named() -> None:
     assert bad.reason == "it has the field 'after.b', which its schema has not: mend the schema at the source"
 
 
+@pytest.mark.parametrize("kind", ["float", "double"])
+def test_a_number_other_than_0_does_not_become_0(kind: str) -> None:
+    fields = [{"type": kind, "optional": True, "field": "f"}]
+    values = ["0.0", "-0e9", "1e-400", "1e-44", "0." + "0" * 400 + "1"]
+    texts = [
+        json.dumps(with_schema(payload("c", None, {"f": "?"}), fields)).replace('"?"', each).encode() for each in values
+    ]
+    decoded = DebeziumJson().decode(messages_of(texts))
+    assert [each.index for each in decoded.bad] == [2, 4]
+    assert "closer to 0 than any DOUBLE" in decoded.bad[0].reason
+    [changes] = decoded.changes
+    assert changes.rows.column("f").to_pylist() == [0.0, 0.0, pytest.approx(1e-44, rel=0.1)]
+    [bad] = (
+        DebeziumJson().decode(messages_of([texts[3].replace(b"1e-44", b"1e-46")])).bad if kind == "float" else [None]
+    )
+    assert bad is None or "closer to 0 than any FLOAT" in bad.reason
+
+
 def test_a_number_beyond_the_range_of_float_is_bad() -> None:
     fields = [{"type": "float", "optional": True, "field": "f"}]
     events = [payload("c", None, {"f": f}) for f in (0.1, 1e39)]

@@ -68,6 +68,12 @@ REFUSED: list[tuple[Any, pa.DataType, str]] = [
     (pa.array([math.nan]), pa.int32(), "row 0 (counted from 0) has nan"),
     (pa.array([2**53, 2**53 + 1]), pa.float64(), "row 1 (counted from 0) has 9007199254740993"),
     (pa.array([0.5, 1e300]), pa.float32(), "row 1 (counted from 0) has 1e+300"),
+    (
+        pa.array([0.0, -1e-46]),
+        pa.float32(),
+        "row 1 (counted from 0) has -1e-46 (double): a number is closer to 0 than any",
+    ),
+    (pa.array([Decimal("0"), Decimal("1e-50")], pa.decimal256(60, 55)), pa.float32(), "closer to 0 than any float"),
     (pa.array([1.5, 1.239]), pa.decimal128(5, 2), "row 1 (counted from 0) has 1.239"),
     (pa.array([math.inf]), pa.decimal128(5, 2), "row 0 (counted from 0) has inf"),
     (pa.array([1000]), pa.decimal128(5, 2), "row 0 (counted from 0) has 1000"),
