@@ -14,6 +14,7 @@ from interbed.catalog.server.service.filters.tree import (
     ANY_CHARACTER,
     ANY_TEXT,
     AllOf,
+    EmptyText,
     KeyComparison,
     LikePattern,
     MissingValue,
@@ -24,7 +25,7 @@ from interbed.catalog.server.service.filters.tree import (
     search_form,
 )
 from interbed.catalog.server.service.model import MetastoreColumn, MetastorePartition, StorageDescriptor
-from interbed.catalog.server.service.names import parsed_name
+from interbed.catalog.server.service.names import DEFAULT_PARTITION_NAME, parsed_name
 from interbed.catalog.server.service.warehouse import child
 
 _encode = json.JSONEncoder(separators=(",", ":"), ensure_ascii=True).encode
@@ -193,10 +194,24 @@ class FilterSql:
             return self._like("name", part.pattern, negated=False)
         if isinstance(part, MissingValue):
             return f"{self._column(part.position)} {'>' if part.negated else '='} ''"
+        if isinstance(part, EmptyText):
+            return self._empty_text(part)
         if isinstance(part, AllOf):
             return self._all_of(part)
         conditions = [self._condition(each) for each in part.parts]
         return _joined("OR", conditions) if conditions else "1 = 0"
+
+    def _empty_text(self, part: EmptyText) -> str:
+        column = self._column(part.position)
+        # A value that differs from that in the partition's name is in the list.
+        if self._postgresql:
+            given = f"CAST(value_list AS json) ->> {part.position}"
+        else:
+            given = f"json_extract(value_list, '$[{part.position}]')"
+        is_default = f"{column} {{}} {self._bound(DEFAULT_PARTITION_NAME)}"
+        if part.negated:
+            return f"({is_default.format('<>')} OR value_list IS NULL OR {given} <> '')"
+        return f"({is_default.format('=')} AND {given} = '')"
 
     def _all_of(self, part: AllOf) -> str:
         """Return the conjunction, in which each key has one lower and one upper bound, the form that an index can

@@ -15,6 +15,7 @@ from interbed.catalog.server.service.errors import BadFilterError, MetastoreErro
 from interbed.catalog.server.service.filters.tree import (
     NO_VALUE,
     AllOf,
+    EmptyText,
     KeyComparison,
     KeyKind,
     LikePattern,
@@ -96,6 +97,10 @@ def parse(text: str, keys: Sequence[MetastoreColumn], *, escaped_literals: bool)
     return tree
 
 
+_OF_EMPTY_TEXT = {"=": False, "<=": False, "<>": True, ">": True}
+"""Comparisons with the empty text that hold for it alone, or for all texts but it."""
+
+
 class _Key:
     """A key of the table, and the conversion of literals to its search forms."""
 
@@ -130,6 +135,8 @@ class _Key:
             if operator not in ("=", "<>"):
                 raise BadFilterError(f"Cannot compare partition key {self._column.name} with {literal} but by = and !=")
             return MissingValue(position=self.position, negated=operator == "<>")
+        if self.kind is KeyKind.TEXT and not literal and isinstance(literal, str) and operator in _OF_EMPTY_TEXT:
+            return EmptyText(position=self.position, negated=_OF_EMPTY_TEXT[operator])
         return KeyComparison(position=self.position, operator=operator, operand=self.operand(literal))
 
     def one_of(self, literals: Sequence[str | int]) -> PartitionFilter:
@@ -202,6 +209,8 @@ class _Builder(Transformer[Token, Any]):
             check_pattern_length(literal)
         except MetastoreError as error:
             raise BadFilterError(f"Error parsing partition filter; {error}") from error
+        if not literal:
+            return EmptyText(position=key.position, negated=negative)
         return LikePattern(position=key.position, pattern=like_pattern(literal), negated=negative)
 
     def like_reversed(self, _: str | int, key: _Key) -> PartitionFilter:

@@ -151,6 +151,17 @@ class MissingValue:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class EmptyText:
+    """The key's text is empty, as it was given when the partition was added; or it is not (`negated`).
+
+    The partition has the default partition's name and search form, and Hive compares the value that it was given.
+    """
+
+    position: int
+    negated: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class NameMatch:
     """The partition's name matches a pattern, as in LikePattern."""
 
@@ -171,7 +182,7 @@ class AnyOf:
     parts: tuple["PartitionFilter", ...] = ()
 
 
-PartitionFilter = KeyComparison | OneOf | LikePattern | MissingValue | NameMatch | AllOf | AnyOf
+PartitionFilter = KeyComparison | OneOf | LikePattern | MissingValue | EmptyText | NameMatch | AllOf | AnyOf
 
 EVERYTHING = AllOf()
 
@@ -265,6 +276,8 @@ def opposite(part: PartitionFilter) -> PartitionFilter:
         return LikePattern(position=part.position, pattern=part.pattern, negated=not part.negated)
     if isinstance(part, MissingValue):
         return MissingValue(position=part.position, negated=not part.negated)
+    if isinstance(part, EmptyText):
+        return EmptyText(position=part.position, negated=not part.negated)
     if isinstance(part, AllOf):
         return any_of([opposite(each) for each in part.parts])
     if isinstance(part, NameMatch):

@@ -275,3 +275,37 @@ def test_partial_values_select_exactly_the_matching_partitions(
     wanted = chosen[: data.draw(st.integers(1, len(chosen)))]
     expected = [row for row in values if all(want in ("", value) for want, value in zip(wanted, row, strict=False))]
     assert metastore.partitions.names_partial(key, wanted) == sorted(partition_name(KEYS, row) for row in expected)
+
+
+@pytest.mark.parametrize(
+    ("filter_text", "chosen"),
+    [
+        ('t = ""', [0, 3]),
+        ("'' = t", [0, 3]),
+        ('w = ""', [0]),
+        ('t <> ""', [1, 2]),
+        ('not (t = "")', [1, 2]),
+        ('t <= ""', [0, 3]),
+        ('t > ""', [1, 2]),
+        ('t >= ""', [0, 1, 2, 3]),
+        ('t in ("", "a")', [0, 1, 3]),
+        ('t not in ("", "a")', [2]),
+        ('t like ""', [0, 3]),
+        ('t not like ""', [1, 2]),
+        ('t between "" and "b"', [0, 1, 2, 3]),
+        (f't = "" and n = 1 and t <> "{DEFAULT}x"', [0]),
+    ],
+)
+def test_an_empty_text_selects_partitions_that_were_added_with_it(
+    metastore: Metastore, filter_text: str, chosen: list[int]
+) -> None:
+    # Hive compares the value that a partition was added with; an empty one and the default one share their name.
+    values = [
+        ("", "1", "2024-01-01", "u", "", "1"),
+        ("a", "1", "2024-01-01", "u", DEFAULT, "1"),
+        (DEFAULT, "2", "2024-01-01", "u", "w", "1"),
+        ("", "3", "2024-01-01", "u", "w", "1"),
+    ]
+    key = filled(metastore, values)
+    found = metastore.partitions.select_filter(key, filter_text)[1]
+    assert sorted(each.values for each in found) == sorted(values[i] for i in chosen)
