@@ -5,9 +5,11 @@ The text is a literal, in single quotes or not: `5`, `'new'`, `2026-01-31`; of n
 Source: paimon-common `utils.DefaultValueUtils` and `casting.StringTo*CastRule`.
 """
 
+import math
 import re
 from collections.abc import Sequence
-from datetime import datetime
+from datetime import datetime, time
+from decimal import Decimal, InvalidOperation
 from typing import Any
 
 import pyarrow as pa
@@ -18,7 +20,9 @@ from interbed.storage.base.errors import InvalidInputError
 from interbed.storage.base.types.arrow import type_to_arrow
 from interbed.storage.base.types.data_type import (
     BINARIES,
+    INTEGERS,
     STRINGS,
+    TIMESTAMPS,
     ArrayType,
     AtomicType,
     DataType,
@@ -32,6 +36,9 @@ _BOOLEANS = {
     **dict.fromkeys(("f", "false", "n", "no", "0"), False),
 }
 _CALL = re.compile(r"^(?P<name>ARRAY|MAP|STRUCT)\s*\((?P<inside>.*)\)$", re.IGNORECASE | re.DOTALL)
+_FLOATS = frozenset({TypeRoot.FLOAT, TypeRoot.DOUBLE})
+_WHOLE = re.compile(r"[+-]?[0-9]+")
+_FRACTION = re.compile(r"\.([0-9]*?)0*(?:[^0-9]|$)")
 _BRACKETS = {"[": "]", "{": "}", "(": ")"}
 _CLOSING = frozenset(_BRACKETS.values())
 
@@ -42,7 +49,8 @@ def default_scalar(text: str, data_type: DataType, *, column: str) -> "pa.Scalar
         scalar: pa.Scalar[Any] = pa.scalar(default_value(text, data_type), type=type_to_arrow(data_type))
     except (ValueError, TypeError, OverflowError, pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
         raise InvalidInputError(
-            f"The default {text!r} of the column {column!r} is no {data_type.with_nullable(True)}: {error}"
+            f"The default {text!r} of the column {column!r} is no {data_type.with_nullable(True)}: {error}. Give the "
+            "column another default, or none."
         ) from error
     return scalar
 
@@ -81,10 +89,63 @@ def _atomic(text: str, data_type: AtomicType) -> Any:
         if text.lower() not in _BOOLEANS:
             raise ValueError("it is neither true nor false")
         return _BOOLEANS[text.lower()]
+    try:
+        return _other_value(text, data_type)
+    except (ValueError, OverflowError, pa.ArrowInvalid) as error:
+        raise ValueError(_form(data_type)) from error
+
+
+def _other_value(text: str, data_type: AtomicType) -> Any:
+    """Return a number or a time. Raises ValueError or ArrowInvalid for a text of none."""
+    root = data_type.root
+    fraction = _FRACTION.search(text)
+    if root in (TypeRoot.TIME, *TIMESTAMPS) and fraction and len(fraction[1]) > (data_type.precision or 0):
+        # Python drops digits.
+        raise ValueError(text)
     if root is TypeRoot.TIMESTAMP_LTZ:
         # A time without a zone is in the zone of the machine, as in Java Paimon.
         return instant_of(datetime.fromisoformat(text))
-    return cast_exactly(pa.array([text]), type_to_arrow(data_type))[0].as_py()
+    if root is TypeRoot.TIME:
+        clock = time.fromisoformat(text)
+        if clock.tzinfo is not None:
+            raise ValueError(text)
+        return clock
+    value = cast_exactly(pa.array([text]), type_to_arrow(data_type))[0].as_py()
+    if root in _FLOATS and (number := _finite(text)) is not None:
+        lost = math.isinf(value) or (not value and number) or (_WHOLE.fullmatch(text) and value != number)
+        if lost:
+            raise ValueError(text)
+    return value
+
+
+def _finite(text: str) -> Decimal | None:
+    """Return the number of a text; None for NaN and the infinities."""
+    try:
+        number = Decimal(text)
+    except InvalidOperation:
+        return None
+    return number if number.is_finite() else None
+
+
+def _form(data_type: AtomicType) -> str:
+    """Return how values of the type are written."""
+    root = data_type.root
+    digits = data_type.precision or 0
+    if root is TypeRoot.DATE:
+        return "a date is written as 2026-01-31, and its year is from 0001 to 9999"
+    if root is TypeRoot.TIME:
+        return f"a time is written as 10:20:30, with at most {digits} digits after the second"
+    if root in TIMESTAMPS:
+        offset = ", with an offset as +01:00 or none" if root is TypeRoot.TIMESTAMP_LTZ else ""
+        return (
+            f"a timestamp is written as 2026-01-31 10:20:30{offset}, with at most {digits} digits after the second, "
+            "and its year is from 0001 to 9999"
+        )
+    if root in INTEGERS:
+        return "it is no whole number, or beyond the range of the type"
+    if root in _FLOATS:
+        return "it is no number, beyond the range of the type, closer to 0 than any, or an integer with too many digits"
+    return f"it is no number with at most {digits} digits, {data_type.scale or 0} of them after the point"
 
 
 def _part(text: str, data_type: DataType) -> Any:
