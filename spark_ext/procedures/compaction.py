@@ -28,6 +28,7 @@ from interbed.spark_ext.procedures.procedure import (
     optional,
     table_of,
 )
+from interbed.spark_ext.values.predicates import partitions_by_text
 from interbed.spark_ext.write.writer import CommitToken, decode_messages, encode_messages
 from interbed.storage.base.byte_budget import longest_first
 from interbed.storage.base.errors import CommitFailedError, InterbedError
@@ -136,7 +137,7 @@ def _partitions(call: ProcedureCall, table: Table) -> PartitionChoice:
         return None if where is None else bound_filter(where, table.schema.fields)
     if where is not None:
         raise call.error("where", "does not go with 'partitions'")
-    return call.partitions()
+    return partitions_by_text(call.partitions(), table.schema.partition_fields)
 
 
 def _buckets(call: ProcedureCall, table: Table) -> list[int] | None:

@@ -10,7 +10,9 @@ Paimon moves a Hive table's files under a table of its own. These lack field ids
 Here one statement rewrites them instead; the errors of `migrate_table` and `migrate_database` name it.
 """
 
+from collections.abc import Mapping
 from dataclasses import replace
+from typing import Any
 
 from interbed.optimizer.journal.sql import journal_to_read, journal_url
 from interbed.optimizer.views.status import TableStatus, optimizer_status
@@ -27,6 +29,7 @@ from interbed.spark_ext.procedures.procedure import (
     optional,
     required,
 )
+from interbed.spark_ext.values.predicates import partitions_by_text
 from interbed.storage.base.clock import now_millis
 from interbed.storage.base.errors import NotSupportedError
 
@@ -133,8 +136,15 @@ def _expire_partitions(call: ProcedureCall) -> Answer:
 
 
 def _mark_partition_done(call: ProcedureCall) -> Answer:
-    call.table()
-    call.catalog.mark_partitions_done(call.table_name().of_table, call.partitions())
+    table = call.table()
+    present = table.access.partition_sums()
+    specs: list[Mapping[str, Any]] = []
+    for given in call.partitions():
+        forms = partitions_by_text([given], table.schema.partition_fields)
+        # Without rows, the partition is the one that Spark will write.
+        found = [spec for spec in forms if table.access.partition_of(spec) in present] if len(forms) > 1 else forms
+        specs += found or forms[-1:]
+    call.catalog.mark_partitions_done(call.table_name().of_table, specs)
     return DONE
 
 

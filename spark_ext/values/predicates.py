@@ -13,7 +13,7 @@ are strings. The JVM knows the types.
 import json
 import struct
 from base64 import b64decode
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from enum import IntEnum
@@ -211,6 +211,15 @@ def padded_partitions(
             forms = [bare.ljust(length) for length in range(len(bare), max(len(value), field.type.length or 0) + 1)]
             given = [{**spec, field.name: form} for spec in given for form in forms]
     return given if len(given) > 1 else partition
+
+
+def partitions_by_text(specs: Iterable[Mapping[str, str]], fields: Sequence[DataField]) -> list[Mapping[str, Any]]:
+    """Return the partitions of texts, with each form that a value of a CHAR column may have; see padded_partitions."""
+    found: list[Mapping[str, Any]] = []
+    for spec in specs:
+        forms = padded_partitions(spec, fields)
+        found += [forms] if isinstance(forms, Mapping) else forms
+    return found
 
 
 def _predicate(node: Mapping[str, Any], fields: Mapping[str, DataField], *, negated: bool = False) -> Predicate:

@@ -165,6 +165,29 @@ def table_buckets(table: Table) -> list[dict[str, object]]:
     return [{"partition": paths.partition_directory(e.partition), "total_buckets": e.total_buckets} for e in entries]
 
 
+def test_blanks_at_the_end_of_a_char_partition_do_not_count(lake: SparkLake) -> None:
+    lake.sql(
+        "CREATE TABLE {lake}.db.c (id INT, c CHAR(3)) PARTITIONED BY (c) TBLPROPERTIES ("
+        "'primary-key' = 'id,c', 'bucket' = '1', 'write-only' = 'true')"
+    )
+    table = opened(lake, "c")
+    for number in range(2):
+        lake.sql(f"INSERT INTO {{lake}}.db.c VALUES ({number}, 'a'), ({number}, 'b')")
+        # Other writers than Spark do not pad.
+        table.upsert([{"id": number, "c": "a"}])
+
+    def runs() -> dict[str, int]:
+        found = lake.tuples("SELECT partition, count(*) FROM {lake}.db.`c$files` GROUP BY partition")
+        return {str(partition).strip("{}[]"): count for partition, count in found}
+
+    assert set(runs().values()) == {2}
+    lake.sql("CALL {lake}.sys.compact('db.c', partitions => 'c=a')")
+    assert sorted(runs().values()) == [1, 1, 2]
+    lake.sql("CALL {lake}.sys.mark_partition_done('db.c', partitions => 'c=b;c=new')")
+    done = {str(path.parent.name) for path in (lake.warehouse / "db.db" / "c").rglob("_SUCCESS")}
+    assert done == {"c=b  ", "c=new"}
+
+
 def test_the_page_about_compaction_runs_as_written(lake: SparkLake) -> None:
     lake.sql("USE {lake}")
     assert Page("spark-compaction.md").run_sql(lambda sql: lake.spark.sql(sql).collect()) > 20
