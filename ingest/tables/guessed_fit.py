@@ -24,7 +24,7 @@ import pyarrow.compute as pc
 from interbed.ingest.flow.changes import SentRows
 from interbed.ingest.formats.arrays import Array, Mask, converted_values, mask_of, taken, true_of, valid
 from interbed.ingest.formats.exact_numbers import FLOATS, integers_from
-from interbed.ingest.formats.json_objects import LARGE_INTEGER, json_text, type_of
+from interbed.ingest.formats.json_objects import LARGE_INTEGER, SentNumber, json_text, type_of
 from interbed.ingest.tables.column_fit import doubles, exact_arrays
 from interbed.storage.base.row.python_values import shown_value
 from interbed.storage.base.types.arrow import type_to_arrow
@@ -41,6 +41,10 @@ from interbed.storage.base.types.data_type import (
 _LONG = r"[0-9.]{16}|[eE]-[0-9]{3}"
 """Pattern of texts with a number of which a DOUBLE may not keep all digits: it keeps 15 digits."""
 _SHOWN_MAX = 100
+_SEVERAL_SPELLINGS = (
+    "an object or a list with a number that has a point or an exponent is no text of a key: the number may be written "
+    "in several ways"
+)
 
 
 class SentColumn:
@@ -74,6 +78,10 @@ class SentColumn:
             places.append(sure)
             reasons = {int(sure[i]): self._reason(shown_value(values, int(sure[i])), e) for i, e in errors.items()}
         given = {i: sent.value(i, self._name) for i in np.flatnonzero(alone).tolist()}
+        if self._is_key and isinstance(target, AtomicType) and target.root in STRINGS:
+            for i in [i for i, value in given.items() if isinstance(value, dict | list) and _has_fraction(value)]:
+                reasons[i] = self._reason(_shown(given[i]), ValueError(_SEVERAL_SPELLINGS))
+                given[i] = None
         for numbers, array in exact_arrays(given, target):
             made, errors = converted_values(array, convert, kind)
             parts.append(made)
@@ -159,6 +167,13 @@ def _doubtful_doubles(values: Any, target: DataType, rows: _Rows, owner: "np.nda
         long: Mask = rows.long[owner] & valid(values)
         return long
     return valid(values)
+
+
+def _has_fraction(value: object) -> bool:
+    """Return whether a number with a point or an exponent is in an object or a list."""
+    if isinstance(value, dict | list):
+        return any(map(_has_fraction, value.values() if isinstance(value, dict) else value))
+    return isinstance(value, SentNumber)
 
 
 def _shown(value: object) -> str:

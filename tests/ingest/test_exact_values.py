@@ -225,6 +225,27 @@ def inner(wrap: str, value: Any) -> str:
     return repr(within.get(wrap, [None, {"y": value}]))
 
 
+@pytest.mark.parametrize("form", [form for form in FORMS if form != "canal-json"])
+def test_an_object_of_a_key_has_one_text(tmp_path: Path, form: str) -> None:
+    catalog = lake(tmp_path)
+    catalog.create_database("shop")
+    fields = [
+        DataField(id=0, name="id", type=data_type("BIGINT")),
+        DataField(id=1, name="x", type=data_type("STRING NOT NULL")),
+    ]
+    catalog.create_table("shop.orders", Schema(fields=fields, primary_keys=["x"], options={"bucket": "1"}))
+    make, write = FORMS[form]
+    spellings = ['{"a":1}', '{"a": 1}', '{ "a" : 1 }', '{"\\u0061":1}', "[1, 2]", "[1,2]"]
+    doubtful = ['{"a":1.0}', '{"a":{"b":[1e0]}}']
+    as_text = ['"{\\"a\\": 1}"', '"{\\"b\\":1.0}"']
+    values = [*spellings, *doubtful, *as_text]
+    messages = [(None, write(i, value).encode()) for i, value in enumerate(values)]
+    run = ingested(catalog, EncodedStream(messages=messages, decoder=make), sizes=[10], bad_messages=BadMessages.SKIP)
+    assert run.result.bad == len(doubtful)
+    found = {row["x"]: row["id"] for row in rows_of(catalog)}
+    assert found == {'{"a":1}': 3, "[1,2]": 5, '{"a": 1}': 8, '{"b":1.0}': 9}
+
+
 @pytest.mark.sample(4)
 @pytest.mark.parametrize("sizes", [[1], [10]])
 @pytest.mark.parametrize(
