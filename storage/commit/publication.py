@@ -48,7 +48,7 @@ from interbed.storage.meta.options.write import CommitSync
 from interbed.storage.meta.schema.table_schema import TableSchema
 from interbed.storage.meta.snapshot.history_journal import JournalOutcome, finish_history_change
 from interbed.storage.meta.snapshot.progress import LogPositions
-from interbed.storage.meta.snapshot.publish import attempts_of, is_waited_for
+from interbed.storage.meta.snapshot.publish import DecidingPublisher, attempts_of, is_waited_for
 from interbed.storage.meta.snapshot.snapshot import CommitKind, Snapshot
 from interbed.storage.scan.manifest_reader import ManifestReader
 from interbed.storage.write.commit_message import CommitMessage
@@ -209,7 +209,7 @@ class Publication:
                 self._sync(writer)
                 if self._pending is not None:
                     self._pending.finish()
-                must_rewrite = self._created(snapshot)
+                must_rewrite = self._created(latest, snapshot, delta)
                 if must_rewrite and self._is_in_history(snapshot, latest, part, delta, builder.delta_manifests):
                     store.schemas.note_beside(store.schema, snapshot)
                     return snapshot.id
@@ -261,19 +261,22 @@ class Publication:
         if self._syncs:
             writer.sync(files)
 
-    def _created(self, snapshot: Snapshot) -> bool:
+    def _created(self, base: Snapshot | None, snapshot: Snapshot, delta: Sequence[ManifestEntry]) -> bool:
         """Publish the snapshot and return whether it was created.
 
         An error counts as a failure only once that is confirmed.
         """
         with PROGRESS.creating(self._store.location, snapshot.id):
-            created = self._created_or_not(snapshot)
+            created = self._created_or_not(base, snapshot, delta)
             PROGRESS.done(created=created)
         return created
 
-    def _created_or_not(self, snapshot: Snapshot) -> bool:
+    def _created_or_not(self, base: Snapshot | None, snapshot: Snapshot, delta: Sequence[ManifestEntry]) -> bool:
+        publisher = self._store.publisher
         try:
-            return self._store.publisher.publish(snapshot)
+            if isinstance(publisher, DecidingPublisher):
+                return publisher.publish_on(base, snapshot, delta)
+            return publisher.publish(snapshot)
         except CommitStateUnknownError:
             raise
         except (InterbedError, OSError) as error:
@@ -317,6 +320,8 @@ class Publication:
         be one that has expired (LATE). `delta` and `manifests` are its arguments.
         """
         store = self._store
+        if isinstance(store.publisher, DecidingPublisher):
+            return True
         try:
             if base is not None and store.file_io.capabilities.slow_requests:
                 # One request is enough: while the base exists, a process that rolls back has yet to look for new

@@ -32,50 +32,19 @@ from interbed.storage.meta.schema.manager import SchemaManager, was_dropped
 from interbed.storage.meta.schema.option_rules import OptionRules
 from interbed.storage.meta.schema.table_schema import TableSchema
 from interbed.storage.meta.snapshot.manager import SnapshotManager
-from interbed.storage.meta.snapshot.publish import CatalogLock, ExclusiveCreatePublisher, SnapshotPublisher
+from interbed.storage.meta.snapshot.publish import ExclusiveCreatePublisher, SnapshotPublisher
+from interbed.storage.meta.store_environment import StoreEnvironment as StoreEnvironment
+from interbed.storage.meta.store_environment import StoreHooks as StoreHooks
+from interbed.storage.meta.store_environment import VersionKeeper as VersionKeeper
 
 if TYPE_CHECKING:
     from interbed.storage.meta.data_file_place import DataFilePlace, NewFile
     from interbed.storage.meta.manifest.index_manifest import IndexFileMeta
     from interbed.storage.meta.schema.change import SchemaChange
     from interbed.storage.meta.snapshot.snapshot import Snapshot
-    from interbed.storage.meta.write_log import WriteLog
 
 _BRANCH = "branch"
 """The dynamic option that opens a branch."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StoreEnvironment:
-    """Additions of a catalog to a table's files. All are optional; without them the file system is the catalog.
-
-    `lock` creates the lock that is held around the creation of a snapshot. `publisher` replaces that creation as a
-    whole. `known_latest` returns the newest snapshot id that the catalog knows. `alter` creates the next schema where
-    the catalog keeps a copy of it.
-    """
-
-    lock: Callable[[], CatalogLock] | None = None
-    publisher: Callable[[FileIO, TablePaths], SnapshotPublisher] | None = None
-    known_latest: Callable[[], int | None] | None = None
-    alter: "Callable[[Sequence[SchemaChange]], None] | None" = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StoreHooks:
-    """Callbacks of higher layers: see `interbed.storage.table.opening`, which opens stores with them.
-
-    `check_options` holds the rules for combinations of options. `after_commit` is called when a commit has made its
-    snapshots, and `after_change` when tags, the history of snapshots or expiry changed its versions; failures do not
-    affect the change, so they raise nothing. `log_of_writes` returns the log to which a writer sends its rows before
-    they are committed, None for most tables. `log_ends` returns the end offsets of such a log, by partition, None when
-    unknown; it raises nothing.
-    """
-
-    check_options: OptionRules
-    after_commit: Callable[["FileStore"], None]
-    after_change: Callable[["FileStore"], None]
-    log_of_writes: "Callable[[FileStore], WriteLog | None]"
-    log_ends: Callable[["FileStore"], Mapping[str, int] | None]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -124,6 +93,11 @@ class FileStore:
         """Visibility of changes in the table's log; None where there is none. Branches have none."""
         has_log = self.options.log_system is not LogSystem.NONE and self.paths.branch == MAIN_BRANCH
         return self.options.log_consistency if has_log else None
+
+    @property
+    def version_keeper(self) -> VersionKeeper | None:
+        """The catalog's keeper of the versions of this branch; None where the files are changed."""
+        return None if self.environment.versions is None else self.environment.versions(self.paths.branch)
 
     def check_exclusive(self) -> None:
         """Raise NotSupportedError where two concurrent changes could overwrite each other, because there is no lock."""
@@ -189,7 +163,10 @@ class FileStore:
 
     def alter(self, changes: "Sequence[SchemaChange]") -> None:
         """Create the table's next schema; raises InvalidInputError, CommitFailedError, NotSupportedError."""
-        if self.environment.alter is not None:
+        if (keeper := self.version_keeper) is not None:
+            self.check_here()
+            keeper.alter(changes)
+        elif self.environment.alter is not None:
             self.check_here()
             self.environment.alter(changes)
         else:
@@ -413,7 +390,8 @@ def find_store(
     effective = replace(schema, options=merged) if dynamic else schema
     paths = table_paths(location, effective, branch)
     publisher: SnapshotPublisher
-    if environment.publisher is not None and branch == MAIN_BRANCH:
+    has_history = environment.versions is not None
+    if environment.publisher is not None and (branch == MAIN_BRANCH or has_history):
         publisher = environment.publisher(file_io, paths)
     else:
         publisher = ExclusiveCreatePublisher(file_io, paths, environment.lock() if environment.lock else None)

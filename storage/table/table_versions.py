@@ -14,6 +14,7 @@ from interbed.storage.meta.paths import MAIN_BRANCH
 from interbed.storage.table.table_part import TablePart
 
 if TYPE_CHECKING:
+    from interbed.storage.meta.file_store import VersionKeeper
     from interbed.storage.meta.snapshot.snapshot import Snapshot
     from interbed.storage.meta.snapshot.tag import Tag, TagManager
 
@@ -159,24 +160,34 @@ class TableVersions(TablePart):
 
     def create_branch(self, name: str, tag: str | None = None, *, ignore_if_exists: bool = False) -> None:
         """Create a branch: empty, or with the rows of a tag. Raises InvalidInputError, TagNotFoundError."""
-        from interbed.storage.version.branch import BranchManager
+        from interbed.storage.version.branch import BranchManager, check_branch_name
 
         self.store.check_here()
-        BranchManager(self.store).create(name, tag, ignore_if_exists=ignore_if_exists)
+        keeper = self._keeper
+        if keeper is None:
+            BranchManager(self.store).create(name, tag, ignore_if_exists=ignore_if_exists)
+        elif not (ignore_if_exists and name in self.branches()):
+            keeper.create_branch(check_branch_name(name), tag)
 
     def delete_branch(self, name: str) -> None:
         """Delete a branch; raises BranchNotFoundError."""
         from interbed.storage.version.branch import BranchManager
 
         self.store.check_here()
-        BranchManager(self.store).delete(name)
+        if self._keeper is not None:
+            self._keeper.delete_branch(name)
+        else:
+            BranchManager(self.store).delete(name)
 
     def rename_branch(self, name: str, new_name: str) -> None:
         """Rename a branch; raises BranchNotFoundError, InvalidInputError for a name that is taken."""
-        from interbed.storage.version.branch import BranchManager
+        from interbed.storage.version.branch import BranchManager, check_branch_name
 
         self.store.check_here()
-        BranchManager(self.store).rename(name, new_name)
+        if self._keeper is not None:
+            self._keeper.rename_branch(name, check_branch_name(new_name))
+        else:
+            BranchManager(self.store).rename(name, new_name)
 
     def merge_branch(self, source: str, target: str = MAIN_BRANCH) -> int | None:
         """Add the rows of a branch to another one, or to the table itself; return the new snapshot, None without rows.
@@ -196,7 +207,10 @@ class TableVersions(TablePart):
         from interbed.storage.version.branch import BranchManager
 
         self.store.check_here()
-        BranchManager(self.store).fast_forward(branch)
+        if self._keeper is not None:
+            self._keeper.fast_forward(branch)
+        else:
+            BranchManager(self.store).fast_forward(branch)
         self._table.refresh()
         self._announce()
 
@@ -260,6 +274,12 @@ class TableVersions(TablePart):
         return ConsumerManager(self.store.file_io, self.store.paths).clear(including, excluding)
 
     # -- inside ------------------------------------------------------------------------------------------------------
+
+    @property
+    def _keeper(self) -> "VersionKeeper | None":
+        """The catalog's keeper of branches, which are those of the table itself; None where the files are changed."""
+        versions = self.store.environment.versions
+        return None if versions is None else versions(MAIN_BRANCH)
 
     @property
     def _tags(self) -> "TagManager":

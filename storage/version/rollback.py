@@ -34,7 +34,7 @@ def roll_back(store: FileStore, version: int | str) -> Snapshot:
     """
     tags = TagManager(store.file_io, store.paths)
     target = tags.get(version).snapshot if isinstance(version, str) else _snapshot(store, version)
-    return _roll_back(store, target)
+    return _roll_back(store, target, version)
 
 
 def roll_back_to_time(store: FileStore, time_millis: int) -> Snapshot:
@@ -58,8 +58,11 @@ def _snapshot(store: FileStore, snapshot_id: int) -> Snapshot:
     return snapshot_or_tagged(store, snapshot_id)
 
 
-def _roll_back(store: FileStore, target: Snapshot) -> Snapshot:
-    """Make the target the newest snapshot. Return it in its restored form."""
+def _roll_back(store: FileStore, target: Snapshot, version: int | str | None = None) -> Snapshot:
+    """Make the target, which `version` names, the newest snapshot. Return it in its restored form."""
+    if (keeper := store.version_keeper) is not None:
+        keeper.roll_back(target.id if version is None else version)
+        return store.snapshots.read(target.id)
     store.check_exclusive()
     newest = target
 

@@ -4,6 +4,7 @@ A catalog may hold a lock (`CatalogLock`) while the snapshot is created.
 """
 
 import logging
+from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import Protocol, runtime_checkable
 
@@ -15,6 +16,7 @@ from interbed.storage.base.errors import (
 )
 from interbed.storage.io.api import FileIO
 from interbed.storage.io.resolve import check_exclusive
+from interbed.storage.meta.manifest.entry import ManifestEntry
 from interbed.storage.meta.paths import TablePaths
 from interbed.storage.meta.snapshot.snapshot import Snapshot
 
@@ -48,6 +50,15 @@ class SnapshotPublisher(Protocol):
         Any error but CommitStateUnknownError means that the snapshot was not created and never will be;
         CommitStateUnknownError means that it may exist or appear later, so no file that it refers to may be deleted.
         """
+        ...
+
+
+@runtime_checkable
+class DecidingPublisher(Protocol):
+    """SnapshotPublisher of a catalog that keeps the history of the table, and alone decides what belongs to it."""
+
+    def publish_on(self, base: Snapshot | None, snapshot: Snapshot, delta: Sequence[ManifestEntry]) -> bool:
+        """Create the snapshot on its base, with these changes of data files; see SnapshotPublisher.publish."""
         ...
 
 

@@ -1,0 +1,78 @@
+"""Surroundings of a table's file store: the additions of its catalog, and the callbacks of higher layers of storage."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol
+
+from interbed.storage.io.api import FileIO
+from interbed.storage.meta.paths import TablePaths
+from interbed.storage.meta.schema.option_rules import OptionRules
+from interbed.storage.meta.snapshot.publish import CatalogLock, SnapshotPublisher
+
+if TYPE_CHECKING:
+    from interbed.storage.meta.file_store import FileStore
+    from interbed.storage.meta.schema.change import SchemaChange
+    from interbed.storage.meta.write_log import WriteLog
+
+
+class VersionKeeper(Protocol):
+    """Catalog's changes of the versions of one branch of a table, in place of changes of its files."""
+
+    def roll_back(self, version: int | str) -> None:
+        """Make the snapshot of an id, or that of a tag, the newest; SnapshotNotFoundError, TagNotFoundError."""
+        ...
+
+    def alter(self, changes: "Sequence[SchemaChange]") -> None:
+        """Create the next schema; raises as FileStore.alter."""
+        ...
+
+    def create_branch(self, name: str, tag: str | None) -> None:
+        """Create a branch: empty, or with the rows of a tag; InvalidInputError, TagNotFoundError."""
+        ...
+
+    def delete_branch(self, name: str) -> None:
+        """Delete a branch; BranchNotFoundError."""
+        ...
+
+    def rename_branch(self, name: str, new_name: str) -> None:
+        """Rename a branch; BranchNotFoundError, InvalidInputError, NotSupportedError."""
+        ...
+
+    def fast_forward(self, name: str) -> None:
+        """Replace the state of the table by that of a branch; BranchNotFoundError."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoreEnvironment:
+    """Additions of a catalog to a table's files. All are optional; without them the file system is the catalog.
+
+    `lock` creates the lock that is held around the creation of a snapshot. `publisher` replaces that creation as a
+    whole, for branches too if there are `versions`. `known_latest` returns the newest snapshot id that the catalog
+    knows. `alter` creates the next schema where the catalog keeps a copy of it. `versions` returns the keeper of the
+    versions of a branch, by its name, in a catalog that keeps the history of its tables.
+    """
+
+    lock: Callable[[], CatalogLock] | None = None
+    publisher: Callable[[FileIO, TablePaths], SnapshotPublisher] | None = None
+    known_latest: Callable[[], int | None] | None = None
+    alter: "Callable[[Sequence[SchemaChange]], None] | None" = None
+    versions: Callable[[str], VersionKeeper] | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoreHooks:
+    """Callbacks of higher layers: see `interbed.storage.table.opening`, which opens stores with them.
+
+    `check_options` holds the rules for combinations of options. `after_commit` is called when a commit has made its
+    snapshots, and `after_change` when tags, the history of snapshots or expiry changed its versions; failures do not
+    affect the change, so they raise nothing. `log_of_writes` returns the log to which a writer sends its rows before
+    they are committed, None for most tables. `log_ends` returns the end offsets of such a log, by partition, None when
+    unknown; it raises nothing.
+    """
+
+    check_options: OptionRules
+    after_commit: Callable[["FileStore"], None]
+    after_change: Callable[["FileStore"], None]
+    log_of_writes: "Callable[[FileStore], WriteLog | None]"
+    log_ends: Callable[["FileStore"], Mapping[str, int] | None]
