@@ -10,6 +10,8 @@ CatalogError
 ├── PartitionExistsError
 ├── NotAnInterbedTableError   the metastore's table is of another format
 ├── CatalogUnavailableError   the metastore can't be reached; may be retried
+│   └── CallStateUnknownError the connection broke after a call was sent: it may have been carried out
+├── CatalogAccessError        the server refuses the credentials, or they lack a permission
 └── LockError                 the lock of a table was not granted in time; may be retried
 """
 
@@ -68,6 +70,14 @@ class NotAnInterbedTableError(CatalogError):
 
 class CatalogUnavailableError(CatalogError, ConnectionError):
     """The metastore can't be reached; the message names its address. The call may be repeated."""
+
+
+class CallStateUnknownError(CatalogUnavailableError):
+    """The connection broke after a change was sent: check whether it was executed before repeating it."""
+
+
+class CatalogAccessError(CatalogError, PermissionError):
+    """The server of the catalog refuses the credentials, or they lack a permission. Nothing was changed."""
 
 
 class LockError(CatalogError, CommitError, TimeoutError):

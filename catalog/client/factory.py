@@ -13,7 +13,7 @@ def load_catalog(name: str | None = None, **properties: object) -> Catalog:
 
     Properties override the configuration of that name (configuration.py). Without a name, and without properties that
     locate a catalog, the default catalog is opened. Properties have Paimon's names, with `_` or `-` between words where
-    Python allows only the former: `warehouse`, `metastore` ("filesystem", the default, or "hive"), `uri`,
+    Python allows only the former: `warehouse`, `metastore` ("filesystem", the default, "hive" or "rest"), `uri`,
     `hive_conf_dir`, … Names with dots are passed as `**{"lock.enabled": "true"}`.
 
     Raises InvalidOptionError for unknown or contradicting properties, for a name without properties that is not
@@ -41,6 +41,10 @@ def open_catalog(name: str, properties: Mapping[str, object]) -> Catalog:
         from interbed.catalog.client.hive.catalog import HiveCatalog
 
         return HiveCatalog(name, options)
+    if options.metastore is MetastoreKind.REST:
+        from interbed.catalog.client.rest.catalog import RestCatalog
+
+        return RestCatalog(name, options)
     return FileSystemCatalog(name, options)
 
 

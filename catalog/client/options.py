@@ -14,6 +14,7 @@ class MetastoreKind(StrEnum):
 
     FILESYSTEM = "filesystem"
     HIVE = "hive"
+    REST = "rest"
 
 
 class LockMode(StrEnum):
@@ -49,6 +50,19 @@ KNOWN = frozenset(
         "cache-enabled",
         "default-database",
         "optimizer.db",
+        "token",
+        "token.provider",
+        "token.provider.path",
+        "dlf.region",
+        "dlf.access-key-id",
+        "dlf.access-key-secret",
+        "dlf.security-token",
+        "dlf.token-path",
+        "dlf.token-loader",
+        "dlf.token-ecs-metadata-url",
+        "dlf.token-ecs-role-name",
+        "dlf.signing-algorithm",
+        "data-token.enabled",
         # Options of Paimon's Java clients; they are accepted, so that one set of options serves both, but have no
         # effect.
         "metastore.client.class",
@@ -56,7 +70,10 @@ KNOWN = frozenset(
         "client-pool-cache.keys",
     }
 )
-PREFIXES = ("fs.", "s3.", "google.", "hadoop.", "dfs.", "hive.", "table-default.", "cache.", "store.", "local-cache.")
+PREFIXES = (
+    *("fs.", "s3.", "google.", "hadoop.", "dfs.", "hive.", "table-default.", "cache.", "store.", "local-cache."),
+    "header.",
+)
 UNNAMED = "default"
 """The name of a catalog that is described by options alone, and of the default catalog."""
 LOCATING = frozenset({"warehouse", "metastore", "uri", "hive-conf-dir"})
@@ -102,7 +119,7 @@ class CatalogOptions:
 
     @property
     def uri(self) -> str | None:
-        """Addresses of the metastore, `thrift://host:port`, several separated by commas."""
+        """Addresses of the metastore, `thrift://host:port`, several separated by commas; that of a REST server."""
         return self.raw.get("uri")
 
     @property
@@ -179,6 +196,78 @@ class CatalogOptions:
     def optimizer_db(self) -> str | None:
         """The URL of the database of the optimizer's journal; None for the optimizer's default."""
         return self.raw.get("optimizer.db")
+
+    @property
+    def token_provider(self) -> str | None:
+        """How requests to a REST catalog are authenticated: `bear` sends a token, `dlf` signs with an access key."""
+        return self.raw.get("token.provider")
+
+    @property
+    def token(self) -> str | None:
+        """The token of the provider `bear`."""
+        return self.raw.get("token")
+
+    @property
+    def token_path(self) -> str | None:
+        """A file with the token of the provider `bear`, which is read again when it has changed."""
+        return self.raw.get("token.provider.path")
+
+    @property
+    def dlf_region(self) -> str | None:
+        """The region of DLF; None means the one that `uri` names."""
+        return self.raw.get("dlf.region")
+
+    @property
+    def dlf_access_key_id(self) -> str | None:
+        """The id of the access key of the provider `dlf`."""
+        return self.raw.get("dlf.access-key-id")
+
+    @property
+    def dlf_access_key_secret(self) -> str | None:
+        """The secret of the access key of the provider `dlf`."""
+        return self.raw.get("dlf.access-key-secret")
+
+    @property
+    def dlf_security_token(self) -> str | None:
+        """The security token of a session of the provider `dlf`."""
+        return self.raw.get("dlf.security-token")
+
+    @property
+    def dlf_token_path(self) -> str | None:
+        """A JSON file with the access key of the provider `dlf`, which is read again before the key expires."""
+        return self.raw.get("dlf.token-path")
+
+    @property
+    def dlf_token_loader(self) -> str | None:
+        """The source of the access key of the provider `dlf`: `local_file`, or `ecs` for the role of an instance."""
+        return self.raw.get("dlf.token-loader")
+
+    @property
+    def dlf_metadata_url(self) -> str:
+        """The address of the metadata service of an instance, for `dlf.token-loader` = `ecs`."""
+        url = "http://100.100.100.200/latest/meta-data/Ram/security-credentials/"
+        return self._core.text("dlf.token-ecs-metadata-url", url)
+
+    @property
+    def dlf_role_name(self) -> str | None:
+        """The name of the role of an instance; None means the one that the metadata service names."""
+        return self.raw.get("dlf.token-ecs-role-name")
+
+    @property
+    def dlf_signing_algorithm(self) -> str | None:
+        """The algorithm of the provider `dlf`: `default`; `openapi` is not supported."""
+        return self.raw.get("dlf.signing-algorithm")
+
+    @property
+    def data_token_enabled(self) -> bool:
+        """Whether files are read with credentials of the REST server, which is not supported."""
+        return self._core.boolean("data-token.enabled", False)
+
+    @property
+    def headers(self) -> dict[str, str]:
+        """Headers of all requests to a REST catalog: `header.<name>`."""
+        prefix = "header."
+        return {k[len(prefix) :]: v for k, v in self.raw.items() if k.startswith(prefix)}
 
     @property
     def table_defaults(self) -> dict[str, str]:

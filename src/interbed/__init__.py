@@ -50,8 +50,10 @@ InterbedError
 │   ├── NotAnInterbedTableError          the metastore's table is of another format
 │   ├── TableModifiedError               another writer changed the table's entry first
 │   ├── LockGoneError                    the metastore does not know the lock any more
-│   └── CatalogUnavailableError (ConnectionError)  the metastore can't be reached; may be retried
-│       └── CallStateUnknownError        the connection broke after a call was sent: it may have been carried out
+│   ├── RestRefusedError                 a REST server failed to carry out a request
+│   ├── CatalogUnavailableError (ConnectionError)  the metastore can't be reached; may be retried
+│   │   └── CallStateUnknownError        the connection broke after a call was sent: it may have been carried out
+│   └── CatalogAccessError (PermissionError)  the server refuses the credentials, or they lack a permission
 ├── MigrationError                       metadata can't be imported, exported or compared
 │   ├── RefusedError                     a metastore answered a question about one object with an error
 │   │   └── ObjectGoneError              the object that was asked about does not exist
@@ -75,6 +77,8 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from interbed.catalog.client.api import Catalog, Database
     from interbed.catalog.client.errors import (
+        CallStateUnknownError,
+        CatalogAccessError,
         CatalogError,
         CatalogUnavailableError,
         DatabaseExistsError,
@@ -92,9 +96,10 @@ if TYPE_CHECKING:
     from interbed.catalog.client.filesystem import FileSystemCatalog
     from interbed.catalog.client.hive.catalog import HiveCatalog
     from interbed.catalog.client.hive.client import LockGoneError, TableModifiedError
-    from interbed.catalog.client.hive.connection import CallStateUnknownError
     from interbed.catalog.client.identifier import Identifier
     from interbed.catalog.client.partition import Partition
+    from interbed.catalog.client.rest.catalog import RestCatalog
+    from interbed.catalog.client.rest.refusal import RestRefusedError
     from interbed.catalog.server.migration.connection import ObjectGoneError
     from interbed.catalog.server.migration.errors import MigrationError, MissingMethodError, RefusedError
     from interbed.catalog.server.settings import ServerSettingsError
@@ -196,6 +201,7 @@ __all__ = [
     "BucketHealth",
     "CallStateUnknownError",
     "Catalog",
+    "CatalogAccessError",
     "CatalogError",
     "CatalogFactory",
     "CatalogUnavailableError",
@@ -259,6 +265,8 @@ __all__ = [
     "RefusedError",
     "RepeatedKeyError",
     "RescaleResult",
+    "RestCatalog",
+    "RestRefusedError",
     "RowType",
     "Scan",
     "SchedulerEndedError",
@@ -311,15 +319,17 @@ __all__ = [
 _HOLDS = {
     "interbed.catalog.client.api": "Catalog Database",
     "interbed.catalog.client.errors": (
-        "CatalogError CatalogUnavailableError DatabaseExistsError DatabaseNotEmptyError DatabaseNotFoundError "
+        "CallStateUnknownError CatalogAccessError CatalogError CatalogUnavailableError DatabaseExistsError "
+        "DatabaseNotEmptyError DatabaseNotFoundError "
         "LockError NotAnInterbedTableError PartitionExistsError TableExistsError TableNotFoundError "
         "UnregisteredTableError ViewNotFoundError"
     ),
     "interbed.catalog.client.factory": "CatalogFactory load_catalog",
     "interbed.catalog.client.filesystem": "FileSystemCatalog",
     "interbed.catalog.client.hive.catalog": "HiveCatalog",
+    "interbed.catalog.client.rest.catalog": "RestCatalog",
+    "interbed.catalog.client.rest.refusal": "RestRefusedError",
     "interbed.catalog.client.hive.client": "LockGoneError TableModifiedError",
-    "interbed.catalog.client.hive.connection": "CallStateUnknownError",
     "interbed.catalog.client.identifier": "Identifier",
     "interbed.catalog.server.migration.connection": "ObjectGoneError",
     "interbed.catalog.server.migration.errors": "MigrationError MissingMethodError RefusedError",

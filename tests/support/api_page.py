@@ -54,6 +54,7 @@ A catalog has databases, and a database has tables; a table is named `database.t
             "Catalog",
             "FileSystemCatalog",
             "HiveCatalog",
+            "RestCatalog",
             "Database",
             "Identifier",
             "Partition",

@@ -170,6 +170,8 @@ NAMED = {
     "NotAnInterbedTableError": ("Query the table with the engine of its format.", Retry.NO),
     "CatalogUnavailableError": ("Check the metastore's address and that it runs.", Retry.SAME),
     "CallStateUnknownError": ("The metastore may have carried the call out: look before repeating it.", Retry.CHECK),
+    "CatalogAccessError": ("Give credentials that the server accepts, or the permission that they lack.", Retry.NO),
+    "RestRefusedError": ("Look into the log of the server, and see whether the change was made.", Retry.CHECK),
     "TableModifiedError": ("Another client altered the table at the same time; repeat the call.", Retry.SAME),
     "LockGoneError": ("The lock's lease ran out: repeat the commit; see `lock_lease_seconds`.", Retry.SAME),
     "LockError": ("Repeat the call; `interbed locks explain` shows the holder of the lock.", Retry.SAME),

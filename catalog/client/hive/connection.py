@@ -27,6 +27,7 @@ from thrift.transport.TSocket import TSocket
 from thrift.transport.TSSLSocket import TSSLSocket
 from thrift.transport.TTransport import TBufferedTransport, TFramedTransport, TTransportException
 
+from interbed.catalog.client.errors import CallStateUnknownError as CallStateUnknownError
 from interbed.catalog.client.errors import CatalogError, CatalogUnavailableError
 from interbed.storage.base.backoff import NO_JITTER, ExponentialBackoff
 from interbed.storage.base.errors import InvalidOptionError
@@ -44,10 +45,6 @@ POOL_SIZE = 4
 """Idle connections kept. Further threads open connections for one call each."""
 
 _READ_BUFFER_BYTES = 64 * 1024
-
-
-class CallStateUnknownError(CatalogUnavailableError):
-    """The connection broke after a change was sent: check whether it was executed before repeating it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,0 +1,205 @@
+"""Calls of a Paimon REST server, by resource (docs/static/rest-catalog-open-api.yaml of Paimon, version 1.4).
+
+Parts of a path are form-encoded, as Java's URLEncoder does: `$` is `%24`, a blank is `+`. A branch is the table
+`t$branch_b`. Lists come in pages; the token of the next page is missing on the last one.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+from urllib.parse import quote_plus
+
+from interbed.catalog.client.errors import CatalogError
+from interbed.catalog.client.identifier import BRANCH_PREFIX, SEPARATOR, Identifier
+from interbed.catalog.client.rest.http import RestHttp
+from interbed.storage.meta.paths import MAIN_BRANCH
+
+Json = dict[str, Any]
+
+
+def object_name(identifier: Identifier, branch: str = MAIN_BRANCH) -> str:
+    """Return the name of a table, or of a branch of it, in paths."""
+    return identifier.table if branch == MAIN_BRANCH else f"{identifier.table}{SEPARATOR}{BRANCH_PREFIX}{branch}"
+
+
+class RestClient:
+    """Calls of one catalog of a server, whose paths begin with `/v1/<prefix>`. Thread-safe."""
+
+    def __init__(self, http: RestHttp, prefix: str) -> None:
+        self._http = http
+        self._root = f"/v1/{_encoded(prefix)}" if prefix else "/v1"
+
+    @property
+    def uri(self) -> str:
+        """Address of the server, for messages."""
+        return self._http.uri
+
+    def close(self) -> None:
+        """Close the idle connections."""
+        self._http.close()
+
+    # -- databases -------------------------------------------------------------------------------------------------
+
+    def databases(self) -> list[str]:
+        """Return the names of all databases."""
+        return [str(name) for name in self._all(f"{self._root}/databases", "databases")]
+
+    def create_database(self, name: str, options: Mapping[str, str]) -> None:
+        """Create a database with these options."""
+        self._http.post(f"{self._root}/databases", {"name": name, "options": dict(options)})
+
+    def database(self, name: str) -> Json:
+        """Return a database: `name`, `location`, `options`."""
+        return self._object(self._database(name))
+
+    def alter_database(self, name: str, removals: Sequence[str], updates: Mapping[str, str]) -> None:
+        """Set and remove options of a database."""
+        body = {"removals": list(removals), "updates": dict(updates)}
+        self._http.post(self._database(name), body, repeatable=True)
+
+    def drop_database(self, name: str) -> None:
+        """Drop a database with its tables."""
+        self._http.delete(self._database(name))
+
+    # -- tables ----------------------------------------------------------------------------------------------------
+
+    def tables(self, database: str) -> list[str]:
+        """Return the names of the tables of a database."""
+        return [str(name) for name in self._all(f"{self._database(database)}/tables", "tables")]
+
+    def create_table(self, identifier: Identifier, schema: Json) -> None:
+        """Create a table of a schema; its location is that of the option `path`, or the server's choice."""
+        body = {"identifier": _name(identifier), "schema": schema}
+        self._http.post(f"{self._database(identifier.database)}/tables", body)
+
+    def table(self, identifier: Identifier, branch: str = MAIN_BRANCH) -> Json:
+        """Return a table: `id`, `path`, `isExternal`, `schemaId`, `schema`."""
+        return self._object(self._table(identifier, branch))
+
+    def alter_table(self, identifier: Identifier, changes: Sequence[Json], branch: str = MAIN_BRANCH) -> None:
+        """Apply changes of the schema, all or none."""
+        self._http.post(self._table(identifier, branch), {"changes": list(changes)})
+
+    def drop_table(self, identifier: Identifier) -> None:
+        """Drop a table; the server deletes the files of a managed one."""
+        self._http.delete(self._table(identifier))
+
+    def rename_table(self, source: Identifier, target: Identifier) -> None:
+        """Rename a table, perhaps into another database."""
+        self._http.post(f"{self._root}/tables/rename", {"source": _name(source), "destination": _name(target)})
+
+    def commit(
+        self,
+        identifier: Identifier,
+        branch: str,
+        *,
+        table_id: str,
+        base_uuid: str | None,
+        snapshot: Json,
+        statistics: Sequence[Json],
+    ) -> bool:
+        """Commit a snapshot; return False when another one has its id.
+
+        It is sent once: the caller settles an unknown outcome (CallStateUnknownError) by the content of the snapshot.
+        """
+        body: Json = {"tableId": table_id, "snapshot": snapshot, "statistics": list(statistics)}
+        if base_uuid is not None:
+            body["baseSnapshotUuid"] = base_uuid
+        answer = self._http.post(f"{self._table(identifier, branch)}/commit", body)
+        return isinstance(answer, Mapping) and answer.get("success") is True
+
+    def roll_back(self, identifier: Identifier, branch: str, version: int | str) -> None:
+        """Roll back to the snapshot of an id, or to that of a tag."""
+        instant: Json = (
+            {"type": "tag", "tagName": version}
+            if isinstance(version, str)
+            else {"type": "snapshot", "snapshotId": version}
+        )
+        self._http.post(f"{self._table(identifier, branch)}/rollback", {"instant": instant}, repeatable=True)
+
+    def mark_partitions_done(self, identifier: Identifier, specs: Sequence[Mapping[str, str]]) -> None:
+        """Mark partitions as done; a table without `metastore.partitioned-table` is refused with 501."""
+        body = {"specs": [dict(spec) for spec in specs]}
+        self._http.post(f"{self._table(identifier)}/partitions/mark", body, repeatable=True)
+
+    # -- branches --------------------------------------------------------------------------------------------------
+
+    def create_branch(self, identifier: Identifier, name: str, tag: str | None) -> None:
+        """Create a branch: empty, or with the snapshot of a tag."""
+        body: Json = {"branch": name}
+        if tag is not None:
+            body["fromTag"] = tag
+        self._http.post(f"{self._table(identifier)}/branches", body)
+
+    def drop_branch(self, identifier: Identifier, name: str) -> None:
+        """Drop a branch of a table."""
+        self._http.delete(f"{self._table(identifier)}/branches/{_encoded(name)}")
+
+    def rename_branch(self, identifier: Identifier, name: str, new_name: str) -> None:
+        """Rename a branch of a table."""
+        self._http.post(f"{self._table(identifier)}/branches/{_encoded(name)}/rename", {"toBranch": new_name})
+
+    def fast_forward(self, identifier: Identifier, name: str) -> None:
+        """Replace the state of the table by that of a branch."""
+        self._http.post(f"{self._table(identifier)}/branches/{_encoded(name)}/forward", {}, repeatable=True)
+
+    # -- views -----------------------------------------------------------------------------------------------------
+
+    def views(self, database: str) -> list[str]:
+        """Return the names of the views of a database."""
+        return [str(name) for name in self._all(f"{self._database(database)}/views", "views")]
+
+    def view(self, identifier: Identifier) -> Json:
+        """Return a view: `name` and `schema`."""
+        return self._object(self._view(identifier))
+
+    def create_view(self, identifier: Identifier, schema: Json) -> None:
+        """Create a view of a schema."""
+        body = {"identifier": _name(identifier), "schema": schema}
+        self._http.post(f"{self._database(identifier.database)}/views", body)
+
+    def drop_view(self, identifier: Identifier) -> None:
+        """Drop the view of a name."""
+        self._http.delete(self._view(identifier))
+
+    def rename_view(self, source: Identifier, target: Identifier) -> None:
+        """Rename a view, perhaps into another database."""
+        self._http.post(f"{self._root}/views/rename", {"source": _name(source), "destination": _name(target)})
+
+    # -- inside ----------------------------------------------------------------------------------------------------
+
+    def _database(self, name: str) -> str:
+        return f"{self._root}/databases/{_encoded(name)}"
+
+    def _table(self, identifier: Identifier, branch: str = MAIN_BRANCH) -> str:
+        return f"{self._database(identifier.database)}/tables/{_encoded(object_name(identifier, branch))}"
+
+    def _view(self, identifier: Identifier) -> str:
+        return f"{self._database(identifier.database)}/views/{_encoded(identifier.table)}"
+
+    def _object(self, path: str) -> Json:
+        found = self._http.get(path)
+        if not isinstance(found, dict):
+            raise CatalogError(f"{self.uri} answers {path} without a JSON object; check the option 'uri'.")
+        return found
+
+    def _all(self, path: str, member: str) -> Iterator[Any]:
+        """Return the elements of all pages of a list."""
+        token: str | None = None
+        while True:
+            page = self._http.get(path, {} if token is None else {"pageToken": token})
+            elements = page.get(member) if isinstance(page, Mapping) else None
+            yield from elements or ()
+            following = page.get("nextPageToken") if isinstance(page, Mapping) else None
+            if not following or not elements:
+                return
+            if following == token:
+                raise CatalogError(f"{self.uri} answers {path} with the page {token!r} again and again.")
+            token = following
+
+
+def _encoded(part: str) -> str:
+    return quote_plus(part, safe="")
+
+
+def _name(identifier: Identifier) -> Json:
+    return {"database": identifier.database, "object": identifier.table}

@@ -1,0 +1,317 @@
+"""HTTP of the Paimon REST client: pooled connections, deadlines, retries and error responses.
+
+A request that did not reach the server, or that it refused with 429, is sent again. A request whose outcome is unknown
+(the connection broke, or a gateway answered 502, 503 or 504) is sent again only if repeating it is safe. All others
+raise CallStateUnknownError then. `Retry-After` sets the pause; all pauses together are bounded.
+"""
+
+import email.utils
+import http.client
+import json
+import logging
+import select
+import socket
+import ssl
+import threading
+import time
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from typing import Any
+from urllib.parse import urlencode, urlsplit
+
+from interbed.catalog.client.errors import CallStateUnknownError, CatalogUnavailableError
+from interbed.catalog.client.rest.refusal import (
+    BAD_GATEWAY,
+    GATEWAY_TIMEOUT,
+    NOT_FOUND,
+    TOO_MANY_REQUESTS,
+    UNAVAILABLE,
+    RestRefusedError,
+    refusal_of,
+)
+from interbed.catalog.client.rest.tokens import MEDIA_TYPE, RestRequest, TokenProvider
+from interbed.storage.base.backoff import NO_JITTER, ExponentialBackoff, RetryLoop
+from interbed.storage.base.errors import InvalidOptionError
+from interbed.storage.base.shown_text import escaped, without_credentials
+
+_log = logging.getLogger(__name__)
+
+BACKOFF = ExponentialBackoff(first_seconds=0.1, longest_seconds=5.0, retries=5, timeout_seconds=60.0)
+SUCCESSES = (200, 202, 204)
+_BODY_BYTES_MAX = 1 << 30
+_MESSAGE_MAX = 2000
+_UNKNOWN_OUTCOMES = (BAD_GATEWAY, UNAVAILABLE, GATEWAY_TIMEOUT)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RestAddress:
+    """Address of a server: `http://host:port/path`."""
+
+    is_tls: bool
+    host: str
+    port: int | None
+    path: str
+    """Path before `/v1`, without a slash at its end."""
+
+    @staticmethod
+    def parse(uri: str) -> "RestAddress":
+        """Return the address of the option `uri`, in which `http://` may be left out; raises InvalidOptionError."""
+        text = uri.strip()
+        parts = urlsplit(text if "://" in text else f"http://{text}")
+        try:
+            port = parts.port
+        except ValueError:
+            port = -1
+        wrong = parts.query or parts.fragment or parts.username or parts.password
+        if parts.scheme not in ("http", "https") or not parts.hostname or port == -1 or wrong:
+            raise InvalidOptionError(
+                "Option 'uri' of a REST catalog takes http://host:port or https://host, "
+                f"not '{without_credentials(uri)}'."
+            )
+        return RestAddress(is_tls=parts.scheme == "https", host=parts.hostname, port=port, path=parts.path.rstrip("/"))
+
+
+class _NotSentError(Exception):
+    """The server did not get the request."""
+
+
+class _BrokenError(Exception):
+    """The connection failed after the request was sent: the server may have carried it out."""
+
+
+@dataclass(frozen=True, slots=True)
+class _RawResponse:
+    status: int
+    headers: Mapping[str, str]
+    body: bytes
+
+
+class RestHttp:
+    """Sender of requests to one server. Thread-safe; close it after use."""
+
+    def __init__(
+        self,
+        uri: str,
+        provider: TokenProvider,
+        *,
+        headers: Mapping[str, str] | None = None,
+        timeout_seconds: float = 180.0,
+        idle_max: int = 8,
+        backoff: ExponentialBackoff = BACKOFF,
+        wall_clock: Callable[[], float] = time.time,
+    ) -> None:
+        self.uri = uri
+        self.headers = dict(headers or {})
+        self._address = RestAddress.parse(uri)
+        self._provider = provider
+        self._timeout_seconds = timeout_seconds
+        self._idle_max = idle_max
+        self._backoff = backoff
+        self._wall_clock = wall_clock
+        self._tls = ssl.create_default_context() if self._address.is_tls else None
+        self._guard = threading.Lock()
+        self._idle: list[http.client.HTTPConnection] = []
+
+    def __repr__(self) -> str:
+        return f"RestHttp({self.uri!r})"
+
+    def get(self, path: str, query: Mapping[str, str] | None = None) -> Any:
+        """Return the JSON of a resource; raises RestRefusedError, CatalogUnavailableError."""
+        return self._send(RestRequest(method="GET", path=path, query=query or {}), repeatable=True)
+
+    def post(self, path: str, body: object, *, repeatable: bool = False) -> Any:
+        """Send a body and return the JSON of the response, if any.
+
+        `repeatable` says that the server may carry it out twice. Raises RestRefusedError, CatalogUnavailableError when
+        it was not carried out, CallStateUnknownError when that is unknown.
+        """
+        text = json.dumps(body, ensure_ascii=False)
+        return self._send(RestRequest(method="POST", path=path, body=text), repeatable=repeatable)
+
+    def delete(self, path: str) -> None:
+        """Delete a resource; raises RestRefusedError, CatalogUnavailableError."""
+        self._send(RestRequest(method="DELETE", path=path), repeatable=True)
+
+    def close(self) -> None:
+        """Close the idle connections."""
+        with self._guard:
+            idle, self._idle = self._idle, []
+        for connection in idle:
+            connection.close()
+
+    # -- attempts --------------------------------------------------------------------------------------------------
+
+    def _send(self, request: RestRequest, *, repeatable: bool) -> Any:
+        retries = self._backoff.start(f"{request.method} {request.path} at {self.uri}", _log)
+        was_sent = False
+        while True:
+            try:
+                response = self._attempt(request)
+            except _NotSentError as error:
+                if not retries.pause(error):
+                    raise self._unavailable(request, error, was_sent=was_sent) from error.__cause__
+                continue
+            except _BrokenError as error:
+                was_sent = True
+                if not repeatable or not retries.pause(error):
+                    raise self._unavailable(request, error, was_sent=True) from error.__cause__
+                continue
+            if response.status in SUCCESSES:
+                return self._decoded(request, response)
+            refusal = self._refusal(request, response)
+            if request.method == "DELETE" and was_sent and refusal.status == NOT_FOUND:
+                # An earlier attempt has deleted it.
+                return None
+            is_unknown = refusal.status in _UNKNOWN_OUTCOMES
+            was_sent = was_sent or is_unknown
+            if refusal.status == TOO_MANY_REQUESTS or (is_unknown and repeatable):
+                self._follow_retry_after(retries, response)
+                if retries.pause(refusal):
+                    continue
+            if is_unknown:
+                raise self._unavailable(request, refusal, was_sent=request.method != "GET") from refusal
+            raise refusal
+
+    def _follow_retry_after(self, retries: RetryLoop, response: _RawResponse) -> None:
+        """Let the next pause last as the header `Retry-After` says, in seconds or as a date."""
+        seconds = retry_after_seconds(response.headers.get("retry-after"), self._wall_clock())
+        retries.backoff = (
+            self._backoff
+            if seconds is None
+            else replace(self._backoff, first_seconds=seconds, longest_seconds=seconds, growth=1.0, jitter=NO_JITTER)
+        )
+
+    def _unavailable(self, request: RestRequest, why: Exception, *, was_sent: bool) -> CatalogUnavailableError:
+        if not was_sent or request.method == "GET":
+            return CatalogUnavailableError(f"The REST catalog at {self.uri} can't be reached: {why}")
+        return CallStateUnknownError(
+            f"It is not known whether {self.uri} has carried out {request.method} {request.path}: {why} Check the "
+            "result before repeating it."
+        )
+
+    def _refusal(self, request: RestRequest, response: _RawResponse) -> RestRefusedError:
+        try:
+            body = json.loads(response.body)
+        except ValueError:
+            body = None
+        given = body.get("message") if isinstance(body, Mapping) else response.body.decode(errors="replace")
+        said = self._provider.redacted(without_credentials(escaped(str(given or "no message"))))[:_MESSAGE_MAX]
+        text = f"The REST catalog at {self.uri} answers {response.status} to {request.method} {request.path}: {said}"
+        return refusal_of(response.status, body, text)
+
+    def _decoded(self, request: RestRequest, response: _RawResponse) -> Any:
+        if not response.body:
+            return None
+        try:
+            return json.loads(response.body)
+        except ValueError:
+            # The content may be a secret, so it is not quoted.
+            raise RestRefusedError(
+                f"The REST catalog at {self.uri} answers {request.method} {request.path} with {len(response.body)} "
+                "bytes that are no JSON; check the option 'uri'.",
+                status=response.status,
+            ) from None
+
+    # -- connections -----------------------------------------------------------------------------------------------
+
+    def _attempt(self, request: RestRequest) -> _RawResponse:
+        deadline = time.monotonic() + self._timeout_seconds
+        headers = {**self.headers, "Accept": MEDIA_TYPE, **self._provider.headers(request)}
+        body = None if request.body is None else request.body.encode()
+        if body is not None:
+            headers["Content-Type"] = MEDIA_TYPE
+        target = self._address.path + request.path
+        if request.query:
+            target = f"{target}?{urlencode(request.query)}"
+        connection = self._connection()
+        is_kept = False
+        try:
+            try:
+                connection.request(request.method, target, body, headers)
+                response = connection.getresponse()
+                content = _read(connection, response, deadline)
+            except (OSError, http.client.HTTPException) as error:
+                raise _BrokenError(f"{type(error).__name__}: {error}.") from error
+            except ValueError:
+                # The error quotes the header, which may be a token.
+                raise InvalidOptionError(
+                    f"A header for {self.uri} has characters that HTTP does not allow; check the options 'token' and "
+                    "'header.*'."
+                ) from None
+            is_kept = not response.will_close
+            found = {name.lower(): value for name, value in response.getheaders()}
+            return _RawResponse(response.status, found, content)
+        finally:
+            self._give_back(connection, is_kept=is_kept)
+
+    def _connection(self) -> http.client.HTTPConnection:
+        while True:
+            with self._guard:
+                kept = self._idle.pop() if self._idle else None
+            if kept is None:
+                return self._connected()
+            if _is_open(kept):
+                if kept.sock is not None:
+                    kept.sock.settimeout(self._timeout_seconds)
+                return kept
+            kept.close()
+
+    def _connected(self) -> http.client.HTTPConnection:
+        host, port = self._address.host, self._address.port
+        connection = (
+            http.client.HTTPConnection(host, port, timeout=self._timeout_seconds)
+            if self._tls is None
+            else http.client.HTTPSConnection(host, port, timeout=self._timeout_seconds, context=self._tls)
+        )
+        try:
+            connection.connect()
+            connection.sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        except OSError as error:
+            connection.close()
+            raise _NotSentError(f"{type(error).__name__}: {error}.") from error
+        return connection
+
+    def _give_back(self, connection: http.client.HTTPConnection, *, is_kept: bool) -> None:
+        with self._guard:
+            if is_kept and len(self._idle) < self._idle_max:
+                self._idle.append(connection)
+                return
+        connection.close()
+
+
+def retry_after_seconds(header: str | None, now: float) -> float | None:
+    """Return the pause that a header `Retry-After` asks for: seconds, or a date; None without a valid one."""
+    if header is None:
+        return None
+    with suppress(ValueError):
+        return max(0.0, float(int(header.strip())))
+    with suppress(ValueError, TypeError):
+        return max(0.0, email.utils.parsedate_to_datetime(header).timestamp() - now)
+    return None
+
+
+def _read(connection: http.client.HTTPConnection, response: http.client.HTTPResponse, deadline: float) -> bytes:
+    """Return the body of a response; raises TimeoutError after the deadline, however slowly the bytes arrive."""
+    parts: list[bytes] = []
+    size = 0
+    while part := response.read1(1 << 16):
+        size += len(part)
+        parts.append(part)
+        left = deadline - time.monotonic()
+        if left <= 0 or size > _BODY_BYTES_MAX:
+            raise TimeoutError(f"the response was not complete in time, after {size} bytes")
+        if connection.sock is not None:
+            connection.sock.settimeout(left)
+    # A response that was read in parts to its end does not close itself.
+    response.close()
+    return b"".join(parts)
+
+
+def _is_open(connection: http.client.HTTPConnection) -> bool:
+    """Return whether an idle connection was not closed by the server: it has nothing to read then."""
+    if connection.sock is None:
+        return False
+    poller = select.poll()
+    poller.register(connection.sock, select.POLLIN | select.POLLHUP | select.POLLERR)
+    return not poller.poll(0)

@@ -1,0 +1,158 @@
+"""Tables of a Paimon REST server: opening them with the server's commits, creating, altering and dropping them.
+
+The server names the id, the location and the schema of a table. The file of that schema has what the answer lacks
+(its time, which shows whether a table was recreated). An external table may have no file of its schema yet: its
+creation writes it.
+"""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from interbed.catalog.client.errors import NotAnInterbedTableError, TableNotFoundError
+from interbed.catalog.client.identifier import Identifier
+from interbed.catalog.client.options import CatalogOptions
+from interbed.catalog.client.rest.client import RestClient
+from interbed.catalog.client.rest.commit import RestPublisher, RestVersions, send_changes
+from interbed.catalog.client.rest.messages import TableEntry, schema_to_json
+from interbed.storage.base.errors import InvalidOptionError
+from interbed.storage.io.api import FileIO
+from interbed.storage.io.resolve import file_io_for
+from interbed.storage.meta.file_store import FileStore, StoreEnvironment
+from interbed.storage.meta.paths import MAIN_BRANCH, TablePaths
+from interbed.storage.meta.schema.change import SchemaChange
+from interbed.storage.meta.schema.table_schema import TableSchema
+from interbed.storage.table.opening import open_store, schema_manager
+from interbed.storage.table.table import Table
+
+_PAIMON_TYPES = frozenset({"table", "materialized-table"})
+
+
+class RestTables:
+    """The tables of one catalog of a server; the methods raise RestRefusedError."""
+
+    def __init__(self, client: RestClient, options: CatalogOptions) -> None:
+        self._client = client
+        self._options = options
+
+    def location(self, identifier: Identifier) -> str:
+        """Return the location of a table, in any format."""
+        return file_io_for(self._entry(identifier).path, self._options.raw)[1]
+
+    def open(self, identifier: Identifier) -> Table:
+        """Open a table of Paimon's format.
+
+        Raises NotAnInterbedTableError for another format, TableNotFoundError when its files are missing.
+        """
+        entry = self._entry(identifier)
+        if entry.type not in _PAIMON_TYPES:
+            raise NotAnInterbedTableError(
+                f"The table '{identifier}' of the REST catalog {self._client.uri} is no table of Paimon's format "
+                f"({entry.type})."
+            )
+        file_io, location = file_io_for(entry.path, self._options.raw)
+        schema = _with_file(entry.schema, file_io, location)
+        if schema is None:
+            raise TableNotFoundError(
+                f"The table '{identifier}' is in the REST catalog {self._client.uri}, but {location} has no file of "
+                f"its schema {entry.schema.id}; drop the entry, or restore the files."
+            )
+        environment = self._environment(identifier, entry)
+        return Table(str(identifier), open_store(entry.path, file_io, schema=schema, environment=environment))
+
+    def create(self, identifier: Identifier, schema: TableSchema, path: str | None) -> None:
+        """Create a table; with a path an external one, whose schema the client writes unless there is one.
+
+        A kill after the server's answer leaves an entry without a schema file, which is dropped and created again.
+        Raises InvalidOptionError when the path holds a table of another schema.
+        """
+        if path is None:
+            self._client.create_table(identifier, schema_to_json(schema))
+            return
+        file_io, location = file_io_for(path, self._options.raw)
+        schemas = schema_manager(location, file_io)
+        existing = schemas.latest()
+        if existing is not None:
+            _check_same(existing, schema, location)
+        self._client.create_table(identifier, schema_to_json(existing or schema, path))
+        if existing is None and schemas.latest() is None:
+            schemas.commit(schema)
+
+    def drop(self, identifier: Identifier) -> None:
+        """Drop a table; the server deletes the directory of a managed one, the client its files elsewhere."""
+        from interbed.catalog.client.files.outside import (
+            FilesOutside,
+            delete_files_outside,
+            delete_log,
+            files_outside,
+            table_with_log,
+        )
+
+        entry = self._entry(identifier)
+        file_io, location = file_io_for(entry.path, self._options.raw)
+        owns = not entry.is_external and entry.type in _PAIMON_TYPES
+        outside = files_outside(file_io, location) if owns else FilesOutside()
+        logged = table_with_log(file_io, location) if owns else None
+        self._client.drop_table(identifier)
+        delete_files_outside(file_io, outside)
+        delete_log(logged)
+
+    def _entry(self, identifier: Identifier, branch: str = MAIN_BRANCH) -> TableEntry:
+        source = f"The answer of {self._client.uri} about '{identifier}'"
+        return TableEntry.from_json(self._client.table(identifier, branch), source=source)
+
+    def _environment(self, identifier: Identifier, entry: TableEntry) -> StoreEnvironment:
+        def apply(branch: str, changes: Sequence[SchemaChange]) -> None:
+            self._alter(identifier, branch, changes)
+
+        if entry.is_external:
+            return StoreEnvironment(alter=lambda changes: apply(MAIN_BRANCH, changes))
+
+        def publisher(file_io: FileIO, paths: TablePaths) -> RestPublisher:
+            def table_id() -> str:
+                # A branch is a table of its own at the server.
+                return entry.id if paths.branch == MAIN_BRANCH else self._entry(identifier, paths.branch).id
+
+            return RestPublisher(self._client, identifier, file_io, paths, table_id)
+
+        return StoreEnvironment(
+            publisher=publisher,
+            versions=lambda branch: RestVersions(self._client, identifier, branch, apply),
+        )
+
+    def _alter(self, identifier: Identifier, branch: str, changes: Sequence[SchemaChange]) -> None:
+        """Check the changes as if they were made here, then send them; raises InvalidInputError."""
+        table = self.open(identifier)
+        _check_changes(table.store if branch == MAIN_BRANCH else table.store.on_branch(branch), changes)
+        send_changes(self._client, identifier, branch, changes)
+
+
+def _check_changes(store: FileStore, changes: Sequence[SchemaChange]) -> None:
+    from interbed.storage.meta.schema.apply import apply_changes
+
+    store = store.refreshed()
+    current = store.schema
+    has_snapshots = store.snapshots.latest_id() is not None
+    changed = apply_changes(current, changes, has_snapshots=has_snapshots, schema_id=store.schemas.next_id())
+    store.hooks.check_options(changed, current, (store.file_io, store.paths))
+
+
+def _with_file(schema: TableSchema, file_io: FileIO, location: str) -> TableSchema | None:
+    """Return the server's schema with the members that only its file has; None without the file."""
+    schemas = schema_manager(location, file_io)
+    if schema.id not in schemas.ids():
+        return None
+    stored = schemas.schema(schema.id)
+    if stored.options == schema.options and stored.comment == schema.comment:
+        return stored
+    return replace(stored, options=schema.options, comment=schema.comment)
+
+
+def _check_same(existing: TableSchema, wanted: TableSchema, location: str) -> None:
+    columns = {f.name: f.type.with_nullable(True) for f in existing.fields}
+    keys_differ = (existing.primary_keys, existing.partition_keys) != (wanted.primary_keys, wanted.partition_keys)
+    if columns != {f.name: f.type.with_nullable(True) for f in wanted.fields} or keys_differ:
+        raise InvalidOptionError(
+            f"{location} holds a table with the columns {', '.join(existing.names)}, primary key "
+            f"({', '.join(existing.primary_keys)}) and partition key ({', '.join(existing.partition_keys)}), which is "
+            "not the requested schema; create the external table with the schema of its files."
+        )
