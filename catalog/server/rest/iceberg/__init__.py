@@ -6,5 +6,5 @@ the newest one; files that no entry names are not of the table.
 
 Read names.py and errors.py, metadata/ (what a commit does to a document), files.py (metadata files), entries.py (what
 the metastore's entry says), store.py (tables), commits.py (compare-and-swap), then the handlers: configuration.py,
-namespaces.py, tables.py, and routes.py.
+namespaces.py, tables.py, views.py, and routes.py.
 """

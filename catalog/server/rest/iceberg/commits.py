@@ -11,8 +11,8 @@ import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from interbed.catalog.server.rest.iceberg.entries import LOCATION, changed_entry
-from interbed.catalog.server.rest.iceberg.errors import bad_request, no_table, read_only
+from interbed.catalog.server.rest.iceberg.entries import LOCATION, TABLE, VIEW, changed_entry, changed_view_entry
+from interbed.catalog.server.rest.iceberg.errors import bad_request, no_table, no_view, read_only
 from interbed.catalog.server.rest.iceberg.files import codec_of, folder_of, next_version
 from interbed.catalog.server.rest.iceberg.metadata.builder import created, updated
 from interbed.catalog.server.rest.iceberg.metadata.documents import written
@@ -20,6 +20,7 @@ from interbed.catalog.server.rest.iceberg.metadata.requirements import Requireme
 from interbed.catalog.server.rest.iceberg.metadata.schemas import Document
 from interbed.catalog.server.rest.iceberg.metadata.snapshots import current_snapshot, files_to_delete
 from interbed.catalog.server.rest.iceberg.metadata.updates import AssertCreate, Requirement, Update
+from interbed.catalog.server.rest.iceberg.metadata.views import completed_view, updated_view
 from interbed.catalog.server.rest.iceberg.names import IcebergName
 from interbed.catalog.server.rest.iceberg.store import StoredTable, TableStore, now_ms
 from interbed.catalog.server.rest.interface import RestError
@@ -38,11 +39,12 @@ _PUBLISHED = "paimon-commit-identity"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TableCommit:
-    """The commit of a client to one table."""
+    """The commit of a client to one table, or to a view if that is the `kind`."""
 
     name: IcebergName
     requirements: Sequence[Requirement]
     updates: Sequence[Update]
+    kind: str = TABLE
 
     @property
     def creates(self) -> bool:
@@ -58,6 +60,7 @@ class _Attempt:
     base: StoredTable
     before: Document
     made: Document | None
+    kind: str
 
 
 class Committer:
@@ -101,14 +104,17 @@ class Committer:
         return self._store.create(commit.name, created(commit.updates, now_ms()), user)
 
     def _attempt(self, commit: TableCommit) -> _Attempt:
-        base = self._store.load(commit.name)
-        before = base.document()
+        base = self._store.load(commit.name, commit.kind)
+        before = completed_view(base.content.document()) if commit.kind == VIEW else base.document()
         check_requirements(commit.requirements, before)
-        _check_not_published(commit.name, before)
-        made = updated(before, base.location, commit.updates, now_ms())
+        if commit.kind == VIEW:
+            made = updated_view(before, commit.updates, now_ms())
+        else:
+            _check_not_published(commit.name, before)
+            made = updated(before, base.location, commit.updates, now_ms())
         if made is not None and made["location"] != before["location"]:
             self._store.metastore.pointers.checked(made["location"])
-        return _Attempt(name=commit.name, base=base, before=before, made=made)
+        return _Attempt(name=commit.name, base=base, before=before, made=made, kind=commit.kind)
 
     def _publish(self, attempts: Sequence[_Attempt], user: str) -> list[str]:
         locations: list[str] = []
@@ -119,7 +125,7 @@ class Committer:
                 if each.made is None:
                     locations.append(each.base.location)
                     continue
-                location = self._write(each.base.location, each.made)
+                location = self._write(each, each.made)
                 new.append(location)
                 locations.append(location)
                 changes.append(_swap(each, each.made, location))
@@ -137,15 +143,17 @@ class Committer:
                 self._store.files.delete(files_to_delete(each.before, each.made))
         return locations
 
-    def _write(self, previous: str, made: Document) -> str:
-        return self._store.files.write(folder_of(made), next_version(previous), written(made), codec_of(made))
+    def _write(self, attempt: _Attempt, made: Document) -> str:
+        content = made if attempt.kind == VIEW else written(made)
+        return self._store.files.write(folder_of(made), next_version(attempt.base.location), content, codec_of(made))
 
 
 def _swap(attempt: _Attempt, made: Document, location: str) -> PointerChange:
     name, base = attempt.name, attempt.base
 
     def change(entry: MetastoreTable) -> MetastoreTable:
-        return changed_entry(entry, attempt.before, made, location, base.location)
+        changed = changed_view_entry if attempt.kind == VIEW else changed_entry
+        return changed(entry, attempt.before, made, location, base.location)
 
     return PointerChange(
         catalog=name.catalog,
@@ -158,8 +166,8 @@ def _swap(attempt: _Attempt, made: Document, location: str) -> PointerChange:
 
 
 def _dropped(attempts: Sequence[_Attempt], store: TableStore) -> RestError:
-    missing = next((each.name for each in attempts if store.entry(each.name) is None), attempts[0].name)
-    return no_table(missing)
+    missing = next((each for each in attempts if store.entry(each.name) is None), attempts[0])
+    return no_view(missing.name) if missing.kind == VIEW else no_table(missing.name)
 
 
 def _check_not_published(name: IcebergName, document: Document) -> None:

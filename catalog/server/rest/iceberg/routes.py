@@ -11,6 +11,7 @@ from interbed.catalog.server.rest.iceberg.errors import error_body, translated
 from interbed.catalog.server.rest.iceberg.namespaces import NamespaceHandler
 from interbed.catalog.server.rest.iceberg.store import TableStore
 from interbed.catalog.server.rest.iceberg.tables import IcebergTableHandler
+from interbed.catalog.server.rest.iceberg.views import ViewHandler
 from interbed.catalog.server.rest.interface import (
     Handler,
     Needs,
@@ -32,6 +33,8 @@ _NAMESPACES = f"{_CATALOG}/namespaces"
 _NAMESPACE = f"{_NAMESPACES}/{{namespace}}"
 _TABLES = f"{_NAMESPACE}/tables"
 _TABLE = f"{_TABLES}/{{table}}"
+_VIEWS = f"{_NAMESPACE}/views"
+_VIEW = f"{_VIEWS}/{{view}}"
 
 UNSUPPORTED: Sequence[tuple[str, str, str]] = (
     ("POST", "v1/oauth/tokens", "getToken"),
@@ -43,13 +46,6 @@ UNSUPPORTED: Sequence[tuple[str, str, str]] = (
     ("POST", f"{_TABLE}/tasks", "fetchScanTasks"),
     ("POST", f"{_TABLE}/unregister", "unregisterTable"),
     ("POST", f"{_TABLE}/sign", "signRequest"),
-    ("GET", f"{_NAMESPACE}/views", "listViews"),
-    ("POST", f"{_NAMESPACE}/views", "createView"),
-    ("GET", f"{_NAMESPACE}/views/{{view}}", "loadView"),
-    ("POST", f"{_NAMESPACE}/views/{{view}}", "replaceView"),
-    ("DELETE", f"{_NAMESPACE}/views/{{view}}", "dropView"),
-    ("HEAD", f"{_NAMESPACE}/views/{{view}}", "viewExists"),
-    ("POST", f"{_CATALOG}/views/rename", "renameView"),
     ("POST", f"{_NAMESPACE}/register-view", "registerView"),
 )
 """Method, path and operation of what is refused."""
@@ -70,6 +66,10 @@ def interface(metastore: Metastore) -> RestInterface:
 
 
 def _routes(store: TableStore, configuration: ConfigurationHandler) -> list[Route]:
+    return [*_table_routes(store, configuration), *_view_routes(ViewHandler(store))]
+
+
+def _table_routes(store: TableStore, configuration: ConfigurationHandler) -> list[Route]:
     namespaces, tables = NamespaceHandler(store), IcebergTableHandler(store)
     usage, create = Privilege.USAGE, Privilege.CREATE
     select, alter, drop = Privilege.SELECT, Privilege.ALTER, Privilege.DROP
@@ -97,8 +97,22 @@ def _routes(store: TableStore, configuration: ConfigurationHandler) -> list[Rout
     ]
 
 
+def _view_routes(views: ViewHandler) -> list[Route]:
+    database, view = ObjectKind.DATABASE, ObjectKind.VIEW
+    select, alter = Privilege.SELECT, Privilege.ALTER
+    return [
+        _route("GET", _VIEWS, "listViews", Privilege.USAGE, database, views.list),
+        _route("POST", _VIEWS, "createView", Privilege.CREATE, database, views.create),
+        _route("GET", _VIEW, "loadView", select, view, views.load),
+        _route("HEAD", _VIEW, "viewExists", select, view, views.exists),
+        _route("POST", _VIEW, "replaceView", alter, view, views.replace),
+        _route("DELETE", _VIEW, "dropView", Privilege.DROP, view, views.drop),
+        _route("POST", f"{_CATALOG}/views/rename", "renameView", alter, view, views.rename),
+    ]
+
+
 _CHANGES = ("createNamespace", "dropNamespace", "updateProperties", "createTable", "registerTable", "updateTable")
-_CHANGES_TOO = ("dropTable", "renameTable", "commitTransaction")
+_CHANGES_TOO = ("dropTable", "renameTable", "commitTransaction", "createView", "replaceView", "dropView", "renameView")
 
 
 def _route(

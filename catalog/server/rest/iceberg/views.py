@@ -1,0 +1,103 @@
+"""Views: list, create, load, replace, rename and drop. Their entries are those of Iceberg's HiveCatalog: of the type
+VIRTUAL_VIEW, with the SQL text of the dialect `hive`, or of the first one.
+"""
+
+from typing import Any
+
+import msgspec
+
+from interbed.catalog.server.rest.iceberg.commits import Committer, TableCommit
+from interbed.catalog.server.rest.iceberg.entries import VIEW, new_view_entry
+from interbed.catalog.server.rest.iceberg.files import codec_of, folder_of
+from interbed.catalog.server.rest.iceberg.metadata.updates import AssertViewUuid, ViewUpdate
+from interbed.catalog.server.rest.iceberg.metadata.views import new_view
+from interbed.catalog.server.rest.iceberg.names import (
+    IcebergIdentifier,
+    IcebergName,
+    catalog_of,
+    identified,
+    levels_of,
+    table_of,
+)
+from interbed.catalog.server.rest.iceberg.store import TableStore, now_ms
+from interbed.catalog.server.rest.iceberg.tables import RenameRequest, listed, renamed
+from interbed.catalog.server.rest.interface import NO_CONTENT, RestRequest, RestResponse, json_response
+
+
+class CreateViewRequest(msgspec.Struct, frozen=True, rename="kebab"):
+    """Body of createView."""
+
+    name: str
+    schema: dict[str, Any]
+    view_version: dict[str, Any]
+    location: str | None = None
+    properties: dict[str, str] | None = None
+
+
+class CommitViewRequest(msgspec.Struct, frozen=True):
+    """Body of replaceView."""
+
+    updates: list[ViewUpdate]
+    requirements: list[AssertViewUuid] = []
+    identifier: IcebergIdentifier | None = None
+
+
+class ViewHandler:
+    """The operations about views."""
+
+    def __init__(self, store: TableStore) -> None:
+        self._store = store
+        self._committer = Committer(store)
+
+    def list(self, request: RestRequest) -> RestResponse:
+        """Answer listViews."""
+        return listed(self._store, request, VIEW)
+
+    def create(self, request: RestRequest) -> RestResponse:
+        """Answer createView."""
+        body = request.json(CreateViewRequest)
+        levels = levels_of(request.parts["namespace"])
+        name = IcebergName(catalog=catalog_of(request), levels=levels, name=body.name)
+        database = self._store.check_free(name, VIEW)
+        pointers = self._store.metastore.pointers
+        location = (body.location or "").rstrip("/") or pointers.free_location(database, name.table)
+        pointers.checked(location)
+        document = new_view(body.schema, body.view_version, location, body.properties or {}, now_ms())
+        file = self._store.files.write(folder_of(document), 0, document, codec_of(document))
+        owner = request.session.user
+        entry = new_view_entry(name.catalog, name.database, name.table, document, file, owner)
+        self._store.add(name, entry, [file], VIEW)
+        return self._loaded(name)
+
+    def load(self, request: RestRequest) -> RestResponse:
+        """Answer loadView."""
+        return self._loaded(table_of(request, "view"))
+
+    def _loaded(self, name: IcebergName) -> RestResponse:
+        found = self._store.load(name, VIEW)
+        metadata = msgspec.Raw(found.content.json)
+        return json_response({"metadata-location": found.location, "metadata": metadata, "config": {}})
+
+    def exists(self, request: RestRequest) -> RestResponse:
+        """Answer viewExists."""
+        self._store.found(table_of(request, "view"), VIEW)
+        return NO_CONTENT
+
+    def replace(self, request: RestRequest) -> RestResponse:
+        """Answer replaceView."""
+        body = request.json(CommitViewRequest)
+        name = table_of(request, "view")
+        commit = TableCommit(name=name, requirements=body.requirements, updates=body.updates, kind=VIEW)
+        self._committer.commit([commit], request.session.user)
+        return self._loaded(name)
+
+    def drop(self, request: RestRequest) -> RestResponse:
+        """Answer dropView."""
+        self._store.drop(table_of(request, "view"), VIEW)
+        return NO_CONTENT
+
+    def rename(self, request: RestRequest) -> RestResponse:
+        """Answer renameView."""
+        body = request.json(RenameRequest)
+        renamed(self._store, identified(request, body.source), identified(request, body.destination), VIEW)
+        return NO_CONTENT
