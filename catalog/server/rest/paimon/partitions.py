@@ -117,6 +117,9 @@ class PartitionRoutes:
         catalog, name = self._access.catalog(request), table_name(request)
         table = opened(catalog, name)
         registered = _registered(catalog, str(name.identifier))
+        if name.branch is not None:
+            # The metastore has the partitions of the table itself alone.
+            return partitions_of(table)
         return known_partitions(table.store.paths, registered, partitions_of(table))
 
     def _create(self, request: RestRequest) -> RestResponse:

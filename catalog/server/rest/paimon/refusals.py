@@ -10,6 +10,7 @@ from functools import wraps
 from http import HTTPStatus
 
 from interbed.catalog.client.errors import (
+    CatalogError,
     CatalogUnavailableError,
     DatabaseExistsError,
     DatabaseNotEmptyError,
@@ -31,6 +32,7 @@ from interbed.storage.base.errors import (
     SnapshotNotFoundError,
     TagNotFoundError,
 )
+from interbed.thrift_idl.hive_metastore import ttypes
 
 
 class ResourceType(StrEnum):
@@ -73,8 +75,12 @@ def unsupported(message: str) -> RestError:
 def error_body(error: RestError) -> Mapping[str, object]:
     """Return the JSON of an error."""
     resource = error.kind if error.kind in _RESOURCES else None
+    message = str(error)
+    if error.status in (HTTPStatus.BAD_REQUEST, HTTPStatus.NOT_IMPLEMENTED):
+        # Java's client takes these messages for formats, and fails on any other '%'.
+        message = message.replace("%", "%%")
     return {
-        "message": str(error),
+        "message": message,
         "resourceType": resource,
         "resourceName": error.fields.get("name"),
         "code": int(error.status),
@@ -97,6 +103,10 @@ _MISSING: tuple[tuple[type[Exception], ResourceType, str], ...] = (
 )
 
 
+_INVALID = (ttypes.InvalidObjectException, ttypes.InvalidOperationException)
+"""Answers of the metastore to a request that is wrong, such as a name that Hive does not allow."""
+
+
 def refusal(error: Exception, parts: Mapping[str, str]) -> RestError | None:
     """Return the refusal of an error of the catalog; None for an error of the server. `parts` are those of the path."""
     if isinstance(error, TableExistsError):
@@ -113,6 +123,8 @@ def refusal(error: Exception, parts: Mapping[str, str]) -> RestError | None:
             return invalid(str(error))
         case NotSupportedError():
             return unsupported(str(error))
+        case CatalogError() if isinstance(error.__cause__, _INVALID):
+            return invalid(str(error))
         case LockError() | CommitConflictError() | CatalogUnavailableError():
             return RestError(HTTPStatus.SERVICE_UNAVAILABLE, "", f"{error} Repeat the request.")
         case _:

@@ -126,10 +126,10 @@ class SnapshotRoutes:
 
     def _commit(self, request: RestRequest) -> RestResponse:
         given, name = request.json(CommitRequest), table_name(request)
-        new = given_snapshot(bytes(given.snapshot))
         with self._access.changing(request) as catalog:
             table = opened(catalog, name)
             _check_id(catalog, name, given.table_id)
+            new = given_snapshot(bytes(given.snapshot))
             has_base = given.base_snapshot_uuid is None or isinstance(given.base_snapshot_uuid, str)
             base = given.base_snapshot_uuid if isinstance(given.base_snapshot_uuid, str) else None
             success = commit(table.store, new, base_uuid=base, has_base=has_base)

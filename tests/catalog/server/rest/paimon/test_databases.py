@@ -57,6 +57,18 @@ def test_a_name_that_leads_elsewhere_is_refused(rest: RestClient, name: str) -> 
     assert rest.call("POST", "hive", "databases", body={"name": name}).status == 400
 
 
+def test_a_name_that_hive_does_not_allow_is_refused(rest: RestClient) -> None:
+    answer = rest.call("POST", "hive", "databases", body={"name": "a name"})
+    assert answer.status == 400
+    assert "not a valid database name" in answer.body["message"]
+
+
+def test_a_message_with_a_percent_sign_is_a_format_for_java(rest: RestClient) -> None:
+    answer = rest.call("GET", "hive", "databases", query={"databaseNamePattern": "%x"})
+    assert answer.status == 400
+    assert answer.body["message"] == "A pattern has '%%' at its end only, not as in '%%x'."
+
+
 def test_a_body_of_another_form_is_refused(rest: RestClient) -> None:
     answer = rest.call("POST", "hive", "databases", body={"name": 1})
     assert (answer.status, answer.body["code"]) == (400, 400)
