@@ -39,7 +39,7 @@ from interbed.ingest.run_settings import BACKOFF, RETRIED, BadMessages, DeadLett
 from interbed.ingest.sources.source import MessageSource, SnapshotSource
 from interbed.ingest.tables.computed_columns import with_computed
 from interbed.ingest.tables.names import TableNames, check_refused
-from interbed.ingest.tables.new_columns import as_one_by_one, types_after
+from interbed.ingest.tables.new_columns import TypesBefore, as_one_by_one, types_after
 from interbed.ingest.tables.table_sink import (
     KnownColumns,
     TableSettings,
@@ -117,6 +117,7 @@ class Ingestion:
         self._lag_looked: float | None = None
         self._left_out: frozenset[SourceTable] = frozenset()
         self._warned_of: set[str] = set()
+        self._types_before = TypesBefore()
         self.result = IngestResult(lag_unit=source.lag_unit)
         """The counters so far. Rows count when they are committed."""
 
@@ -154,6 +155,7 @@ class Ingestion:
     def _begin(self, stopped: Callable[[], bool], committed: Callable[[], None]) -> None:
         """Open the tables, and seek to the least of their positions."""
         self._decoder = self._new_decoder()
+        self._types_before.read_again()
         for name in self._names.present(self._catalog):
             sink = open_sink(self._catalog, name, self._settings.group)
             if sink is not None and sink.positions is not None and self._gets_changes(name, sink):
@@ -329,15 +331,15 @@ class Ingestion:
                 changes, refused = for_new_table(name, changes, self._tables)
                 bad += refused
             if name not in columns:
-                new_table = KnownColumns.of_new_table(self._tables, changes)
-                columns[name] = new_table if sink is None else KnownColumns.of(sink.table.schema)
+                own = KnownColumns.of(sink.table.schema) if sink else KnownColumns.of_new_table(self._tables, changes)
+                positions = sink.positions if sink else None
+                columns[name] = replace(own, types=self._types_before.of(name, positions, own.types))
             known = columns[name]
             changes, refused = as_one_by_one(changes, known.types, known.fixed)
             bad += refused
             if len(changes.kinds):
                 columns[name] = replace(known, types=types_after(changes, known.types))
-            if len(changes.kinds):
-                found.append((name, changes))
+                found.append((name, self._types_before.follow(name, changes, columns[name].types)))
         return found
 
     def _admit(self, name: str, sink: TableSink, changes: RowChanges, messages: Messages) -> None:
@@ -375,7 +377,9 @@ class Ingestion:
         if self._is_whole:
             self._commit(everything=True)
         for name, each in new:
-            sink = self._known(name, each.source) or self._created(name, each)
+            old = self._known(name, each.source)
+            sink = old or self._created(name, each)
+            self._types_before.grown(name, sink.positions, KnownColumns.of(old.table.schema).types if old else {})
             self._admit(name, sink, each, messages)
             # Earlier changes in the same messages may have added the columns.
             if lacking := sink.lacking(each):

@@ -19,6 +19,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from interbed.ingest.flow.changes import BadMessage, RowChanges, SentRows
+from interbed.ingest.flow.messages import Positions
 from interbed.ingest.formats.arrays import Array, Indices, one_array, valid
 from interbed.ingest.formats.json_objects import LARGE_INTEGER, SentNumber
 from interbed.ingest.tables.change_fit import grown_type
@@ -84,6 +85,44 @@ def types_after(changes: RowChanges, known: Mapping[str, DataType]) -> dict[str,
         if kind is not None and (column.name not in known or isinstance(known[column.name], RowType | ArrayType)):
             found[column.name] = type_from_arrow(kind)
     return found
+
+
+class TypesBefore:
+    """Types of the columns that tables had at their positions, of tables that have got columns since.
+
+    Messages that are read again from that position get the types that they had the first time: a value that comes
+    before its column has a type is null. A new process does not have these types.
+    """
+
+    def __init__(self) -> None:
+        self._known: dict[str, tuple[Positions | None, Mapping[str, DataType]]] = {}
+        self._again: dict[str, tuple[Positions | None, Mapping[str, DataType]]] = {}
+
+    def grown(self, name: str, positions: Positions | None, types: Mapping[str, DataType]) -> None:
+        """Record the types of a table at its position, before it gets columns."""
+        if name not in self._known or self._known[name][0] != positions:
+            self._known[name] = (positions, types)
+
+    def read_again(self) -> None:
+        """Begin with the messages after the positions of the tables."""
+        self._again = dict(self._known)
+
+    def of(self, name: str, positions: Positions | None, types: Mapping[str, DataType]) -> Mapping[str, DataType]:
+        """Return the types of a table for its next messages; `types` are those that it has."""
+        if name in self._again and self._again[name][0] != positions:
+            del self._again[name]
+        return self._again[name][1] if name in self._again else types
+
+    def follow(self, name: str, changes: RowChanges, types: Mapping[str, DataType]) -> RowChanges:
+        """Record the types after changes. Return the changes with nulls in columns that have no type yet."""
+        if name not in self._again:
+            return changes
+        self._again[name] = (self._again[name][0], types)
+        for at, column in enumerate(changes.rows.schema):
+            if column.name not in types and changes.sent is not None:
+                rows = changes.rows.set_column(at, column.name, pa.nulls(changes.rows.num_rows))
+                changes = replace(changes, rows=rows, sent=changes.sent.without(column.name))
+        return changes
 
 
 @dataclass(slots=True)

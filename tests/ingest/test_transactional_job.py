@@ -61,6 +61,27 @@ def test_columns_added_within_a_transaction_do_not_split_it(catalog: Catalog) ->
     assert rows_of(catalog)[2:] == [{"id": 3}, {"id": 4, "v": "x"}, {"id": 5, "v": "2.5"}]
 
 
+@pytest.mark.parametrize("commit_rows", [1, 100])
+@pytest.mark.parametrize("empty", [[], {}])
+def test_an_empty_value_before_the_first_one_is_null_within_a_transaction(
+    catalog: Catalog, empty: object, commit_rows: int
+) -> None:
+    full = [1] if empty == [] else {"a": 1}
+    values = [empty, empty, full, empty, None]
+    second = [event("c", None, {"id": i, "v": value}) for i, value in enumerate(values, 1)]
+    third = [event("c", None, {"id": 9, "v": empty}), event("c", None, {"id": 10, "w": 1, "v": empty})]
+    run(catalog, topics_of([event("c", None, {"id": 0})], second, third), commit_rows=commit_rows)
+    found = [row.get("v") for row in rows_of(catalog)]
+    there = [] if empty == [] else {"a": None}
+    assert found == [None, None, None, full, there, None, there, there]
+
+
+def test_a_new_table_within_a_transaction_has_null_before_the_first_value(catalog: Catalog) -> None:
+    first = [event("c", None, {"id": i, "v": value}) for i, value in enumerate([[], [2], []])]
+    run(catalog, topics_of(first, [event("c", None, {"id": 7, "v": []})]), commit_rows=1)
+    assert [row.get("v") for row in rows_of(catalog)] == [None, [2], [], []]
+
+
 def test_a_table_refilled_in_one_transaction_is_never_seen_empty(catalog: Catalog) -> None:
     first = [event("c", None, {"id": 1}), event("c", None, {"id": 2})]
     again = [
