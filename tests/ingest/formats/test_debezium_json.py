@@ -452,7 +452,10 @@ def test_an_update_does_not_lack_a_column_that_a_later_bare_message_is_the_first
 
 
 def test_rows_before_are_judged_by_earlier_events_of_any_schema() -> None:
-    fields = [{"type": "int64", "field": "id"}, {"type": "int64", "optional": True, "field": "a"}]
+    fields: list[dict[str, Any]] = [
+        {"type": "int64", "field": "id"},
+        {"type": "int64", "optional": True, "field": "a"},
+    ]
     bare = with_schema(None, fields)["schema"]  # type: ignore[index]
 
     def stated(op: str, before: Row | None, after: Row | None) -> Event:

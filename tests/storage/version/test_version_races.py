@@ -57,11 +57,13 @@ class InterruptedFileIO(DyingFileIO):
 
 @dataclass(slots=True)
 class ChangeOutcome:
-    """ChangeOutcome of a change: the error of a refused one, or None."""
+    """Outcome of a change: the error of a refused one, or None."""
 
+    change: Change | None = None
     error: InterbedError | None = None
 
     def of(self, change: Change, table: Table) -> None:
+        self.change = change
         try:
             change(table)
         except InterbedError as error:
@@ -101,11 +103,32 @@ def write(table: Table) -> None:
 
 
 def check_names(before: VisibleState, after: VisibleState, first: ChangeOutcome, second: ChangeOutcome) -> None:
-    """Check that a tag that was kept has its rows. All listed versions were read before."""
+    """Check that a change that returned is there, and that one that was refused is not; and that a tag that was kept
+    has its rows. All listed versions were read before.
+    """
     for name, was in before.tags.items():
         if name in after.tags and after.tags[name][0] == was[0]:
             assert after.tags[name] == was
     assert after.rows == before.rows
+    for outcome in (first, second):
+        assert outcome.change is not None
+        is_there = _IS_THERE[outcome.change](before, after)
+        assert is_there == (outcome.error is None), f"{outcome.change.__name__} is {'' if is_there else 'not '}there"
+
+
+_IS_THERE: dict[Change, Callable[[VisibleState, VisibleState], bool]] = {
+    tag_the_second: lambda before, after: after.tags.get("late") == (2, _rows_of_the_second(before)),
+    replace_by_the_second: lambda before, after: after.tags.get("early") == (3, before.snapshots[3]),
+    branch_off: lambda before, after: after.branches.get("late", [None])[0] == before.tags["early"][1],
+    untag: lambda before, after: "early" not in after.tags,
+    expire: lambda before, after: list(after.snapshots) == [max(before.snapshots)],
+}
+"""Whether a change is visible, by the states before both changes and after them."""
+
+
+def _rows_of_the_second(before: VisibleState) -> Any:
+    """Return the rows of snapshot 2, which may have expired; it is tagged."""
+    return before.tags["early"][1]
 
 
 def check_rows(before: VisibleState, after: VisibleState, first: ChangeOutcome, second: ChangeOutcome) -> None:
