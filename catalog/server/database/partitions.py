@@ -343,10 +343,10 @@ class SqlPartitions:
         return self._connection.execute(statement).first() is not None
 
     def purge(self, limit: int = ROWS_PURGED) -> int:
-        """Remove up to `limit` partitions of tables that were dropped; 0 when none is left."""
+        """Remove up to `limit` partitions of tables that were dropped and cannot be put back; 0 when none is left."""
         dropped = self._connection.scalars(
             select(PartitionSetRow.id)
-            .where(PartitionSetRow.table_id.is_(None))
+            .where(PartitionSetRow.table_id.is_(None), PartitionSetRow.dropped_id.is_(None))
             .order_by(PartitionSetRow.id)
             .limit(1)
             .with_for_update(skip_locked=True)

@@ -3,6 +3,7 @@
 from sqlalchemy import Connection
 
 from interbed.catalog.server.database.databases import SqlCatalogs, SqlDatabases, SqlFunctions, SqlProperties
+from interbed.catalog.server.database.dropped import SqlDroppedObjects
 from interbed.catalog.server.database.engine import SqlUnits, open_engine
 from interbed.catalog.server.database.events import SqlEvents
 from interbed.catalog.server.database.locks import SqlLocks
@@ -22,6 +23,7 @@ class SqlTransaction:
         "catalogs",
         "constraints",
         "databases",
+        "dropped",
         "events",
         "functions",
         "locks",
@@ -46,6 +48,7 @@ class SqlTransaction:
         self.constraints = SqlConstraints(connection)
         self.moves = SqlMoves(connection)
         self.places = SqlLocationIndex(connection)
+        self.dropped = SqlDroppedObjects(connection)
         self.properties = SqlProperties(connection)
         self.queries = SqlQueries(connection)
         self.run_statistics = SqlRunStatistics(connection)

@@ -26,6 +26,7 @@ from interbed.catalog.server.service.model import (
     TableMeta,
 )
 from interbed.catalog.server.service.schedule import Queries, RunStatistics
+from interbed.catalog.server.service.undrop.objects import DroppedObjects
 
 T = TypeVar("T")
 
@@ -453,6 +454,8 @@ class Transaction(Protocol):
     def moves(self) -> DirectoryMoves: ...
     @property
     def places(self) -> LocationIndex: ...
+    @property
+    def dropped(self) -> DroppedObjects: ...
     @property
     def properties(self) -> Properties: ...
     @property

@@ -135,17 +135,22 @@ class ConstraintRow(Base):
 
 class PartitionSetRow(Base):
     """The partitions of one table. Their locations are relative to `location`: renaming a table changes this row alone.
-    A set whose table was dropped has no table, and is emptied in batches. `place` is the normal form of the location,
-    by which it is compared with others.
+    A set whose table was dropped has no table. It is emptied in batches, unless `dropped_id` is the dropped object
+    that it belongs to. `place` is the normal form of the location, by which it is compared with others.
     """
 
     __tablename__ = "partition_sets"
-    __table_args__ = (UniqueConstraint("table_id"), Index("ix_partition_sets_place", "place"))
+    __table_args__ = (
+        UniqueConstraint("table_id"),
+        Index("ix_partition_sets_place", "place"),
+        Index("ix_partition_sets_dropped_id", "dropped_id"),
+    )
 
     id: Mapped[int] = mapped_column(RowId, primary_key=True)
     table_id: Mapped[int | None] = mapped_column(ForeignKey("tables.id", ondelete="SET NULL"))
     location: Mapped[str | None] = mapped_column(Text)
     place: Mapped[str | None] = mapped_column(PlaceText)
+    dropped_id: Mapped[int | None] = mapped_column(BigInteger)
 
 
 class PartitionStorageRow(Base):
@@ -294,6 +299,40 @@ class MoveRow(Base):
     partition_name: Mapped[str | None] = mapped_column(Text)
     old_location: Mapped[str] = mapped_column(Text)
     new_location: Mapped[str] = mapped_column(Text)
+
+
+class DroppedObjectRow(Base):
+    """A table, view or database that was dropped and can be put back, or the announcement of a drop.
+
+    `document` is that of the table or database. `attached` is a JSON object with the rows of other tables that are put
+    back with it. `aside` is the present place of its directory, `target` the one that it is being moved to.
+    """
+
+    __tablename__ = "dropped_objects"
+    __table_args__ = (
+        Index("ix_dropped_objects_name", "catalog", "database", "name"),
+        Index("ix_dropped_objects_parent_id", "parent_id"),
+        Index("ix_dropped_objects_state", "state", "expires_at"),
+        # An id that was removed is never given to another entry.
+        {"sqlite_autoincrement": True},
+    )
+
+    id: Mapped[int] = mapped_column(RowId, primary_key=True)
+    parent_id: Mapped[int | None] = mapped_column(BigInteger)
+    catalog: Mapped[str] = mapped_column(String(128))
+    database: Mapped[str] = mapped_column(String(128))
+    name: Mapped[str | None] = mapped_column(String(256))
+    kind: Mapped[str] = mapped_column(String(16))
+    state: Mapped[str] = mapped_column(String(16))
+    dropped_at: Mapped[int] = mapped_column(BigInteger)
+    expires_at: Mapped[int] = mapped_column(BigInteger)
+    dropped_by: Mapped[str | None] = mapped_column(Text)
+    location: Mapped[str | None] = mapped_column(Text)
+    aside: Mapped[str | None] = mapped_column(Text)
+    target: Mapped[str | None] = mapped_column(Text)
+    table_type: Mapped[str | None] = mapped_column(String(32))
+    document: Mapped[str | None] = mapped_column(Text)
+    attached: Mapped[str | None] = mapped_column(Text)
 
 
 class SequenceRow(Base):

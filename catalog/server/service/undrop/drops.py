@@ -1,0 +1,362 @@
+"""Soft drops: the entry is kept and the directory is moved aside, in one transaction with the drop.
+
+A directory is moved to `.dropped` of the warehouse, in one rename. So only directories below the warehouse are kept, on
+local disks and HDFS: an object store would copy them file by file. The tables in the directory of a dropped database
+move with it. Files that the metastore does not own stay in place. A table that cannot be kept is deleted as if soft
+drops were off, and the log has the reason.
+"""
+
+import logging
+import secrets
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from enum import Enum
+from typing import TypeVar
+
+from interbed.catalog.server.service import events
+from interbed.catalog.server.service import warehouse as files
+from interbed.catalog.server.service.directories.deletions import GuardedDeletions
+from interbed.catalog.server.service.directories.guard import DeletionClaim
+from interbed.catalog.server.service.errors import MetastoreError
+from interbed.catalog.server.service.model import Function, MetastoreDatabase, MetastoreTable
+from interbed.catalog.server.service.repository import Repository, StoredRow, Transaction
+from interbed.catalog.server.service.tables.rules import owns_data, skips_trash
+from interbed.catalog.server.service.undrop.journal import (
+    ATTEMPTS_MAX,
+    DIRECTORY_NAME,
+    DirectoryStaysError,
+    DirectoryTransfer,
+    EntryChangedError,
+    settle_later,
+)
+from interbed.catalog.server.service.undrop.objects import DroppedKind, DroppedObject, DroppedState
+from interbed.catalog.server.service.warehouse import Warehouse
+
+logger = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
+Key = tuple[str, str, str]
+
+
+class Fate(Enum):
+    """What a drop does with a table and its directory."""
+
+    STAYS = "kept, and the directory stays in place"
+    MOVES = "kept, and the directory is moved aside"
+    MOVES_ALONG = "kept, and the directory is moved in that of the database"
+    DELETED = "deleted"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DatabaseContents:
+    """A database with everything in it, as a transaction reads it."""
+
+    stored: StoredRow[MetastoreDatabase]
+    tables: Sequence[MetastoreTable]
+    functions: Sequence[Function]
+
+    @property
+    def homes(self) -> list[str]:
+        """The directories of the database."""
+        database = self.stored.value
+        return [home for home in (database.location, database.managed_location) if home is not None]
+
+    @property
+    def identity(self) -> tuple[object, ...]:
+        """What must not change between the announcement of a drop and the drop."""
+        return (self.stored.id, *((each.name, each.number, each.location) for each in self.tables))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DroppedDatabase:
+    """A database after its drop. `tables` are those whose directories are to be deleted, `homes` the directories of the
+    database that were not moved, `purged` directories in the moved one that are to be deleted.
+    """
+
+    database: MetastoreDatabase
+    tables: Sequence[MetastoreTable]
+    homes: Sequence[str]
+    purged: Sequence[str]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _DatabasePlan:
+    """The fates of the tables of a database by name, and the home that is moved."""
+
+    contents: DatabaseContents
+    home: str | None
+    fates: Mapping[str, Fate]
+
+
+class SoftDrops:
+    """Drops that are kept for `keep_seconds`. Safe for many threads and processes."""
+
+    def __init__(
+        self,
+        store: Repository,
+        warehouse: Warehouse,
+        deletions: GuardedDeletions,
+        *,
+        keep_seconds: float,
+        clock: Callable[[], float] = time.time,
+        user: Callable[[], str | None] = lambda: None,
+    ) -> None:
+        self._store = store
+        self._warehouse = warehouse
+        self._deletions = deletions
+        self._keep_seconds = keep_seconds
+        self._clock = clock
+        self._user = user
+        self._root = aside_root(warehouse.root)
+
+    def drop_table(self, key: Key, *, delete_data: bool) -> MetastoreTable | None:
+        """Drop a table or view, keep its entry, and return it. None if it cannot be kept or does not exist: nothing is
+        changed then.
+        """
+        for _ in range(ATTEMPTS_MAX):
+            read = self._store.read(lambda transaction: _table_with_strays(transaction, key))
+            if read is None:
+                return None
+            table, strays = read
+            fate = self._fate(table, None, frozenset(), delete_data=delete_data)
+            if fate is Fate.DELETED:
+                return None
+            if fate is Fate.MOVES and strays:
+                logger.info("%s.%s is dropped for good: it has partitions elsewhere", table.database, table.name)
+                return None
+            try:
+                return self._drop_table(table, fate)
+            except EntryChangedError:
+                continue
+            except DirectoryStaysError as error:
+                logger.warning("%s.%s is dropped for good: %s", table.database, table.name, error)
+                return None
+        raise MetastoreError(f"{key[1]}.{key[2]} could not be dropped: others keep changing it, try again")
+
+    def drop_database(
+        self, read: Callable[[Transaction], DatabaseContents | None], *, delete_data: bool
+    ) -> DroppedDatabase | None:
+        """Drop the database that `read` returns, with its tables and functions, and keep their entries; return what the
+        caller has to delete. None if `read` returns None. `read` locks the database, and raises what prevents the drop.
+        """
+        staying: set[str] = set()
+        changes = 0
+        while changes < ATTEMPTS_MAX:
+            contents = self._store.read(read)
+            if contents is None:
+                return None
+            try:
+                return self._drop_database(
+                    read, self._plan(contents, staying, delete_data=delete_data), delete_data=delete_data
+                )
+            except EntryChangedError:
+                changes += 1
+            except DirectoryStaysError as error:
+                # Each directory stays once, so that this ends.
+                changes += error.location in staying
+                staying.add(error.location)
+                logger.warning("the database %s is dropped, and %s", contents.stored.value.name, error)
+        raise MetastoreError("the database could not be dropped: others keep changing it, try again")
+
+    def _fate(
+        self, table: MetastoreTable, home: str | None, staying: frozenset[str] | set[str], *, delete_data: bool
+    ) -> Fate:
+        """Return what becomes of a table if the directory `home` is moved and those in `staying` cannot be."""
+        is_purged = owns_data(table) and skips_trash(table)
+        if not delete_data:
+            return Fate.STAYS
+        if home is not None and files.contains(home, table.location):
+            return Fate.DELETED if is_purged else Fate.MOVES_ALONG
+        if not owns_data(table) or table.location is None:
+            return Fate.STAYS
+        if is_purged or table.location in staying or not self._is_movable(table.location):
+            return Fate.DELETED
+        exists = _exists(table.location)
+        return Fate.DELETED if exists is None else Fate.MOVES if exists else Fate.STAYS
+
+    def _is_movable(self, location: str) -> bool:
+        """Return whether a directory can be renamed to the directory of dropped ones, as far as its location says."""
+        root = self._warehouse.root
+        is_below = files.contains(root, location) and not files.contains(location, root)
+        return is_below and not files.contains(self._root, location) and files.renames_directories(location)
+
+    def _drop_table(self, table: MetastoreTable, fate: Fate) -> MetastoreTable:
+        transfers = self._announce([self._announcement(table)] if fate is Fate.MOVES else [])
+
+        def work(transaction: Transaction) -> MetastoreTable:
+            for transfer in transfers:
+                transfer.lock(transaction)
+            stored = transaction.tables.find(table.catalog, table.database, table.name, for_update=True)
+            if stored is None or (stored.value.number, stored.value.location) != (table.number, table.location):
+                raise EntryChangedError(f"{table.database}.{table.name} was changed meanwhile")
+            for transfer in transfers:
+                transfer.move_aside(transaction, self._deletions.guard, DeletionClaim(table_id=stored.id))
+            entry_id = transfers[0].entry_id if transfers else transaction.dropped.add(self._entry(stored.value))
+            transaction.dropped.keep_table(entry_id, stored.id, stored.value)
+            transaction.tables.remove(stored.id)
+            transaction.events.append(events.drop_table(stored.value))
+            return stored.value
+
+        return self._run(work, transfers)
+
+    def _plan(self, contents: DatabaseContents, staying: set[str], *, delete_data: bool) -> _DatabasePlan:
+        home = contents.stored.value.location if delete_data else None
+        if home is not None and (home in staying or not self._is_movable(home) or not _exists(home)):
+            home = None
+        fates = {table.name: self._fate(table, home, staying, delete_data=delete_data) for table in contents.tables}
+        return _DatabasePlan(contents=contents, home=home, fates=fates)
+
+    def _drop_database(
+        self, read: Callable[[Transaction], DatabaseContents | None], plan: _DatabasePlan, *, delete_data: bool
+    ) -> DroppedDatabase:
+        database = plan.contents.stored.value
+        moved = [table for table in plan.contents.tables if plan.fates[table.name] is Fate.MOVES]
+        announced = [] if plan.home is None else [self._announcement(database)]
+        transfers = self._announce([*announced, *map(self._announcement, moved)])
+        home = transfers[0] if plan.home is not None else None
+
+        def work(transaction: Transaction) -> DroppedDatabase:
+            for transfer in transfers:
+                transfer.lock(transaction)
+            contents = read(transaction)
+            if contents is None or contents.identity != plan.contents.identity:
+                raise EntryChangedError(f"the database {database.name} was changed meanwhile")
+            entry_id = transaction.dropped.add(self._entry(contents.stored.value)) if home is None else home.entry_id
+            self._remove(transaction, contents, plan, entry_id, transfers)
+            for transfer in transfers:
+                claim = DeletionClaim(made=database.made, is_home=transfer is home)
+                transfer.move_aside(transaction, self._deletions.guard, claim)
+            transaction.events.append(
+                *(events.drop_function(function) for function in contents.functions),
+                *(events.drop_table(table) for table in contents.tables),
+                events.drop_database(contents.stored.value),
+            )
+            deleted = [table for table in contents.tables if plan.fates[table.name] is Fate.DELETED]
+            places = {table.name: _place_in(home, table.location) for table in deleted}
+            return DroppedDatabase(
+                database=contents.stored.value,
+                tables=[table for table in deleted if places[table.name] is None],
+                homes=[each for each in contents.homes if each != plan.home] if delete_data else [],
+                purged=[place for place in places.values() if place is not None],
+            )
+
+        return self._run(work, transfers)
+
+    def _remove(
+        self,
+        transaction: Transaction,
+        contents: DatabaseContents,
+        plan: _DatabasePlan,
+        entry_id: int,
+        transfers: Sequence[DirectoryTransfer],
+    ) -> None:
+        """Remove the rows of a database and complete the entries of those that are kept."""
+        database = contents.stored.value
+        home = transfers[0] if plan.home is not None else None
+        own = {transfer.source: transfer.entry_id for transfer in transfers if transfer is not home}
+        transaction.dropped.keep_database(entry_id, database, contents.functions)
+        # Functions are dropped first, in the order of Hive's notification log.
+        for function in contents.functions:
+            found = transaction.functions.find(database.catalog, database.name, function.name)
+            if found is not None:
+                transaction.functions.remove(found.id)
+        for table in contents.tables:
+            row = transaction.tables.find(database.catalog, database.name, table.name, for_update=True)
+            if row is None:
+                raise EntryChangedError(f"the database {database.name} was changed meanwhile")
+            fate = plan.fates[table.name]
+            if fate is Fate.MOVES:
+                number = own[row.value.location or ""]
+                transaction.dropped.adopt(number, entry_id)
+            elif fate is not Fate.DELETED:
+                aside = _place_in(home, row.value.location) if fate is Fate.MOVES_ALONG else None
+                number = transaction.dropped.add(self._entry(row.value, aside=aside, parent_id=entry_id))
+            if fate is not Fate.DELETED:
+                transaction.dropped.keep_table(number, row.id, row.value)
+            transaction.tables.remove(row.id)
+        transaction.databases.remove(contents.stored.id)
+
+    def _announcement(self, value: MetastoreTable | MetastoreDatabase) -> DroppedObject:
+        aside = files.child(self._root, secrets.token_hex(16))
+        return self._entry(value, aside=aside, state=DroppedState.ANNOUNCED)
+
+    def _entry(
+        self,
+        value: MetastoreTable | MetastoreDatabase,
+        *,
+        aside: str | None = None,
+        parent_id: int | None = None,
+        state: DroppedState = DroppedState.DROPPED,
+    ) -> DroppedObject:
+        now = self._clock()
+        is_table = isinstance(value, MetastoreTable)
+        kind = DroppedKind.DATABASE
+        if isinstance(value, MetastoreTable):
+            kind = DroppedKind.VIEW if value.is_view else DroppedKind.TABLE
+        return DroppedObject(
+            parent_id=parent_id,
+            catalog=value.catalog,
+            database=value.database if isinstance(value, MetastoreTable) else value.name,
+            name=value.name if is_table else None,
+            kind=kind,
+            state=state,
+            dropped_at=int(now),
+            expires_at=int(now + self._keep_seconds),
+            dropped_by=self._user(),
+            location=value.location,
+            aside=aside,
+        )
+
+    def _announce(self, entries: Sequence[DroppedObject]) -> list[DirectoryTransfer]:
+        if not entries:
+            return []
+        files.make_directory(self._root)
+        ids = self._store.write(lambda transaction: [transaction.dropped.add(entry) for entry in entries])
+        return [
+            DirectoryTransfer(entry_id, entry, entry.location or "", entry.aside or "")
+            for entry_id, entry in zip(ids, entries, strict=True)
+        ]
+
+    def _run(self, work: Callable[[Transaction], T], transfers: Sequence[DirectoryTransfer]) -> T:
+        is_done = False
+        try:
+            result = self._store.write(work)
+            is_done = True
+            return result
+        finally:
+            for transfer in () if is_done else transfers:
+                settle_later(self._store, self._deletions.guard, transfer.entry_id)
+
+
+def aside_root(warehouse: str) -> str:
+    """Return the directory of dropped objects of a warehouse."""
+    return files.child(warehouse, DIRECTORY_NAME)
+
+
+def _table_with_strays(transaction: Transaction, key: Key) -> tuple[MetastoreTable, bool] | None:
+    """Return a table, and whether it has partitions outside of its directory."""
+    stored = transaction.tables.find(*key)
+    if stored is None:
+        return None
+    location = stored.value.location
+    is_checked = stored.value.partition_keys and location is not None and owns_data(stored.value)
+    return stored.value, bool(is_checked and transaction.partitions.locations_outside(stored.id, location or ""))
+
+
+def _place_in(home: DirectoryTransfer | None, location: str | None) -> str | None:
+    """Return where a location in a directory is after it was moved; None if it is not in it."""
+    if home is None or location is None or not files.contains(home.source, location):
+        return None
+    inner = files.path_of(location).rstrip("/")[len(files.path_of(home.source).rstrip("/")) :]
+    return home.target + inner
+
+
+def _exists(location: str) -> bool | None:
+    """Return whether there is a directory; None if its file system does not answer."""
+    try:
+        return files.directory_exists(location)
+    except MetastoreError as error:
+        logger.warning("it is not known what is in %s: %s", location, error)
+        return None
