@@ -211,6 +211,14 @@ class ServerSettings:
             "Where the trash is, on the file system of the warehouse; nothing: .Trash in the warehouse.", optional(TEXT)
         ),
     )
+    undrop_seconds: float | None = field(
+        default=None,
+        metadata=_about(
+            "How long a table, view or database that was dropped without PURGE can be put back; 0: not at all. "
+            "Nothing: 7 days, or 0 where trash_seconds is set.",
+            optional(SECONDS_OR_NONE),
+        ),
+    )
     deletion_roots: str = field(
         default="warehouse,databases",
         metadata=_about(
@@ -240,7 +248,10 @@ class ServerSettings:
     )
     reaper_seconds: float = field(
         default=30.0,
-        metadata=_about("Time between two looks for what has run out: locks, events, executions, the trash.", SECONDS),
+        metadata=_about(
+            "Time between two looks for what has run out: locks, events, executions, dropped objects, the trash.",
+            SECONDS,
+        ),
     )
     optimizer: Literal["off", "on"] = field(
         default="off",

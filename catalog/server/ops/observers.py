@@ -25,6 +25,7 @@ from interbed.catalog.server.service.errors import MetastoreError
 from interbed.catalog.server.service.locks import LockService
 from interbed.catalog.server.service.repository import Repository
 from interbed.catalog.server.service.trash import Trash
+from interbed.catalog.server.service.undrop.undrops import UndropService
 from interbed.catalog.server.service.warehouse import directory_exists
 from interbed.catalog.server.settings import ServerSettings
 from interbed.catalog.server.threads import SupervisedThread, ThreadDeaths
@@ -180,6 +181,7 @@ class ServerOperations:
         workers_problem: Callable[[], str | None] = lambda: None,
         deaths: ThreadDeaths | None = None,
         trash: Trash | None = None,
+        dropped: UndropService | None = None,
         guard: DeletionGuard | None = None,
         address: tuple[str, int] | None = None,
     ) -> None:
@@ -197,6 +199,7 @@ class ServerOperations:
             events_ttl_seconds=settings.events_ttl_seconds,
             deaths=self._deaths,
             trash=trash,
+            dropped=dropped,
             guard=guard,
         )
         self._optimizer: OptimizerBeside | None = None

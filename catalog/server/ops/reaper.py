@@ -1,8 +1,9 @@
 """The reaper: a thread that removes expired objects, in the metastore's database and in the trash.
 
-Those are locks whose holder is silent, old notification events, the partitions of dropped tables, old checkpoints of
-the trash, executions of scheduled queries without a report, and old statistics of runs. It also settles unfinished
-moves of directories, for instance those of another server of the same database that was killed.
+Those are locks whose holder is silent, old notification events, dropped objects that can no longer be put back, the
+partitions of dropped tables, old checkpoints of the trash, executions of scheduled queries without a report, and old
+statistics of runs. It also settles unfinished moves of directories, for instance those of another server of the same
+database that was killed.
 
 Locks expire also when another request reads them; the reaper removes those that no request reads. Several servers on
 one database may each have a reaper: a removal is a single statement with the condition in it, so that the second finds
@@ -22,6 +23,7 @@ from interbed.catalog.server.service.moves import settle_all
 from interbed.catalog.server.service.queries import RuntimeStatisticsService, ScheduledQueryService
 from interbed.catalog.server.service.repository import Repository
 from interbed.catalog.server.service.trash import Trash
+from interbed.catalog.server.service.undrop.undrops import UndropService
 from interbed.catalog.server.threads import SupervisedThread, ThreadDeaths
 
 logger = logging.getLogger(__name__)
@@ -45,6 +47,7 @@ class Reaper:
         deaths: ThreadDeaths | None = None,
         trash: Trash | None = None,
         guard: DeletionGuard | None = None,
+        dropped: UndropService | None = None,
     ) -> None:
         self._guard = guard
         self._store = store
@@ -55,6 +58,7 @@ class Reaper:
         self._events_ttl_seconds = events_ttl_seconds
         self._clock = clock
         self._trash = trash
+        self._dropped = dropped
         self._ending = threading.Event()
         self._thread = SupervisedThread(self._run, name="reaper", deaths=deaths or ThreadDeaths())
 
@@ -75,6 +79,8 @@ class Reaper:
         events = self._store.write(lambda transaction: transaction.events.expire(before))
         if events:
             logger.info("removed %d notification events older than %.0f s", events, self._events_ttl_seconds)
+        if self._dropped is not None:
+            self._expire(self._dropped)
         self._purge()
         silent, _ = self._queries.expire()
         if silent:
@@ -87,6 +93,20 @@ class Reaper:
         if settled:
             logger.info("settled %d moves of directories that were not finished", settled)
         return locks, events
+
+    def _expire(self, dropped: UndropService) -> None:
+        """Purge dropped objects that have expired, and settle unfinished drops. An error is logged, and prevents no
+        other removal.
+        """
+        try:
+            settled, purged = dropped.settle(), dropped.expire()
+        except MetastoreError as error:
+            logger.warning("could not purge dropped objects, will try again: %s", error)
+            return
+        if settled:
+            logger.info("settled %d drops or undrops that were not finished", settled)
+        if purged:
+            logger.info("purged %d dropped objects that had expired", purged)
 
     def _empty(self, trash: Trash) -> None:
         """Delete expired checkpoints of the trash. An error of the trash is logged, and prevents no other removal."""

@@ -31,12 +31,15 @@ from interbed.catalog.server.thrift.calls.locks import LockClients
 from interbed.catalog.server.thrift.calls.service import all_handlers
 from interbed.catalog.server.thrift.edge.budgets import EdgeLimits
 from interbed.catalog.server.thrift.edge.cache import AnswerCache
-from interbed.catalog.server.thrift.edge.call import CallObserver
+from interbed.catalog.server.thrift.edge.call import CallObserver, current_session
 from interbed.catalog.server.thrift.edge.codec import codec_named
 from interbed.catalog.server.thrift.edge.dispatch import Dispatcher
 from interbed.catalog.server.thrift.edge.listeners import AnyService, HttpService, Service, server_context
 from interbed.catalog.server.thrift.edge.loop import EventLoop
 from interbed.catalog.server.thrift.edge.transport import BufferedFraming, FramedFraming, listen
+
+UNDROP_SECONDS = 7 * 86400.0
+"""How long dropped objects can be put back by default."""
 
 READY_LINE = "interbed catalog server listening on thrift://{host}:{port}"
 """The first line of standard output, printed when clients may connect."""
@@ -102,14 +105,15 @@ def run(settings: ServerSettings, *, on_ready: Callable[[Server], None] = lambda
 @contextmanager
 def _prepared(settings: ServerSettings) -> Iterator[tuple[SqlRepository, Metastore]]:
     """Yield the database, migrated and with the objects that every metastore contains."""
-    with _opened(settings) as (store, metastore):
+    with open_metastore(settings) as (store, metastore):
         schema.upgrade(store.engine)
         metastore.databases.bootstrap()
         yield store, metastore
 
 
 @contextmanager
-def _opened(settings: ServerSettings) -> Iterator[tuple[SqlRepository, Metastore]]:
+def open_metastore(settings: ServerSettings) -> Iterator[tuple[SqlRepository, Metastore]]:
+    """Yield the database as it is, and the services of a server with these settings. MetastoreError."""
     REMOTE_FILES.configure(seconds=settings.store_seconds)
     store = SqlRepository(settings.db)
     try:
@@ -128,6 +132,8 @@ def _opened(settings: ServerSettings) -> Iterator[tuple[SqlRepository, Metastore
                 rules=rules_for(settings),
                 deletion_roots=listed(settings.deletion_roots),
                 protected=protected_by(settings),
+                undrop_seconds=undrop_seconds_of(settings),
+                user=_user,
             ),
         )
     finally:
@@ -150,6 +156,18 @@ def protected_by(settings: ServerSettings) -> list[str]:
     # The target of the log, if that is a file.
     found.extend(os.readlink(link) for link in ("/proc/self/fd/1", "/proc/self/fd/2") if os.path.exists(link))
     return [*(path for path in found if not path.startswith("pipe:")), tempfile.gettempdir(), sys.prefix]
+
+
+def undrop_seconds_of(settings: ServerSettings) -> float:
+    """Return how long dropped objects can be put back. A server with a trash keeps to it unless both are set."""
+    if settings.undrop_seconds is not None:
+        return settings.undrop_seconds
+    return 0.0 if settings.trash_seconds else UNDROP_SECONDS
+
+
+def _user() -> str | None:
+    session = current_session.get()
+    return None if session is None else session.user
 
 
 def trash_for(settings: ServerSettings) -> Trash | None:
@@ -273,6 +291,7 @@ class _OneProcess:
             metrics,
             warehouse=normalized_location(settings.warehouse),
             trash=metastore.trash,
+            dropped=metastore.dropped,
             guard=metastore.guard,
             workers_problem=signs.problem,
             deaths=deaths,
@@ -318,7 +337,7 @@ def _serve_worker(
             # The parent has ended: the loop notices that, too.
             link.send(CLOSED)
 
-    with _opened(settings) as (store, metastore):
+    with open_metastore(settings) as (store, metastore):
         deaths = ThreadDeaths(place)
         lock_clients = lock_clients_for(settings, metastore, deaths)
         loop = loop_for(
@@ -358,7 +377,7 @@ def _operate(
     board: SharedBoard,
 ) -> None:
     """Run the companion of the workers: health port, reaper, and the optimizer."""
-    with _opened(settings) as (store, metastore):
+    with open_metastore(settings) as (store, metastore):
         operating = ServerOperations(
             settings,
             store,
@@ -366,6 +385,7 @@ def _operate(
             metrics,
             warehouse=normalized_location(settings.warehouse),
             trash=metastore.trash,
+            dropped=metastore.dropped,
             guard=metastore.guard,
             workers=lambda: board.serving,
             workers_problem=board.problem,

@@ -33,6 +33,8 @@ from interbed.catalog.server.service.moves import settle_all
 from interbed.catalog.server.service.names import is_valid_name, matching, normalized, shortened
 from interbed.catalog.server.service.repository import Repository, Transaction
 from interbed.catalog.server.service.tables.rules import data_locations, skips_trash
+from interbed.catalog.server.service.undrop.drops import DatabaseContents, SoftDrops
+from interbed.catalog.server.service.undrop.journal import settle_drops
 from interbed.catalog.server.service.warehouse import Warehouse
 
 IDENTITY_PROPERTY = "metastore.uuid"
@@ -48,11 +50,13 @@ class DatabaseService:
         deletions: GuardedDeletions,
         *,
         clock: Callable[[], float] = time.time,
+        soft_drops: SoftDrops | None = None,
     ) -> None:
         self._store = store
         self._warehouse = warehouse
         self._deletions = deletions
         self._clock = clock
+        self._soft_drops = soft_drops
 
     def bootstrap(self) -> None:
         """Make the warehouse, the catalog `hive` and the database `default` where they do not exist yet, and complete
@@ -89,6 +93,7 @@ class DatabaseService:
 
         self._store.write(work)
         settle_all(self._store, self._deletions.guard)
+        settle_drops(self._store, self._deletions.guard)
 
     def identity(self) -> str:
         """Return the UUID that identifies this metastore. MetastoreError before `bootstrap`."""
@@ -196,7 +201,8 @@ class DatabaseService:
         self._store.write(work)
 
     def drop(self, catalog: str, name: str, *, delete_data: bool, cascade: bool, if_exists: bool = False) -> None:
-        """Drop a database, with everything in it if `cascade`, with its directory if `delete_data`.
+        """Drop a database, with everything in it if `cascade`, with its directory if `delete_data`. With soft drops its
+        entry and those of its tables are kept.
 
         NoSuchObjectError unless `if_exists`, InvalidOperationError if it is not empty, MetastoreError for the default
         database.
@@ -205,7 +211,7 @@ class DatabaseService:
         if catalog == DEFAULT_CATALOG and key == DEFAULT_DATABASE:
             raise MetastoreError("Can not drop default database")
 
-        def work(transaction: Transaction) -> tuple[MetastoreDatabase, list[MetastoreTable]] | None:
+        def read(transaction: Transaction) -> DatabaseContents | None:
             stored = transaction.databases.find(catalog, key, for_update=True)
             if stored is None:
                 if if_exists:
@@ -217,6 +223,21 @@ class DatabaseService:
                 raise InvalidOperationError(f"Database {key} is not empty. One or more tables exist.")
             if functions and not cascade:
                 raise InvalidOperationError(f"Database {key} is not empty. One or more functions exist.")
+            return DatabaseContents(stored=stored, tables=tables, functions=functions)
+
+        if self._soft_drops is not None:
+            kept = self._soft_drops.drop_database(read, delete_data=delete_data)
+            if kept is not None:
+                for location in kept.purged:
+                    self._deletions.discard(location, purge=True)
+                self._delete_directories(kept.database, kept.tables, kept.homes)
+            return
+
+        def work(transaction: Transaction) -> DatabaseContents | None:
+            contents = read(transaction)
+            if contents is None:
+                return None
+            stored, tables, functions = contents.stored, contents.tables, contents.functions
             # Functions are dropped first, in the order of Hive's notification log.
             for function in functions:
                 found = transaction.functions.find(catalog, key, function.name)
@@ -232,14 +253,17 @@ class DatabaseService:
                 *(events.drop_table(table) for table in tables),
                 events.drop_database(stored.value),
             )
-            return stored.value, tables
+            return contents
 
         dropped = self._store.write(work)
-        if dropped is None or not delete_data:
-            return
+        if dropped is not None and delete_data:
+            self._delete_directories(dropped.stored.value, dropped.tables, dropped.homes)
+
+    def _delete_directories(
+        self, database: MetastoreDatabase, tables: Sequence[MetastoreTable], homes: Sequence[str]
+    ) -> None:
+        """Delete the directories of a dropped database and of its tables, as far as the tables own them."""
         # Data is deleted after the commit: a crash in between leaves orphan files, never metadata without files.
-        database, tables = dropped
-        homes = [home for home in (database.location, database.managed_location) if home is not None]
         claim = DeletionClaim(made=database.made)
         left = []
         for table in tables:

@@ -20,6 +20,8 @@ from interbed.catalog.server.service.statistics import StatisticsService
 from interbed.catalog.server.service.tables.pointers import PointerService
 from interbed.catalog.server.service.tables.tables import TableService
 from interbed.catalog.server.service.trash import Trash
+from interbed.catalog.server.service.undrop.drops import SoftDrops, aside_root
+from interbed.catalog.server.service.undrop.undrops import UndropService
 from interbed.catalog.server.service.warehouse import Warehouse
 
 _READABLE_PREFIXES = ("hive", "hdfs", "mapred", "metastore")
@@ -110,9 +112,12 @@ class Metastore:
         rules: LocationRules | None = None,
         deletion_roots: Sequence[str] = (WAREHOUSE, DATABASES),
         protected: Sequence[str] = (),
+        undrop_seconds: float = 0.0,
+        user: Callable[[], str | None] = lambda: None,
     ) -> None:
         """Make the services. `protected` are local files and directories that the server needs, besides the files of
-        its database.
+        its database. Drops are soft for `undrop_seconds`, unless these are 0. `user` returns the name of the client of
+        the present call.
         """
         self.config = config if config is not None else ConfigValues()
         self.trash = trash
@@ -120,12 +125,25 @@ class Metastore:
         kept = [*store.files, *protected]
         if trash is not None and (place := parsed(trash.root)).is_local:
             kept.append(place.path)
+        if (place := parsed(aside_root(self.warehouse.root))).is_local:
+            kept.append(place.path)
         self.guard = DeletionGuard(self.warehouse.root, deletion_roots, kept)
         deletions = GuardedDeletions(store, self.warehouse, self.guard)
+        soft_drops = None
+        if undrop_seconds:
+            soft_drops = SoftDrops(
+                store, self.warehouse, deletions, keep_seconds=undrop_seconds, clock=clock, user=user
+            )
+        self.dropped = UndropService(store, self.warehouse, deletions, clock=clock)
         self.catalogs = CatalogService(store, self.warehouse, deletions, clock=clock)
-        self.databases = DatabaseService(store, self.warehouse, deletions, clock=clock)
+        self.databases = DatabaseService(store, self.warehouse, deletions, clock=clock, soft_drops=soft_drops)
         self.tables = TableService(
-            store, self.warehouse, deletions, clock=clock, keeps_transactional=keeps_transactional
+            store,
+            self.warehouse,
+            deletions,
+            clock=clock,
+            keeps_transactional=keeps_transactional,
+            soft_drops=soft_drops,
         )
         self.partitions = PartitionService(store, self.warehouse, deletions, clock=clock, request_max=partitions_max)
         self.statistics = StatisticsService(store, clock=clock)

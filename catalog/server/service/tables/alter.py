@@ -36,6 +36,7 @@ from interbed.catalog.server.service.tables.rules import (
     stored_type,
     table_not_found,
 )
+from interbed.catalog.server.service.undrop.drops import SoftDrops
 from interbed.catalog.server.service.warehouse import Warehouse
 
 
@@ -50,12 +51,14 @@ class TableAlterations:
         *,
         clock: Callable[[], float] = time.time,
         keeps_transactional: bool = False,
+        soft_drops: SoftDrops | None = None,
     ) -> None:
         self._store = store
         self._warehouse = warehouse
         self._deletions = deletions
         self._clock = clock
         self._keeps_transactional = keeps_transactional
+        self._soft_drops = soft_drops
 
     def alter(
         self, catalog: str, database: str, name: str, changed: MetastoreTable, context: Mapping[str, str] | None = None

@@ -199,10 +199,14 @@ class TableService(TableAlterations):
         return self._store.read(work)
 
     def drop(self, catalog: str, database: str, name: str, *, delete_data: bool, purge: bool = False) -> MetastoreTable:
-        """Drop a table; the data of a managed one too if `delete_data`, bypassing the trash if `purge`.
-        NoSuchObjectError. Returns the dropped table.
+        """Drop a table; the data of a managed one too if `delete_data`. With soft drops its entry and data are kept;
+        `purge` bypasses these and the trash. NoSuchObjectError. Returns the dropped table.
         """
         key = (catalog, normalized(database), normalized(name))
+        if self._soft_drops is not None and not purge:
+            kept = self._soft_drops.drop_table(key, delete_data=delete_data)
+            if kept is not None:
+                return kept
 
         def work(transaction: Transaction) -> tuple[MetastoreTable, list[str]]:
             stored = transaction.tables.find(*key, for_update=True)
