@@ -24,7 +24,10 @@ _COMMANDS = {
     ),
     "ingest": ("interbed.ingest.cli:ingest", "Bring changes of other systems into tables."),
     "locks": ("interbed.catalog.server.cli.locks:locks", "Look at the locks of a metastore and release them."),
-    "metastore": ("interbed.catalog.server.migration.command:metastore", "Move metadata between metastores."),
+    "metastore": (
+        "interbed.catalog.server.migration.command:metastore",
+        "Move metadata between metastores, and put dropped objects back.",
+    ),
     "optimizer": ("interbed.optimizer.cli:optimizer", "Keep the tables of a catalog in shape, by a service."),
     "server": ("interbed.catalog.server.process.command:server", "Run the catalog server, a Hive metastore."),
     "simulate": ("interbed.catalog.client.cli.maintenance:simulate_group", "Try out options without a table."),

@@ -1,4 +1,6 @@
-"""`interbed metastore import | verify | export`: copy from another metastore, comparison, and export to a file."""
+"""`interbed metastore import | verify | export`: copy from another metastore, comparison, and export to a file. Its
+commands about dropped objects are in cli/dropped.py.
+"""
 
 import json
 import logging
@@ -13,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from interbed.catalog.server.cli.dropped import COMMANDS as DROPPED_COMMANDS
 from interbed.catalog.server.service.errors import MetastoreError
 from interbed.storage.base.terminal import SuggestingGroup, print_line, print_text
 
@@ -40,9 +43,16 @@ _SOURCE_HELP = (
 
 @click.group(cls=SuggestingGroup)
 def metastore() -> None:
-    """Move metadata between metastores. Directories and files of tables are never touched."""
+    """Move metadata between metastores, and put dropped objects back.
+
+    Import, verify and export touch no directories or files of tables.
+    """
     # thrift logs every address that does not answer; the raised error names it once.
     logging.getLogger("thrift").setLevel(logging.CRITICAL)
+
+
+for _command in DROPPED_COMMANDS:
+    metastore.add_command(_command)
 
 
 @metastore.command(name="import")
