@@ -43,9 +43,8 @@ has in all.
 REAP_SECONDS_MAX = 0.5
 """Time that a child that has closed its socket still has at the end of the server."""
 
-RESTART_SECONDS_MIN = 1.0
-RESTART_SECONDS_MAX = 30.0
-"""A worker that dies is started again at once; one that dies young after a back-off, doubled each time."""
+RESTART = ExponentialBackoff(first_seconds=1.0, longest_seconds=30.0, jitter=NO_JITTER)
+"""Pauses before a child that died young is started again. Any other child is started again at once."""
 
 YOUNG_SECONDS = 10.0
 
@@ -105,7 +104,7 @@ class Supervisor:
         self._is_accepting = False
         self._processes: list[_Process] = []
         self._waits: list[tuple[float, str, Child]] = []
-        self._delays: dict[str, float] = {}
+        self._young_deaths: dict[str, int] = {}
         self._selector = selectors.DefaultSelector()
         self._wake_reader, self._wake_writer = socket.socketpair()
         self._wake_reader.setblocking(False)
@@ -259,9 +258,9 @@ class Supervisor:
         if self._is_stopping:
             return
         lived = time.monotonic() - process.started_at
-        delay = self._delays.get(process.name, 0.0)
-        delay = 0.0 if lived > YOUNG_SECONDS else min(max(RESTART_SECONDS_MIN, 2 * delay), RESTART_SECONDS_MAX)
-        self._delays[process.name] = delay
+        deaths = self._young_deaths.get(process.name, 0)
+        delay = 0.0 if lived > YOUNG_SECONDS else RESTART.longest_pause_seconds(deaths)
+        self._young_deaths[process.name] = 0 if lived > YOUNG_SECONDS else deaths + 1
         logger.error("%s (process %d) has ended %s; it is started again", process.name, process.pid, status)
         self._waits.append((time.monotonic() + delay, process.name, process.run))
 
