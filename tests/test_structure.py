@@ -117,6 +117,25 @@ def test_only_the_back_off_sleeps() -> None:
     assert sorted(set(calls)) == list(SLEEPERS)
 
 
+TEST_SLEEPERS = {
+    "tests/ingest/sources/postgres/database.py": "the shortened pause of a job between two attempts",
+    "tests/peers/clients/pyiceberg_program.py": "the pause of a client between two attempts",
+}
+"""Modules of tests that call time.sleep, with the reason; others wait by `wait_until` or for an event."""
+
+
+def test_tests_wait_for_events_and_states_and_do_not_sleep() -> None:
+    calls = [
+        name
+        for file in (ROOT / "tests").rglob("*.py")
+        if not (name := str(file.relative_to(ROOT))).startswith(("tests/support/", "tests/benchmarks/"))
+        and "sleep(" in file.read_text(encoding="utf-8")
+        for node in ast.walk(source_tree(file))
+        if isinstance(node, ast.Call) and ast.unparse(node.func) in ("time.sleep", "sleep")
+    ]
+    assert sorted(set(calls)) == sorted(TEST_SLEEPERS)
+
+
 LOCATION_SCHEMES = {"catalog/server/service/directories/locations.py": "a location of the metastore, not a file system"}
 """Modules that compare a scheme with that of local files, and the object that has the scheme."""
 

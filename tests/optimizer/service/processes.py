@@ -6,8 +6,6 @@ import select
 import signal
 import subprocess
 import sys
-import threading
-import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -18,20 +16,15 @@ import psutil
 
 from interbed.optimizer.flow.group import Worker
 from interbed.optimizer.journal.sql import SqlJournal
-from tests.support.waits import at_most
+from tests.support.waits import at_most, wait_until
 
 DEADLINE_SECONDS = at_most(180.0)
 """Time limit of waits: longer than the pause before a worker that died young is restarted."""
-_LOOK_SECONDS = 0.02
 
 
 def until(condition: Callable[[], bool], what: str, seconds: float = DEADLINE_SECONDS) -> None:
     """Poll until the condition holds, for conditions without an event to wait for."""
-    deadline = time.monotonic() + seconds
-    pause = threading.Event()
-    while not condition():
-        assert time.monotonic() < deadline, f"it was not so in {seconds} s: {what}"
-        pause.wait(_LOOK_SECONDS)
+    wait_until(condition, what, seconds)
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,33 +1,17 @@
 """Failed jobs and tasks leave no visible row and no file."""
 
 import threading
-import time
-from collections.abc import Callable
 
 import pytest
 
 from interbed import load_catalog
 from tests.spark_ext.conftest import SparkLake
-from tests.support.waits import at_most
-
-DEADLINE_SECONDS = at_most(60)
-
-
-def _eventually(condition: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + DEADLINE_SECONDS
-    pause = threading.Event()
-    while not condition():
-        assert time.monotonic() < deadline, "still not true"
-        pause.wait(0.05)
+from tests.support.waits import at_most, wait_until
 
 
 def _until_no_files(lake: SparkLake) -> None:
     """Wait until the table has no files: the worker of a killed task deletes its files a little later."""
-    deadline = time.monotonic() + DEADLINE_SECONDS
-    pause = threading.Event()
-    while files := lake.files("db.t"):
-        assert time.monotonic() < deadline, f"left behind: {files}"
-        pause.wait(0.05)
+    wait_until(lambda: not lake.files("db.t"), lambda: f"no file is left, but {lake.files('db.t')}")
 
 
 def _snapshots(lake: SparkLake) -> int:
@@ -76,9 +60,9 @@ def test_a_cancelled_job_deletes_its_files(table: SparkLake) -> None:
 
     thread = threading.Thread(target=insert)
     thread.start()
-    _eventually(lambda: len(table.files("db.t")) >= 2)
+    wait_until(lambda: len(table.files("db.t")) >= 2)
     context.cancelJobGroup("cancelled")
-    thread.join(DEADLINE_SECONDS)
+    thread.join(at_most(60))
 
     assert not thread.is_alive()
     assert len(failures) == 1

@@ -1,7 +1,6 @@
 """Streams read by several threads: the order is fixed, memory is bounded, and threads end with the stream."""
 
 import threading
-import time
 from collections.abc import Iterator
 from functools import partial
 from itertools import islice
@@ -10,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 from interbed.storage.read.parallel import QUEUED_BATCHES, read_ahead
-from tests.support.waits import at_most
+from tests.support.waits import at_most, wait_until
 
 
 def _batch(value: int) -> pa.RecordBatch:
@@ -83,7 +82,4 @@ def test_closing_a_stream_closes_its_sources_and_ends_its_threads() -> None:
     stream.close()
     for event in closed:
         _wait_until(event)
-    deadline = time.monotonic() + at_most(30)
-    while any(t.name == "interbed-read" for t in threading.enumerate()):
-        assert time.monotonic() < deadline
-        threading.Event().wait(0.01)
+    wait_until(lambda: all(t.name != "interbed-read" for t in threading.enumerate()), "the threads have ended")

@@ -13,7 +13,7 @@ from interbed.catalog.server.database.session import SqlRepository
 from interbed.catalog.server.service.errors import MetastoreError
 from interbed.catalog.server.service.model import MetastoreCatalog
 from interbed.catalog.server.service.repository import Transaction
-from tests.support.waits import at_most
+from tests.support.waits import at_most, wait_until
 
 THREADS = 8
 UNITS = 40
@@ -96,8 +96,7 @@ def test_units_that_arrive_during_a_write_share_the_next_commit(store: SqlReposi
         assert entered.wait(timeout=DEADLINE_SECONDS)
         writer = store._writer
         assert writer is not None
-        while len(writer._queue) < THREADS:
-            threading.Event().wait(0.005)
+        wait_until(lambda: len(writer._queue) >= THREADS)
         go_on.set()
 
     def follow(number: int) -> None:

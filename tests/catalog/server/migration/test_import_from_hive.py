@@ -7,6 +7,7 @@ import subprocess
 import time
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -24,7 +25,7 @@ from tests.catalog.server.migration.filled import (
 )
 from tests.support.servers.java_metastore import QUICK_START, JavaMetastore, running_java_metastore
 from tests.support.servers.metastore import foreign_client, metastore_under_test
-from tests.support.waits import at_most
+from tests.support.waits import at_most, wait_until
 
 MANY = 600
 PLAIN = 40
@@ -120,9 +121,8 @@ def test_a_repeatedly_killed_import_resumes_and_completes(java: JavaMetastore, t
         )
         # Each process is killed as soon as it has imported something new, so that no two of them end at the same place.
         # The last one may complete.
-        while killed < KILLS and process.poll() is None and _rows(file) <= present and time.monotonic() < deadline:
-            time.sleep(0.01)
         if killed < KILLS:
+            wait_until(partial(_imports_more_or_has_ended, process, file, present), seconds=DEADLINE_SECONDS)
             process.kill()
         if process.wait(timeout=DEADLINE_SECONDS) == 0:
             break
@@ -195,6 +195,10 @@ def _tree(directory: Path) -> dict[str, float]:
         for path in directory.rglob("*")
         if not path.relative_to(directory).parts[0].startswith(own)
     }
+
+
+def _imports_more_or_has_ended(process: "subprocess.Popen[bytes]", file: Path, present: int) -> bool:
+    return process.poll() is not None or _rows(file) > present
 
 
 def _rows(file: Path) -> int:

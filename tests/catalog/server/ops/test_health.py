@@ -4,10 +4,9 @@ Prometheus metrics.
 
 import http.client
 import json
-import os
 import socket
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -23,7 +22,7 @@ from interbed.catalog.server.service.lock_model import LockComponent, LockLevel,
 from interbed.catalog.server.service.locks import LockService
 from interbed.catalog.server.settings import ServerSettings
 from interbed.catalog.server.thrift.edge.call import Call, CallOutcome, ClientSession
-from tests.support.waits import at_most
+from tests.support.waits import at_most, wait_until
 
 pytestmark = pytest.mark.integration
 
@@ -257,16 +256,6 @@ def test_a_port_in_use_is_an_error_at_the_start(running: HealthPort, tmp_path: P
         ServerOperations(settings, running.store, running.locks, running.metrics, warehouse=f"file:{tmp_path}")
 
 
-def poll(condition: Callable[[], bool]) -> None:
-    """Wait until the condition holds."""
-    wait = threading.Event()
-    for _ in range(6000):
-        if condition():
-            return
-        wait.wait(0.01)
-    raise AssertionError(f"not within 60 s (process {os.getpid()})")
-
-
 def test_the_reaper_removes_expired_locks_and_events(running: HealthPort, tmp_path: Path) -> None:
     held = running.locks.lock(REQUEST)
     settings = ServerSettings(reaper_seconds=0.05)
@@ -277,7 +266,7 @@ def test_the_reaper_removes_expired_locks_and_events(running: HealthPort, tmp_pa
     try:
         assert [lock.id for lock, _ in running.locks.show()] == [held.id]
         running.now += 101
-        poll(lambda: running.locks.figures().stale == 0)
+        wait_until(lambda: running.locks.figures().stale == 0)
         figures = running.locks.figures()
         assert (figures.acquired, figures.expired_total) == (0, 1)
     finally:

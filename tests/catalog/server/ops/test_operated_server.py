@@ -7,8 +7,7 @@ import re
 import signal
 import subprocess
 import sys
-import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -30,7 +29,7 @@ from tests.support.servers.metastore import (
     table,
 )
 from tests.support.shares import each_run
-from tests.support.waits import at_most
+from tests.support.waits import at_most, wait_until
 
 WORKERS = {"one process on SQLite": 1, "three processes on PostgreSQL": 3}
 
@@ -71,16 +70,6 @@ class OperatedServer:
         return [json.loads(line) for line in (self.directory / "audit.jsonl").read_text().splitlines()]
 
 
-def poll(condition: Callable[[], bool], what: str) -> None:
-    """Wait until the condition holds."""
-    wait = threading.Event()
-    for _ in range(1200):
-        if condition():
-            return
-        wait.wait(0.05)
-    raise AssertionError(f"not within 60 s: {what}")
-
-
 def health_address(log: Path) -> tuple[str, int]:
     """Return the address of the health port, which the server writes into its log."""
     found: list[re.Match[str]] = []
@@ -89,7 +78,7 @@ def health_address(log: Path) -> tuple[str, int]:
         found.extend(re.finditer(r"http://([\d.]+):(\d+)/health", log.read_text()))
         return bool(found)
 
-    poll(is_logged, "the port")
+    wait_until(is_logged, "the port")
     return found[0][1], int(found[0][2])
 
 
@@ -143,10 +132,10 @@ def test_calls_of_all_processes_are_counted_together(operated: OperatedServer) -
             with pytest.raises(Exception, match="Invalid method name"):
                 foreign.open_txns(None)
     # The reply is sent before the call is counted.
-    poll(lambda: counted("interbed_calls_total", "get_table") == 6, "the calls")
+    wait_until(lambda: counted("interbed_calls_total", "get_table") == 6, "the calls")
     assert counted("interbed_call_errors_total", "get_table", "refused") == 6
     assert counted("interbed_call_seconds_count", "get_table") == 6
-    poll(lambda: counted("interbed_unknown_method_calls_total", "open_txns") == 3, "the unknown calls")
+    wait_until(lambda: counted("interbed_unknown_method_calls_total", "open_txns") == 3, "the unknown calls")
 
 
 def test_changes_are_audited_and_counted_and_locks_are_not(
@@ -159,7 +148,7 @@ def test_changes_are_audited_and_counted_and_locks_are_not(
     with pytest.raises(TableNotFoundError):
         client.drop_table("audited", "none")
     client.drop_database("audited", cascade=True)
-    poll(lambda: any(line["method"] == "drop_database" for line in operated.audit()), "the audit log's last line")
+    wait_until(lambda: any(line["method"] == "drop_database" for line in operated.audit()), "the audit log's last line")
     lines = [line for line in operated.audit() if line.get("database") == "audited"]
     assert [(line["method"].split("_with")[0], line.get("table"), line["outcome"]) for line in lines] == [
         ("create_database", None, "ok"),
@@ -185,7 +174,7 @@ def test_log_lines_have_the_request_and_slow_calls_are_logged(
 def test_the_reaper_removes_the_lock_of_a_silent_client(operated: OperatedServer, client: HiveMetastoreClient) -> None:
     expired = operated.samples()["interbed_locks_expired_total",]
     client.lock(lock_request(lock_component(3, "d", "t")))
-    poll(lambda: operated.samples()["interbed_locks_expired_total",] == expired + 1, "the reaper")
+    wait_until(lambda: operated.samples()["interbed_locks_expired_total",] == expired + 1, "the reaper")
     assert client.show_locks("d", "t") == []
 
 
@@ -198,7 +187,7 @@ def test_connections_are_counted(operated: OperatedServer) -> None:
     with foreign_client(operated.running.port) as one, foreign_client(operated.running.port) as other:
         one.getStatus()
         other.getStatus()
-        poll(lambda: operated.samples()["interbed_connections",] >= 2, "the connections")
+        wait_until(lambda: operated.samples()["interbed_connections",] >= 2, "the connections")
 
 
 def test_a_server_that_cannot_use_a_setting_reports_it_and_does_not_start(

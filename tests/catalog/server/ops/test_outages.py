@@ -6,7 +6,6 @@ The server recovers without a restart when the disk or the database is available
 import resource
 import signal
 import threading
-import time
 from collections.abc import Callable, Collection, Iterator
 from functools import partial
 from pathlib import Path
@@ -21,7 +20,7 @@ from interbed.thrift_idl.hive_metastore import ttypes
 from tests.support.servers.metastore import MetastoreUnderTest, metastore_under_test, new_database, table
 from tests.support.servers.postgres import PostgresServer, restartable_postgres_server
 from tests.support.shares import each_run
-from tests.support.waits import at_most
+from tests.support.waits import at_most, wait_until
 
 DEADLINE_SECONDS = at_most(120.0)
 
@@ -128,10 +127,10 @@ def test_a_database_crash_under_load_loses_no_acknowledged_change(postgres: Post
         try:
             for _ in range(2):
                 before = len(acknowledged)
-                _wait_until(partial(has_more_than, acknowledged, before + 20))
+                wait_until(partial(has_more_than, acknowledged, before + 20), "20 more changes", DEADLINE_SECONDS)
                 known = len(refused)
                 postgres.stop(signal.SIGQUIT)
-                _wait_until(partial(has_more_than, refused, known))
+                wait_until(partial(has_more_than, refused, known), "a refused change", DEADLINE_SECONDS)
                 postgres.start()
         finally:
             done.set()
@@ -163,10 +162,3 @@ def _in_threads(running: MetastoreUnderTest, count: int, work: Callable[[HiveMet
         thread.join(timeout=DEADLINE_SECONDS)
         assert not thread.is_alive()
     return results
-
-
-def _wait_until(condition: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + DEADLINE_SECONDS
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.02)

@@ -33,6 +33,7 @@ from interbed.catalog.server.ops.vital_signs import (
 from interbed.catalog.server.thrift.edge.pool import ThreadPool
 from interbed.thrift_idl.hive_metastore import ttypes
 from tests.support.servers.metastore import MetastoreUnderTest, metastore_under_test
+from tests.support.waits import wait_until
 
 BUSY_CLIENTS = 80
 """Number of clients, more than the server has threads."""
@@ -40,10 +41,10 @@ BUSY_CLIENTS = 80
 
 def probe(log: Path, page: str = "/health/ready") -> tuple[int, str]:
     """Return status and body of a page of the health port, whose address is in the log."""
-    wait = threading.Event()
-    while (found := re.search(r"http://([\d.]+):(\d+)/health", log.read_text())) is None:
-        # The server logs its address at the start; the timeout of the test ends this loop.
-        wait.wait(0.05)
+    pattern = re.compile(r"http://([\d.]+):(\d+)/health")
+    wait_until(lambda: pattern.search(log.read_text()) is not None, "the address of the health port is logged")
+    found = pattern.search(log.read_text())
+    assert found is not None
     connection = http.client.HTTPConnection(found[1], int(found[2]), timeout=30)
     try:
         connection.request("GET", page)
@@ -55,13 +56,15 @@ def probe(log: Path, page: str = "/health/ready") -> tuple[int, str]:
 
 def wait_for(log: Path, status: int, reason: str = "") -> str:
     """Return the body of the first answer of /health/ready with this status and reason."""
-    wait = threading.Event()
-    for _ in range(600):
-        found, body = probe(log)
-        if found == status and reason in body:
-            return body
-        wait.wait(0.1)
-    raise AssertionError(f"no {status} with {reason!r} within 60 s; the last answer was {found} {body}")
+    answers: list[tuple[int, str]] = []
+
+    def is_given() -> bool:
+        answers.append(probe(log))
+        found, body = answers[-1]
+        return found == status and reason in body
+
+    wait_until(is_given, lambda: f"{status} with {reason!r}, but the last answer was {answers[-1]}")
+    return answers[-1][1]
 
 
 @pytest.fixture

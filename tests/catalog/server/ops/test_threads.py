@@ -4,7 +4,6 @@ import logging
 import selectors
 import socket
 import threading
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -29,7 +28,7 @@ from interbed.catalog.server.thrift.edge.listeners import Service
 from interbed.catalog.server.thrift.edge.loop import EventLoop
 from interbed.catalog.server.thrift.edge.pool import ThreadPool
 from interbed.catalog.server.thrift.edge.transport import BufferedFraming, listen
-from tests.support.waits import at_most
+from tests.support.waits import at_most, wait_until
 
 pytestmark = pytest.mark.integration
 
@@ -181,9 +180,7 @@ def test_a_dead_thread_of_a_worker_is_reported_by_the_companion_process(tmp_path
 
     def companion(link: socket.socket, board: Any) -> None:
         link.send(b"r")
-        deadline = time.monotonic() + SECONDS_MAX
-        while (board.problem() or "").count("worker") < 2 and time.monotonic() < deadline:
-            time.sleep(0.01)
+        wait_until(lambda: (board.problem() or "").count("worker") >= 2, board.problem, SECONDS_MAX)
         said.write_text(str(board.problem()))
         link.recv(1)
 

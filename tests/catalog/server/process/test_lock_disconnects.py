@@ -25,12 +25,12 @@ from tests.support.waits import at_most
 ROOT = Path(__file__).resolve().parents[4]
 LONG_SECONDS = at_most(60)
 HOLD = """
-import sys, time
+import signal, sys
 from interbed.catalog.client.hive.client import HiveMetastoreClient
 from tests.support.servers.metastore import lock_component, lock_request
 client = HiveMetastoreClient(sys.argv[1])
 print(client.lock(lock_request(lock_component(3, "d", "t"))).lockid, flush=True)
-time.sleep(600)
+signal.pause()
 """
 
 

@@ -9,7 +9,6 @@ import re
 import signal
 import socket
 import threading
-import time
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
@@ -22,7 +21,7 @@ from interbed.catalog.client.hive.client import HiveMetastoreClient
 from tests.catalog.server.raw_client import raw_client
 from tests.support.servers.metastore import BACKENDS, MetastoreUnderTest, metastore_under_test, table
 from tests.support.shares import each_run
-from tests.support.waits import at_most
+from tests.support.waits import at_most, wait_until
 
 WORKERS = 3
 DEADLINE_SECONDS = at_most(120)
@@ -208,10 +207,7 @@ def _is_replaced(running: MetastoreUnderTest, dead: int, workers: int) -> bool:
 
 
 def _until(holds: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + DEADLINE_SECONDS
-    while not _quietly(holds):
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
+    wait_until(lambda: _quietly(holds), seconds=DEADLINE_SECONDS)
 
 
 def _quietly(holds: Callable[[], bool]) -> bool:

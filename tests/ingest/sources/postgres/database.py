@@ -1,7 +1,6 @@
 """Source database, and runs that read it."""
 
 import time
-from collections.abc import Callable
 from typing import Any, Self
 
 import psycopg
@@ -13,7 +12,7 @@ from interbed.ingest.run_settings import IngestSettings
 from interbed.ingest.sources.postgres.source import PostgresSource
 from interbed.ingest.tables.names import TableNames
 from interbed.ingest.tables.table_sink import TableSettings
-from tests.support.waits import at_most
+from tests.support.waits import at_most, wait_until
 
 DEADLINE_SECONDS = at_most(60.0)
 NAMES = TableNames(database="shop", databases=frozenset({"public"}))
@@ -93,7 +92,7 @@ class Database:
 
     def wait_until_free(self) -> None:
         """Wait until PostgreSQL has noticed that the slot is inactive."""
-        wait_until(lambda: not self.rows(_ACTIVE.format(self.slot)))
+        wait_until(lambda: not self.rows(_ACTIVE.format(self.slot)), "the slot is inactive", DEADLINE_SECONDS)
 
     def __enter__(self) -> Self:
         return self
@@ -114,11 +113,3 @@ class Database:
 
 
 _ACTIVE = "SELECT 1 FROM pg_replication_slots WHERE slot_name = '{}' AND active"
-
-
-def wait_until(condition: Callable[[], bool], seconds: float = DEADLINE_SECONDS) -> None:
-    """Wait until the condition is true."""
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.02)

@@ -19,9 +19,9 @@ from interbed.catalog.client.api import Catalog
 from interbed.ingest.tables.table_sink import TableSettings
 from tests.ingest.process import Run
 from tests.ingest.shop import lake
-from tests.ingest.sources.postgres.database import Database, wait_until
+from tests.ingest.sources.postgres.database import Database
 from tests.support.peers.java import JavaPaimon
-from tests.support.waits import at_most
+from tests.support.waits import at_most, wait_until
 
 ACCOUNTS, BALANCE = 40, 100
 

@@ -13,10 +13,10 @@ from interbed.ingest.sources.postgres.source import PostgresSource
 from interbed.ingest.tables.table_sink import open_sink
 from interbed.storage.base.errors import InvalidInputError, InvalidOptionError
 from tests.ingest.shop import lake, rows_of
-from tests.ingest.sources.postgres.database import Database, wait_until
+from tests.ingest.sources.postgres.database import Database
 from tests.support.servers.postgres import postgres_server, restartable_postgres_server
 from tests.support.shares import each_run
-from tests.support.waits import at_most
+from tests.support.waits import at_most, wait_until
 
 
 @pytest.fixture

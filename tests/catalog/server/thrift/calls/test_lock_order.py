@@ -7,6 +7,7 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -18,7 +19,7 @@ from interbed.catalog.server.service.lock_model import LockType as Kind
 from interbed.thrift_idl.hive_metastore.ttypes import LockState, LockType
 from tests.support.servers.metastore import BACKENDS, lock_component, lock_request, metastore_under_test, new_database
 from tests.support.shares import each_run
-from tests.support.waits import at_most
+from tests.support.waits import at_most, wait_until
 
 WAITERS = 100
 
@@ -72,13 +73,8 @@ def test_held_locks_never_conflict_and_every_request_is_granted(servers: list[st
                 # Requests of several components in any order: locking them one by one would end in a deadlock.
                 parts = [(chance.choice(list(Kind)), chance.choice("tuv")) for _ in range(chance.randint(1, 3))]
                 lock = client.lock(lock_request(*(lock_component(kind, "d", name) for kind, name in parts)))
-                deadline = time.monotonic() + at_most(120)
-                pause = 0.01
-                while lock.state == LockState.WAITING and time.monotonic() < deadline:
-                    threading.Event().wait(pause)
-                    pause = min(0.2, pause * 1.5)
-                    lock = client.check_lock(lock.lockid)
-                assert lock.state == LockState.ACQUIRED
+                if lock.state == LockState.WAITING:
+                    wait_until(partial(_is_granted, client, lock.lockid), "the lock is granted", at_most(120))
                 components = tuple(
                     LockComponent(type=kind, level=LockLevel.TABLE, database="d", table=name) for kind, name in parts
                 )
@@ -113,8 +109,9 @@ def test_a_silent_lock_of_another_server_is_dropped_after_its_lease(database_url
     ):
         client.lock(lock_request(lock_component(LockType.EXCLUSIVE, "d", "t")))
         lock = waiting.lock(lock_request(lock_component(LockType.EXCLUSIVE, "d", "t")))
-        deadline = time.monotonic() + at_most(60)
-        while lock.state == LockState.WAITING:
-            assert time.monotonic() < deadline
-            threading.Event().wait(0.05)
-            lock = waiting.check_lock(lock.lockid)
+        if lock.state == LockState.WAITING:
+            wait_until(partial(_is_granted, waiting, lock.lockid), "the lock is granted")
+
+
+def _is_granted(client: HiveMetastoreClient, lock_id: int) -> bool:
+    return bool(client.check_lock(lock_id).state == LockState.ACQUIRED)

@@ -6,7 +6,7 @@ import resource
 import socket
 import struct
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
@@ -21,7 +21,7 @@ from interbed.catalog.client.hive.client import HiveMetastoreClient
 from interbed.catalog.server.process.embedded import start_server, stop_server
 from tests.support.servers.metastore import MetastoreUnderTest, foreign_client, metastore_under_test, table
 from tests.support.servers.raw_thrift import call, reluctant, text
-from tests.support.waits import at_most
+from tests.support.waits import at_most, wait_until
 
 MEMORY_BYTES_MAX = 64 * 1024 * 1024
 
@@ -183,7 +183,7 @@ def test_a_client_that_does_not_read_its_replies_is_dropped_and_delays_no_other(
                 for _ in range(10):
                     assert len(client.get_table("default", "big").parameters["text"]) == REPLY_BYTES
                 # Others were served meanwhile; now the server closes the connections of all that have not read a byte.
-                _wait_until(partial(timed_out, turn * SLOW_CLIENTS))
+                wait_until(partial(timed_out, turn * SLOW_CLIENTS))
                 for connection in slow:
                     assert _received_until_the_end(connection) < 20 * REPLY_BYTES
             sizes.append(process.memory_info().rss)
@@ -228,13 +228,6 @@ def _received_until_the_end(connection: socket.socket) -> int:
         if error.errno not in (errno.ECONNRESET, errno.EPIPE, errno.ENOTCONN):
             raise
     return received
-
-
-def _wait_until(condition: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + at_most(60)
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
 
 
 def _allow_descriptors() -> None:

@@ -9,7 +9,7 @@ import socket
 import struct
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
@@ -22,7 +22,7 @@ from interbed.catalog.server.process.embedded import RunningServer
 from interbed.thrift_idl.hive_metastore import ttypes
 from tests.support.servers.metastore import MetastoreUnderTest, metastore_under_test, plain_client, storage, table
 from tests.support.servers.raw_thrift import call, reluctant, text
-from tests.support.waits import at_most
+from tests.support.waits import at_most, wait_until
 
 SECONDS_MAX = at_most(60)
 REPLY_BYTES = 1_000_000
@@ -40,13 +40,6 @@ def server(directory: Path, *arguments: str) -> Iterator[MetastoreUnderTest]:
 
 def log_of(running: MetastoreUnderTest) -> str:
     return (running.warehouse.parent / "server.log").read_text()
-
-
-def wait_until(condition: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + SECONDS_MAX
-    while not condition():
-        assert time.monotonic() < deadline
-        threading.Event().wait(0.02)
 
 
 def is_served(running: MetastoreUnderTest) -> None:
@@ -180,10 +173,13 @@ def test_slow_messages_do_not_delay_other_clients(tmp_path: Path, transport: str
         wait_until(lambda: log_of(running).count("a message took too long to arrive") == 100)
 
 
-def http_port_of(running: MetastoreUnderTest) -> int:
+def listening_ports(running: MetastoreUnderTest) -> set[int]:
     connections = psutil.Process(running.running.process.pid).net_connections()
-    ports: set[int] = {each.laddr.port for each in connections if each.status == psutil.CONN_LISTEN}
-    return (ports - {running.port}).pop()
+    return {each.laddr.port for each in connections if each.status == psutil.CONN_LISTEN}
+
+
+def http_port_of(running: MetastoreUnderTest) -> int:
+    return (listening_ports(running) - {running.port}).pop()
 
 
 def test_slow_http_clients_do_not_delay_others(tmp_path: Path) -> None:
@@ -221,7 +217,7 @@ def test_an_http_request_in_progress_is_completed_before_the_server_stops(tmp_pa
             # The request is connected to the name node, which closes the connection while the server stops.
             asking, _ = silent.accept()
             running.running.process.terminate()
-            threading.Event().wait(1)
+            wait_until(lambda: not listening_ports(running), "the server has closed its ports")
             asking.close()
             silent.close()
             answer = connection.recv(65536)
