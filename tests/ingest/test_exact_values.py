@@ -113,7 +113,7 @@ def table_of(catalog: Catalog, kind: str) -> Table:
 
 
 def outcome(fit: ChangeFit, form: str, values: Sequence[str], sizes: Sequence[int]) -> list[list[Any]]:
-    """Return the result of each value, the values of its rows or `bad`, with so many messages in a batch."""
+    """Return the result of each value, the values of its rows or `bad`; batches have `sizes` messages."""
     make, write = FORMS[form]
     decoder = make()
     found: list[list[Any]] = []

@@ -36,7 +36,7 @@ def note(warehouse: Path) -> Path:
 
 
 def test_a_run_refuses_a_recreated_topic_and_another_group_reads_it(kafka: KafkaServer, tmp_path: Path) -> None:
-    topic, topics = "anew.between", KafkaTopics(kafka)
+    topic, topics = "recreated.between", KafkaTopics(kafka)
     make_topic(kafka, topic)
     write(kafka, topic, "old", 3)
     arguments = ["--topic", topic, "--table", "shop.orders"]
@@ -63,19 +63,19 @@ def test_a_run_refuses_a_recreated_topic_and_another_group_reads_it(kafka: Kafka
 
 
 def test_a_group_continues_with_its_other_topics(kafka: KafkaServer, tmp_path: Path) -> None:
-    topics, names = KafkaTopics(kafka), ("anew.left", "anew.stays")
+    topics, names = KafkaTopics(kafka), ("recreated.left", "recreated.stays")
     for topic in names:
         make_topic(kafka, topic)
         write(kafka, topic, "old", 2)
     ingest(kafka, tmp_path, "--topic", ",".join(names), "--table", "shop.orders")
-    topics.recreate("anew.left")
-    write(kafka, "anew.left", "new", 5)
-    write(kafka, "anew.stays", "more", 1)
-    assert ingest(kafka, tmp_path, "--topic", "anew.stays", "--table", "shop.orders")["rows"] == {"shop.orders": 1}
+    topics.recreate("recreated.left")
+    write(kafka, "recreated.left", "new", 5)
+    write(kafka, "recreated.stays", "more", 1)
+    assert ingest(kafka, tmp_path, "--topic", "recreated.stays", "--table", "shop.orders")["rows"] == {"shop.orders": 1}
 
 
 def test_messages_of_a_topic_recreated_during_a_run_are_not_committed(kafka: KafkaServer, tmp_path: Path) -> None:
-    topic, topics, catalog = "anew.meanwhile", KafkaTopics(kafka), lake(tmp_path)
+    topic, topics, catalog = "recreated.meanwhile", KafkaTopics(kafka), lake(tmp_path)
     make_topic(kafka, topic)
     write(kafka, topic, "old", 3)
     source = KafkaSource(kafka.bootstrap_servers, [topic], group="interbed")
@@ -101,7 +101,7 @@ def test_messages_of_a_topic_recreated_during_a_run_are_not_committed(kafka: Kaf
 def test_positions_of_earlier_versions_get_the_topic_id_with_the_next_commit(
     kafka: KafkaServer, tmp_path: Path
 ) -> None:
-    topic, topics, catalog = "anew.earlier", KafkaTopics(kafka), lake(tmp_path)
+    topic, topics, catalog = "recreated.earlier", KafkaTopics(kafka), lake(tmp_path)
     make_topic(kafka, topic)
     write(kafka, topic, "a", 2)
     arguments = ["--topic", topic, "--table", "shop.orders"]
@@ -124,7 +124,7 @@ def test_positions_of_earlier_versions_get_the_topic_id_with_the_next_commit(
 def test_brokers_without_topic_ids_are_read_as_before(
     kafka: KafkaServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    topic, catalog = "anew.unknown", lake(tmp_path)
+    topic, catalog = "recreated.unknown", lake(tmp_path)
     make_topic(kafka, topic)
     monkeypatch.setattr(KafkaTopicIds, "of", lambda self, topics: {})
     for value in ("a", "b"):

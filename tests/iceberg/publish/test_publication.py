@@ -76,7 +76,7 @@ def test_a_primary_key_table_shows_the_rows_of_its_top_level(tmp_path: Path) -> 
 @pytest.mark.parametrize("keys", [(), ("id",)])
 def test_a_primary_key_table_with_deletion_vectors_shows_all_rows(tmp_path: Path, keys: tuple[str, ...]) -> None:
     table = published(tmp_path, {**VECTORS, "bucket": "1"} if keys else VECTORS, schema=KEYED, keys=keys)
-    # So many rows that a few new rows are not compacted with them.
+    # There are enough rows that a few new rows are not compacted with them.
     table.append([{"id": i, "v": str(i * 7919 % 10_007), "p": 1} for i in range(20_000)])
     if keys:
         table.compact()

@@ -17,7 +17,7 @@ from tests.support.servers.kafka import KafkaServer
 
 
 def test_a_call_refuses_a_recreated_topic_and_another_group_reads_it(kafka: KafkaServer, tmp_path: Path) -> None:
-    topic, topics = "anew.spark", KafkaTopics(kafka)
+    topic, topics = "recreated.spark", KafkaTopics(kafka)
     make_topic(kafka, topic)
     write(kafka, topic, "old", 3)
     called(kafka, tmp_path, topic)
@@ -31,7 +31,7 @@ def test_a_call_refuses_a_recreated_topic_and_another_group_reads_it(kafka: Kafk
 
 
 def test_a_topic_recreated_within_a_round_is_not_committed(kafka: KafkaServer, tmp_path: Path) -> None:
-    topic, topics = "anew.round", KafkaTopics(kafka)
+    topic, topics = "recreated.round", KafkaTopics(kafka)
     make_topic(kafka, topic)
     write(kafka, topic, "old", 3)
     called(kafka, tmp_path, topic)
@@ -47,7 +47,7 @@ def test_a_topic_recreated_within_a_round_is_not_committed(kafka: KafkaServer, t
 
 
 def test_a_progress_contains_the_ids_of_its_topics(kafka: KafkaServer, tmp_path: Path) -> None:
-    topic, topics = "anew.progress", KafkaTopics(kafka)
+    topic, topics = "recreated.progress", KafkaTopics(kafka)
     make_topic(kafka, topic)
     write(kafka, topic, "old", 3)
     first = called(kafka, tmp_path, topic, start="latest", progress="{}")
@@ -59,7 +59,7 @@ def test_a_progress_contains_the_ids_of_its_topics(kafka: KafkaServer, tmp_path:
 
 
 def test_a_process_and_spark_share_the_ids_of_topics(kafka: KafkaServer, tmp_path: Path) -> None:
-    topic, topics = "anew.turns", KafkaTopics(kafka)
+    topic, topics = "recreated.turns", KafkaTopics(kafka)
     make_topic(kafka, topic)
     write(kafka, topic, "old", 3)
     ingest(kafka, tmp_path, "--topic", topic, "--database", "shop", "--table-option", "bucket=2")

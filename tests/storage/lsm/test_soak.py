@@ -24,7 +24,7 @@ def test_runs_and_files_stay_bounded_over_many_small_commits(tmp_path: Path, opt
     assert max(p.runs for p in points) <= stop + 2
     # Two buckets; each run with so few rows is one file.
     assert max(p.live_files for p in points) <= 2 * (stop + 2)
-    # An expiry every KEPT_SNAPSHOTS commits keeps the files of so many commits: data, changelog, manifests, snapshots.
+    # An expiry every KEPT_SNAPSHOTS commits keeps the files of as many commits: data, changelog, manifests, snapshots.
     assert max(p.files_on_disk for p in points) < KEPT_SNAPSHOTS * 2 * 2 * 12
     table.compact(full=False)
     restored = restore_buckets(table.store)

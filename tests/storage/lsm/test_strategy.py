@@ -267,7 +267,7 @@ def test_a_pick_is_a_prefix_and_keeps_the_tree_in_order(
     levels = tree(*runs)
     pick = replace(strategy(amplification, ratio, trigger), force_up_level_0=force_up).pick(levels, PickContext())
     if pick is None:
-        # So many runs are never left without a pick.
+        # More runs than the trigger are never left without a pick.
         assert len(runs) <= trigger
         return
     count = len(pick.runs)

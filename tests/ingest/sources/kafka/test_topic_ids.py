@@ -89,7 +89,7 @@ def test_a_recreated_topic_of_a_pattern_keeps_the_id_that_was_read(topics: Kafka
 
 
 def read_and_check(source: KafkaSource, count: int) -> None:
-    """Read so many messages, and check that they are of the topic that was read.
+    """Read this number of messages, and check that they are of the topic that was read.
 
     The read may already fail, if the broker answers that the old topic is unknown.
     """

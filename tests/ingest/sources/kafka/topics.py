@@ -122,7 +122,7 @@ def read_until(source: KafkaSource, is_enough: Callable[[list[Messages]], bool])
 
 
 def read(source: KafkaSource, count: int) -> list[Record]:
-    """Read so many messages of one or several topics. AssertionError if there are more."""
+    """Read `count` messages of one or several topics. AssertionError if there are more."""
     found = records(read_until(source, lambda received: sum(map(len, received)) >= count))
     assert len(found) == count
     return sorted(found, key=lambda record: record[:2])
