@@ -15,7 +15,7 @@ import pytest
 
 RECORDED = Path(__file__).resolve().parents[1] / "costs.json"
 
-FUNCTION_SECONDS = 1.0
+FUNCTION_SECONDS = 0.5
 """The seconds of `make test` for all parameter sets of one function; one set runs whatever it costs."""
 
 LEAST_SECONDS = 0.001

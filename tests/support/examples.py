@@ -1,6 +1,6 @@
 """Number of examples that Hypothesis tries. Every run tries the same examples, because a flaky test is a broken test.
 
-`make test` tries 30 % of the number that a test asks for, `make test-long` all of them, including those 30 %.
+`make test` tries 20 % of the number that a test asks for, `make test-long` all of them, including those 20 %.
 `HYPOTHESIS_PROFILE=explore` searches for new examples.
 """
 
@@ -12,7 +12,7 @@ from tests.support.shares import LONG
 
 EXPLORING = os.environ.get("HYPOTHESIS_PROFILE") == "explore"
 
-PART_OF_EACH_RUN = 3 / 10
+PART_OF_EACH_RUN = 2 / 10
 
 
 def examples(number: int) -> int:

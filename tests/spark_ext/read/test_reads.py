@@ -183,7 +183,7 @@ def test_filters_return_the_same_rows_with_and_without_push_down(lake: SparkLake
         "o.y.z LIKE 'a%'",
         "o.y.z IS NULL",
         "o.y IS NULL AND p = 1",
-    ][:: 1 if LONG else 3]
+    ][:: 1 if LONG else 5]
 
     def selected(source: str) -> dict[str, list[str]]:
         # One job for all conditions, each with a separate scan.

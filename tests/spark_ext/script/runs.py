@@ -26,7 +26,7 @@ TIMEOUT_SECONDS = at_most(1800)
 CATALOGS = ("files", "served", "java")
 
 OF_EACH_RUN = {
-    "files": ["evolution", "files/names", "travel"],
+    "files": ["evolution"],
     "served": ["ddl", "hive/names"],
 }
 """On this server the statements that depend most on the metastore; elsewhere statements without another wide test.

@@ -21,7 +21,7 @@ from interbed.storage.table.table import Table
 from tests.support.damage import OTHER_FILE, WRONG, damage
 from tests.support.shares import LONG
 
-TIMES = 200 if LONG else 4
+TIMES = 200 if LONG else 2
 COLUMNS: list[Any] = [pa.field("id", pa.int64(), nullable=False), ("v", pa.string())]
 SCHEMA = pa.schema(COLUMNS)
 OPTIONS = {

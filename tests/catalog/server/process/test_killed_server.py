@@ -24,11 +24,11 @@ from interbed.catalog.server.process.embedded import RunningServer, start_server
 from interbed.catalog.server.service.errors import MetastoreError
 from interbed.thrift_idl.hive_metastore import ThriftHiveMetastore, ttypes
 from tests.support.servers.metastore import BACKENDS, lock_component, lock_request, storage, table
-from tests.support.shares import each_run
+from tests.support.shares import LONG, each_run
 from tests.support.waits import at_most
 
 CLIENTS = 4
-KILLS = {"sqlite": 50, "postgresql": 8}
+KILLS = {"sqlite": 50, "postgresql": 20 if LONG else 5}
 ACKNOWLEDGED_MAX = 60
 """Maximum number of calls that are acknowledged before the next kill."""
 
@@ -265,6 +265,7 @@ class ClientLoad:
         client.unlock(ttypes.UnlockRequest(lockid=response.lockid))
 
 
+@pytest.mark.longer
 @pytest.mark.parametrize("database_url", each_run(BACKENDS, lambda kind: kind == "postgresql"), indirect=True)
 def test_a_server_killed_under_load_restarts_with_all_acknowledged_changes(database_url: str, tmp_path: Path) -> None:
     kills = KILLS[database_url.partition(":")[0]]
