@@ -92,6 +92,7 @@ def test_a_whole_session_runs_as_processes(home: Path) -> None:
     assert process("catalog list") == "no databases\n"
 
 
+@pytest.mark.long
 def test_the_session_of_the_page_runs_as_written(home: Path) -> None:
     page = Page("cli.md")
     warehouse, _ = page.blocks("toml")

@@ -42,6 +42,7 @@ def test_a_server_runs_during_the_block_and_is_deleted_after_it(
     assert capfd.readouterr() == ("", "")
 
 
+@pytest.mark.long
 def test_a_server_is_deleted_when_the_block_fails(temporary: Path) -> None:
     addresses: list[str] = []
 
@@ -57,6 +58,7 @@ def test_a_server_is_deleted_when_the_block_fails(temporary: Path) -> None:
         client.get_all_databases()
 
 
+@pytest.mark.long
 def test_concurrent_servers_in_threads_are_independent() -> None:
     found: dict[int, list[str]] = {}
 
@@ -73,6 +75,7 @@ def test_concurrent_servers_in_threads_are_independent() -> None:
     assert found == {number: [f"t{number}"] for number in range(4)}
 
 
+@pytest.mark.long
 def test_a_given_database_and_warehouse_are_kept(tmp_path: Path) -> None:
     with postgres_server() as db:
         for tables in (["t0"], ["t0", "t1"]):
@@ -90,6 +93,7 @@ def test_a_server_that_cannot_start_reports_the_reason() -> None:
         pass
 
 
+@pytest.mark.long
 def test_a_server_starts_quickly() -> None:
     """Under a second on a quiet machine; the test only excludes a start of a minute."""
     started = time.monotonic()
@@ -97,6 +101,7 @@ def test_a_server_starts_quickly() -> None:
         assert time.monotonic() - started < 20
 
 
+@pytest.mark.long
 def test_a_server_ends_with_an_interrupted_program(tmp_path: Path) -> None:
     program = (
         "import interbed.testing, os, signal\n"

@@ -30,7 +30,7 @@ def options(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[dict[str
         yield {"warehouse": warehouse, "metastore": "hive", "uri": uri, "lock-check-max-sleep": "200 ms"}
 
 
-@pytest.mark.longer
+@pytest.mark.long
 def test_eight_processes_lose_no_write(options: dict[str, str]) -> None:
     with interbed.CatalogFactory.create(options) as catalog:
         table = create_orders(catalog)

@@ -71,6 +71,7 @@ def test_writers_killed_at_random_file_operations_leave_a_usable_table(options: 
         check_writable(catalog, options, 99)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("options", each_run(CATALOGS, lambda kind: kind == "filesystem"), indirect=True)
 def test_writers_killed_from_outside_leave_a_usable_table(options: dict[str, str]) -> None:
     choice = random.Random(20261122)

@@ -145,6 +145,7 @@ def test_a_table_can_be_dropped_when_no_further_file_can_be_written(hdfs: HdfsSe
     assert catalog.list_tables("shop") == []
 
 
+@pytest.mark.long
 def test_append_tables_in_each_format_are_read_back(options: dict[str, str]) -> None:
     with interbed.CatalogFactory.create(options) as catalog:
         catalog.create_database("shop")
@@ -156,6 +157,7 @@ def test_append_tables_in_each_format_are_read_back(options: dict[str, str]) -> 
             assert ids(table) == list(range(40))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("count", "commits"), each_run([(3, 3), (6, 15)], lambda sizes: sizes[0] == 3))
 def test_concurrent_commits_of_processes_lose_no_write(options: dict[str, str], count: int, commits: int) -> None:
     # Outside of local file systems writers do not queue for a lock, so that commits collide more often than the default
@@ -181,6 +183,7 @@ def test_concurrent_commits_of_processes_lose_no_write(options: dict[str, str], 
             assert "lock.enabled" not in options
 
 
+@pytest.mark.long
 def test_the_python_example_of_the_page_runs(hdfs: HdfsServer) -> None:
     [program] = Page("hdfs.md").blocks("python")
     assert "hdfs://namenode:8020/" in program

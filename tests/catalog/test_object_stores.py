@@ -247,6 +247,7 @@ def test_a_rename_killed_between_calls_leaves_a_managed_table_with_one_name(
         assert table.store.file_io.list(table.location) == []
 
 
+@pytest.mark.long
 def test_a_server_gives_the_location_of_a_renamed_table_to_no_new_one(hive: dict[str, str]) -> None:
     with interbed.CatalogFactory.create(hive) as catalog:
         assert isinstance(catalog, HiveCatalog)

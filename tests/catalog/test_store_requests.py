@@ -193,6 +193,7 @@ def test_a_plan_of_many_commits_takes_few_rounds(many_commits: Path, proxy: Stor
     assert [name.rpartition("/")[2] for name in again.names if "/manifest/" in name] == []
 
 
+@pytest.mark.long
 def test_rows_of_many_partitions_are_written_and_read_concurrently(lake: interbed.Catalog, proxy: StoreProxy) -> None:
     schema = pa.schema((("p", pa.int32()), ("id", pa.int64())))
     keys = ["p", "id"]
@@ -207,6 +208,7 @@ def test_rows_of_many_partitions_are_written_and_read_concurrently(lake: interbe
     assert table.to_arrow().num_rows == 60
 
 
+@pytest.mark.long
 def test_orphan_files_are_deleted_in_batches(lake: interbed.Catalog, proxy: StoreProxy) -> None:
     table = orders(lake)
     table.upsert([{"id": 1, "v": "a"}])

@@ -53,6 +53,7 @@ def store() -> Iterator[dict[str, str]]:
         yield options
 
 
+@pytest.mark.long
 def test_tables_in_s3_are_read_by_location(store: dict[str, str], tmp_path: Path) -> None:
     properties = store_properties(store)
     uri = f"sqlite:///{tmp_path}/ice.db"

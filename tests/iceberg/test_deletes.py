@@ -37,6 +37,7 @@ def test_equality_deletes_of_single_partitions_and_of_all(peer: IcebergPeer) -> 
     assert len(assert_alike(peer, table)) == 2
 
 
+@pytest.mark.long
 def test_equality_deletes_of_a_nested_field(peer: IcebergPeer) -> None:
     table = peer.new_table("a INT, s STRUCT<x: INT, y: STRING>")
     rows: list[list[Any]] = [[1, {"x": 1, "y": "a"}], [2, {"x": None, "y": "b"}], [3, None], [4, {"x": 1, "y": None}]]
@@ -85,6 +86,7 @@ def test_an_upsert_in_one_commit_keeps_its_new_row(peer: IcebergPeer, version: i
         assert len(assert_alike(peer, table)) == step + 3
 
 
+@pytest.mark.long
 def test_deletes_apply_after_their_columns_have_changed(peer: IcebergPeer) -> None:
     table = peer.new_table("a INT, b STRING, c FLOAT")
     peer.append(table, [[1, "x", 0.5], [2, "y", 1.5], [3, "z", 2.5], [4, None, 3.5]])

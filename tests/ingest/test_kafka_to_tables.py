@@ -73,6 +73,7 @@ def test_topics_become_tables_and_later_runs_continue(kafka: KafkaServer, tmp_pa
     assert [row["id"] for row in rows_of(catalog)] == [0, 1, 2, *range(4, 10)]
 
 
+@pytest.mark.long
 def test_bad_messages_go_to_a_dead_letter_topic(kafka: KafkaServer, tmp_path: Path) -> None:
     make_topic(kafka, "bad")
     make_topic(kafka, "bad.letters")
@@ -98,6 +99,7 @@ def test_bad_messages_go_to_a_dead_letter_topic(kafka: KafkaServer, tmp_path: Pa
     assert dict(headers)["interbed.offset"] == b"1"
 
 
+@pytest.mark.long
 def test_a_run_that_stores_no_position_warns(kafka: KafkaServer, tmp_path: Path) -> None:
     make_topic(kafka, "late")
     produce(kafka, "late", [event("c", None, {"id": 1})])
@@ -187,6 +189,7 @@ def test_a_terminated_run_commits_the_rows_it_has_read(kafka: KafkaServer, tmp_p
     assert len(rows_of(lake(tmp_path))) == 50
 
 
+@pytest.mark.long
 def test_a_key_update_without_a_large_value_is_a_bad_message(kafka: KafkaServer, tmp_path: Path) -> None:
     topic, word = "moved.public.orders", "__debezium_unavailable_value"
     make_topic(kafka, topic)

@@ -4,6 +4,8 @@ import re
 import shlex
 from pathlib import Path
 
+import pytest
+
 from tests.ingest.formats.avro.events import avro_event, encoded, envelope
 from tests.ingest.shop import event, lake, rows_of
 from tests.ingest.test_kafka_to_tables import ingest, make_topic, produce
@@ -26,6 +28,7 @@ def commands() -> list[list[str]]:
     return found
 
 
+@pytest.mark.long
 def test_the_commands_of_the_page_do_what_it_says(
     kafka: KafkaServer, registry: SchemaRegistryServer, tmp_path: Path
 ) -> None:

@@ -62,6 +62,7 @@ def test_a_run_refuses_a_recreated_topic_and_another_group_reads_it(kafka: Kafka
     assert [row["v"] for row in rows_of(lake(tmp_path))] == ["new"] * 5
 
 
+@pytest.mark.long
 def test_a_group_continues_with_its_other_topics(kafka: KafkaServer, tmp_path: Path) -> None:
     topics, names = KafkaTopics(kafka), ("recreated.left", "recreated.stays")
     for topic in names:
@@ -98,6 +99,7 @@ def test_messages_of_a_topic_recreated_during_a_run_are_not_committed(kafka: Kaf
     assert [row["v"] for row in rows_of(catalog)] == ["old"] * 3
 
 
+@pytest.mark.long
 def test_positions_of_earlier_versions_get_the_topic_id_with_the_next_commit(
     kafka: KafkaServer, tmp_path: Path
 ) -> None:

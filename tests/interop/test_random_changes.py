@@ -102,6 +102,7 @@ def _do(step: Step, table: InterbedTable | JavaTable) -> None:
         table.compact(full=step.full)
 
 
+@pytest.mark.long
 @random_examples(16)
 @given(history=change_histories())
 def test_all_readers_agree_on_rows_and_changes(

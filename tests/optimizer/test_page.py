@@ -28,6 +28,7 @@ class PageSection(Page):
         return self.part
 
 
+@pytest.mark.long
 def test_the_session_of_the_page_runs_as_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_STATE_HOME", f"{tmp_path}/state")
     monkeypatch.setenv("INTERBED_CATALOG__LAKE__WAREHOUSE", f"file:{tmp_path}/lake")

@@ -33,6 +33,7 @@ def test_executors_work_for_a_remote_optimizer(spark: SparkSession, tmp_path: Pa
         lake.check_shape(catalog)
 
 
+@pytest.mark.long
 def test_a_refusal_of_the_optimizer_is_reported(spark: SparkSession, tmp_path: Path) -> None:
     options = {"warehouse": str(tmp_path / "lake")}
     with open_catalog("lake", options) as catalog:

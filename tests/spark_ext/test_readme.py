@@ -225,6 +225,7 @@ def _environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, s
     return {**os.environ}
 
 
+@pytest.mark.long
 def test_spark_reports_why_a_metastore_lacks_a_table(spark: SparkSession, tmp_path: Path) -> None:
     with interbed.load_catalog(warehouse=f"file:{tmp_path}/lake") as catalog:
         catalog.create_database("shop")

@@ -48,6 +48,7 @@ def test_expiry_deletes_files_of_old_snapshots_only_and_keeps_tags_and_branches(
     assert len(assert_alike(peer, table)) == len(before) + 1
 
 
+@pytest.mark.long
 def test_table_properties_decide_which_snapshots_are_kept(peer: IcebergPeer) -> None:
     table = peer.new_table("id INT", 2)
     for number in range(4):
@@ -108,6 +109,7 @@ def test_small_manifests_are_merged_and_rows_keep_their_ids(peer: IcebergPeer, v
         assert peer.run(f"SELECT id, _row_id FROM {table} ORDER BY id") == ids
 
 
+@pytest.mark.long
 def test_statistics_files_are_deleted_with_their_snapshots(peer: IcebergPeer) -> None:
     table = peer.new_table("id INT, p STRING", 2, partitioned="p")
     peer.run(f"INSERT INTO {table} VALUES (1, 'a')")

@@ -72,6 +72,7 @@ def test_concurrent_commits_are_kept(peer: IcebergPeer, version: int, mode: str)
         assert assert_alike(peer, table) == assert_alike(peer, expected), name
 
 
+@pytest.mark.long
 def test_a_rollback_to_before_the_read_snapshot_is_a_conflict(peer: IcebergPeer) -> None:
     table = made(peer, 2)
     older = opened(peer, table).snapshots()[1].snapshot_id
@@ -119,6 +120,7 @@ def test_an_abandoned_rewrite_leaves_no_files(peer: IcebergPeer) -> None:
     assert assert_alike(peer, table) == before
 
 
+@pytest.mark.long
 def test_a_rewrite_with_repeated_conflicts_is_abandoned(peer: IcebergPeer) -> None:
     table = made(peer, 2)
     others = unnamed(opened(peer, table))

@@ -37,6 +37,7 @@ def test_values_of_all_types_are_the_same_in_rewritten_files(peer: IcebergPeer, 
     assert opened(peer, table).compact().snapshot_id is None
 
 
+@pytest.mark.long
 def test_types_unknown_to_spark_are_written_as_java_reads_them(peer: IcebergPeer) -> None:
     table = "ice.db.others_again"
     fields = [
@@ -134,6 +135,7 @@ def test_files_of_different_partitions_and_specs_are_not_merged(peer: IcebergPee
     assert "equality_deletes" not in kinds(peer, table)
 
 
+@pytest.mark.long
 def test_a_filter_restricts_compaction_to_some_partitions(peer: IcebergPeer) -> None:
     table = peer.new_table("id INT, p STRING", 2, partitioned="p")
     for number in range(3):

@@ -118,6 +118,7 @@ def test_interbed_continues_a_publication_that_java_began(tmp_path: Path, java: 
     assert_true(table)
 
 
+@pytest.mark.long
 def test_vectors_are_in_puffin_files_after_each_change_by_interbed(tmp_path: Path, java: JavaPaimon) -> None:
     keep = {"snapshot.num-retained.min": "2", "snapshot.num-retained.max": "2"}
     table = published(tmp_path, {**VECTORS, **keep, "bucket": "1"}, schema=KEYED, keys=["id"])
@@ -141,6 +142,7 @@ def test_vectors_are_in_puffin_files_after_each_change_by_interbed(tmp_path: Pat
     assert puffins(table) <= named_files(table)
 
 
+@pytest.mark.long
 def test_both_implementations_publish_the_same_schemas(tmp_path: Path, java: JavaPaimon) -> None:
     lake(tmp_path)
     theirs = java.table(tmp_path, "db.t")

@@ -91,6 +91,7 @@ def test_duckdb_and_clickhouse_read_the_rows_that_interbed_reads(tmp_path: Path,
             tally("published tables read by DuckDB and ClickHouse", 1)
 
 
+@pytest.mark.long
 def test_the_statements_of_the_page_run(tmp_path: Path) -> None:
     items = pa.table({"id": [1, 2, 3], "amount": [5, 6, 7]})
     catalog = interbed.load_catalog(warehouse=f"{tmp_path}/lake")

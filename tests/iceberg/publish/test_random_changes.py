@@ -191,8 +191,8 @@ class RandomChanges:
             assert in_order(now.select(common)) == in_order(then.select(common)), one.snapshot_id
 
 
+@pytest.mark.long
 @pytest.mark.sample(1)
-@pytest.mark.longer
 @pytest.mark.parametrize("kind", each_run(KINDS, lambda kind: kind in OF_EACH_RUN))
 def test_an_iceberg_table_equals_its_table_after_any_changes(spark: IcebergPeer, warehouse: Path, kind: str) -> None:
     for seed in range(12 if shares.LONG else 1):

@@ -82,6 +82,7 @@ def test_the_entry_has_the_parameters_that_hive_readers_require(catalog: Catalog
     assert [(column.name, column.type) for column in entry.sd.cols] == [("id", "int"), ("v", "string"), ("p", "int")]
 
 
+@pytest.mark.long
 def test_a_table_may_be_registered_in_several_databases(catalog: Catalog, uri: str) -> None:
     table = made(catalog, {**HIVE, "metadata.iceberg.database": "one; two"})
     table.append(rows(1))
@@ -89,6 +90,7 @@ def test_a_table_may_be_registered_in_several_databases(catalog: Catalog, uri: s
         assert theirs(uri, name).scan().to_arrow().num_rows == 1
 
 
+@pytest.mark.long
 def test_the_entry_of_the_table_itself_is_left_alone(
     catalog: Catalog, uri: str, caplog: pytest.LogCaptureFixture
 ) -> None:

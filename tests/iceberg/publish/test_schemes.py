@@ -78,6 +78,7 @@ def test_all_files_are_named_by_the_scheme_of_the_warehouse(store: dict[str, str
         assert ordered(found.scan().to_arrow().to_pylist()) == shown(again)
 
 
+@pytest.mark.long
 def test_published_files_keep_their_scheme(store: dict[str, str]) -> None:
     directory = str(uuid.uuid4())
     with opened(store, "s3a", directory) as lake, opened(store, "s3", directory) as other:

@@ -56,6 +56,7 @@ def test_each_file_is_opened_by_one_request_and_several_files_concurrently(
     assert data.received_bytes < rows.nbytes / 2
 
 
+@pytest.mark.long
 def test_manifests_are_read_concurrently_and_deletes_together_with_their_data_file(
     opened: tuple[dict[str, str], StoreProxy], tmp_path: Path
 ) -> None:

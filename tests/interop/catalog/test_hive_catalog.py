@@ -260,6 +260,7 @@ def test_the_entries_of_partitions_are_equal(java: JavaHiveCatalog, ours: HiveCa
     assert len(partition_entries(ours, "i")) == 5
 
 
+@pytest.mark.long
 def test_statistics_of_partitions_are_reported_and_recorded_alike(java: JavaHiveCatalog, ours: HiveCatalog) -> None:
     create_java(java, "shop.t", **REGISTERED)
     java.write("shop.t", ROWS)
@@ -279,6 +280,7 @@ def test_statistics_of_partitions_are_reported_and_recorded_alike(java: JavaHive
     assert differences(before, after) == []
 
 
+@pytest.mark.long
 def test_partitions_are_created_and_dropped_by_either_catalog(java: JavaHiveCatalog, ours: HiveCatalog) -> None:
     create(ours, "shop.t", **REGISTERED).upsert(arrow(ROWS))
     java.create_partitions("shop.t", [{"dt": "j"}, {"dt": "x"}])
@@ -290,6 +292,7 @@ def test_partitions_are_created_and_dropped_by_either_catalog(java: JavaHiveCata
     assert java.read("shop.t") == rows(ours.get_table("shop.t")) == []
 
 
+@pytest.mark.long
 def test_repairs_have_the_same_effect(java: JavaHiveCatalog, ours: HiveCatalog, options: dict[str, str]) -> None:
     with interbed.CatalogFactory.create({"warehouse": options["warehouse"]}) as files:
         for name in ("i", "j"):
@@ -309,7 +312,7 @@ def test_repairs_have_the_same_effect(java: JavaHiveCatalog, ours: HiveCatalog, 
 # -- concurrent writes -------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.longer
+@pytest.mark.long
 def test_both_write_one_table_concurrently(java: JavaHiveCatalog, ours: HiveCatalog, options: dict[str, str]) -> None:
     ours.drop_database("shop")
     create_orders(ours)

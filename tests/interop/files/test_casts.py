@@ -285,6 +285,7 @@ FORMATS = list(product(["INT", "DECIMAL(18, 9)", "CHAR(5)", "DATE", "TIME(3)", "
 OF_EACH_RUN = (*FORMATS[0::4], *FORMATS[3::4])
 
 
+@pytest.mark.long
 @pytest.mark.sample(2)
 @pytest.mark.parametrize(("source", "file_format"), each_run(FORMATS, lambda case: case in OF_EACH_RUN))
 def test_casts_do_not_depend_on_the_format(

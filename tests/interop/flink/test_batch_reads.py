@@ -59,6 +59,7 @@ def test_hints_read_earlier_snapshots(hive: SharedLake, table: Table) -> None:
         assert comparable(added, found.types) == read(table.copy(options)).comparable(), options
 
 
+@pytest.mark.long
 def test_statements_read_earlier_snapshots(hive: SharedLake, table: Table) -> None:
     at = hive.flink.sql("SELECT commit_time FROM `t$snapshots` WHERE snapshot_id = 1").rows[0][0]
     moment = str(pa.scalar(at, pa.timestamp("ns")).as_py())[:23]
@@ -92,6 +93,7 @@ def test_filters_joins_and_aggregates(hive: SharedLake, table: Table) -> None:
     hive.script(FILTERS)
 
 
+@pytest.mark.long
 def test_a_stream_is_joined_with_a_table_of_interbed(hive: SharedLake, table: Table, tmp_path: Path) -> None:
     asked: list[tuple[str, list[Any]]] = [("+I", [key, "y" if key > 2 else "x"]) for key in (1, 2, 3, 4, 5)]
     hive.flink.sql("SET 'execution.runtime-mode' = 'streaming'")

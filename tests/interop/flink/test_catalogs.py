@@ -216,6 +216,7 @@ CREATE CATALOG my_hive WITH (
 """
 
 
+@pytest.mark.long
 def test_a_catalog_is_found_by_hive_conf_dir(flink: Flink, server: Server, tmp_path: Path) -> None:
     warehouse = f"file:{tmp_path}/lake"
     (tmp_path / "hive-site.xml").write_text(SITE.format(uri=server.uri, warehouse=warehouse))
@@ -247,6 +248,7 @@ SELECT COUNT(*) FROM numbers;
 """
 
 
+@pytest.mark.long
 def test_the_generic_catalog_keeps_tables_of_all_kinds(flink: Flink, server: Server, tmp_path: Path) -> None:
     warehouse = f"file:{tmp_path}/lake"
     (tmp_path / "hive-site.xml").write_text(SITE.format(uri=server.uri, warehouse=warehouse))
@@ -276,6 +278,7 @@ SELECT id, double_price FROM clicks;
 """
 
 
+@pytest.mark.long
 def test_computed_columns_and_watermarks_are_kept_in_the_options(lake: SharedLake) -> None:
     lake.script(COMPUTED)
     table = lake.table("clicks")
@@ -308,6 +311,7 @@ CALL sys.compact(`table` => 'db.t');
 """
 
 
+@pytest.mark.long
 def test_rows_are_changed_in_batch_mode(lake: SharedLake) -> None:
     lake.script(CHANGED)
     assert read(lake.table("t")).comparable() == [[1, "a", 1], [3, "c", 13]]
@@ -317,6 +321,7 @@ def test_rows_are_changed_in_batch_mode(lake: SharedLake) -> None:
     assert [tag.name for tag in lake.table("t").versions.tags()] == ["now"]
 
 
+@pytest.mark.long
 def test_system_tables_show_the_commits_of_interbed(hive: SharedLake) -> None:
     fields: list[pa.Field[Any]] = [pa.field("id", pa.int64(), nullable=False), pa.field("name", pa.string())]
     schema = pa.schema(fields)

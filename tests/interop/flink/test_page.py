@@ -3,6 +3,7 @@
 import shlex
 from typing import Any
 
+import pytest
 from click.testing import CliRunner
 
 import interbed
@@ -24,6 +25,7 @@ def execute(session: FlinkSession, statement: str) -> list[list[Any]]:
     return session.sql(statement).rows
 
 
+@pytest.mark.long
 def test_statements_and_commands_do_what_the_page_says(flink: Flink, server: Server) -> None:
     def here(text: str) -> str:
         return text.replace(URI, server.uri).replace(WAREHOUSE, f"file:{server.warehouse}")

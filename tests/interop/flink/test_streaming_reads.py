@@ -121,6 +121,7 @@ def test_a_stream_of_all_rows_continues_with_the_changes(hive: SharedLake, produ
     assert by_key(collected, types_of(table)) == by_key(expected, types_of(table))
 
 
+@pytest.mark.long
 def test_flink_derives_a_changelog_for_tables_without_one(hive: SharedLake) -> None:
     table = create(hive, "none")
     source = random.Random("normalised")
@@ -135,6 +136,7 @@ def test_flink_derives_a_changelog_for_tables_without_one(hive: SharedLake) -> N
     assert rows_after(collected, types_of(table)) == read(table).comparable()
 
 
+@pytest.mark.long
 def test_appended_rows_are_streamed(lake: SharedLake) -> None:
     lake.catalog.create_table("db.t", SCHEMA, partition_keys=["dt"])
     lake.flink.sql("SET 'execution.runtime-mode' = 'streaming'")

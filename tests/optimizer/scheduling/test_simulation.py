@@ -80,6 +80,7 @@ def test_with_too_few_workers_every_table_is_served(policy: GroupPolicy) -> None
     assert max(waited for waited, _ in simulation.waits) / 1_000 < 3 * len(many) * longest
 
 
+@pytest.mark.long
 def test_a_table_is_limited_to_its_share_only_while_another_waits() -> None:
     window = 10 * MINUTE
     group = ResourceGroup(window_millis=window * 1_000)

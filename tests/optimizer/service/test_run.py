@@ -116,6 +116,7 @@ def test_the_standby_takes_over_when_the_scheduler_is_killed(
     lake.check_shape(catalog)
 
 
+@pytest.mark.long
 def test_a_scheduler_that_ends_hands_over_at_once(tmp_path: Path, files: Mapping[str, str], catalog: Catalog) -> None:
     """It releases its lease of a minute, and the tasks of its workers."""
     with optimizing(tmp_path, files, *QUICK) as first, optimizing(tmp_path, files, *QUICK, name="second") as second:
@@ -158,6 +159,7 @@ def test_a_hung_worker_loses_its_task_and_its_files(
         optimizer.stop()
 
 
+@pytest.mark.long
 def test_workers_follow_the_group_file(tmp_path: Path, files: Mapping[str, str], catalog: Catalog) -> None:
     groups = tmp_path / "groups.toml"
     groups.write_text("[default]\nworkers = 1\n")
@@ -177,6 +179,7 @@ def test_workers_follow_the_group_file(tmp_path: Path, files: Mapping[str, str],
         optimizer.stop()
 
 
+@pytest.mark.long
 def test_a_remote_worker_joins_and_leaves(tmp_path: Path, files: Mapping[str, str], catalog: Catalog) -> None:
     for number in range(8):
         lake.write_round(catalog, number)
@@ -194,6 +197,7 @@ def test_a_remote_worker_joins_and_leaves(tmp_path: Path, files: Mapping[str, st
     lake.check_shape(catalog)
 
 
+@pytest.mark.long
 def test_work_left_for_lack_of_workers_is_named(tmp_path: Path, files: Mapping[str, str], catalog: Catalog) -> None:
     for number in range(8):
         lake.write_round(catalog, number)

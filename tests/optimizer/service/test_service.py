@@ -184,6 +184,7 @@ def test_a_bad_group_file_leaves_the_groups_unchanged(tmp_path: Path, caplog: py
         GroupsFile(path)
 
 
+@pytest.mark.long
 def test_work_that_is_not_waited_for_is_named() -> None:
     now = 1_000_000
     need = TableState.from_json(

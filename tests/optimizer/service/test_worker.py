@@ -201,6 +201,7 @@ def test_a_worker_continues_after_a_restart_of_the_scheduler(
     lake.check_shape(harness.catalog)
 
 
+@pytest.mark.long
 def test_a_result_is_sent_until_it_is_answered(harness: WorkerHarness, monkeypatch: pytest.MonkeyPatch) -> None:
     answers: list[ResultStatus | None] = []
     complete = SchedulerClient.complete
@@ -253,6 +254,7 @@ def test_a_worker_that_is_stopped_finishes_its_running_tasks(
     lake.check_rows(harness.catalog, 8)
 
 
+@pytest.mark.long
 def test_a_worker_stopped_without_a_grace_period_leaves_its_tasks_to_others(
     harness: WorkerHarness, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -158,6 +158,7 @@ def test_a_process_is_committed_once_despite_retries(catalog: HiveCatalog) -> No
     assert sum(outcome.figures.files_in for outcome in outcomes) == 15
 
 
+@pytest.mark.long
 def test_a_late_process_gives_way_and_leaves_no_files(catalog: HiveCatalog) -> None:
     tables, process = LakeTables(catalog), process_of(WorkKind.FULL)
     plan = tables.plan(process, WorkNeed(kind=WorkKind.FULL, reason="test", due_millis=0), 1)

@@ -180,6 +180,7 @@ def test_conditions_on_every_type_find_the_same_rows(hive: HiveServer2, ordered:
         assert (ours, theirs) == (ids, ids), condition
 
 
+@pytest.mark.long
 def test_conditions_on_booleans_and_patterns_find_the_same_rows(hive: HiveServer2, ordered: MetastoreTable) -> None:
     text = f"c{[of for of, _, _ in ORDERED].index('STRING')}"
     for condition in ("flag", "NOT flag", "flag = false", "flag IS NULL", f"{text} LIKE 'lon%'", f"{text} LIKE '%n%'"):
@@ -238,6 +239,7 @@ QUERIES = [
 
 
 # A join with an aggregate and a condition on a partition.
+@pytest.mark.long
 @pytest.mark.parametrize("query", each_run(QUERIES, lambda query: query == QUERIES[4]))
 def test_queries_have_the_results_of_duckdb_over_interbeds_scans(
     hive: HiveServer2, shop: duckdb.DuckDBPyConnection, query: str
@@ -267,6 +269,7 @@ def test_hive_reads_an_evolved_schema(hive: HiveServer2, table: MetastoreTable, 
     assert hive.run(f"SELECT id FROM {table.name} WHERE note IS NULL AND id < 3").rows == [["1"]]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("keyed", each_run([True, False], bool), ids=["keyed", "append"])
 def test_partitions_in_the_metastore_are_hives_partitions(
     hive: HiveServer2, table: MetastoreTable, keyed: bool
@@ -331,6 +334,7 @@ def test_show_and_describe_return_what_interbed_registered(
     assert not (metastore.warehouse / "shown.db").exists()
 
 
+@pytest.mark.long
 def test_the_next_statement_reads_a_new_commit(hive: HiveServer2, table: MetastoreTable) -> None:
     table.create([("id", "INT NOT NULL"), ("v", "INT")], primary_keys=["id"], options={"bucket": "1"})
     for value in range(5):

@@ -138,6 +138,7 @@ def test_interbed_uses_a_table_that_hive_created(
     assert not (metastore.warehouse / "lake.db" / "made").exists()
 
 
+@pytest.mark.long
 def test_interbed_reads_partitioned_and_external_tables_that_hive_created(
     hive: HiveServer2, catalog: interbed.Catalog, metastore: MetastoreUnderTest
 ) -> None:
@@ -156,6 +157,7 @@ def test_interbed_reads_partitioned_and_external_tables_that_hive_created(
     assert catalog.get_table("lake.parts").scan().count() == 2
 
 
+@pytest.mark.long
 def test_hive_does_not_find_tables_that_interbed_dropped_or_renamed(
     hive: HiveServer2, catalog: interbed.Catalog
 ) -> None:

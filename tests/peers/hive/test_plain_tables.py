@@ -75,6 +75,7 @@ def test_rows_of_every_format_are_read_back(hive: HiveServer2, database: str, fi
     assert hive.run("SELECT count(*), max(n) FROM t").rows == [["1", "1.25"]]
 
 
+@pytest.mark.long
 def test_partitions_are_written_shown_renamed_and_found(
     hive: HiveServer2, database: str, metastore: MetastoreUnderTest
 ) -> None:
@@ -158,6 +159,7 @@ def test_statistics_are_gathered_kept_and_shown(hive: HiveServer2, database: str
     assert hive.run("SELECT count(*), max(id), max(amount) FROM t").rows == [["4", "9", "9.5"]]
 
 
+@pytest.mark.long
 def test_columns_properties_and_names_are_changed(
     hive: HiveServer2, database: str, metastore: MetastoreUnderTest
 ) -> None:
@@ -249,6 +251,7 @@ def test_tables_are_created_from_queries_and_tables_overwritten_and_truncated(
     assert list((metastore.warehouse / f"{database}.db").glob("[abc]*")) == []
 
 
+@pytest.mark.long
 def test_views_are_created_changed_shown_and_dropped(hive: HiveServer2, database: str) -> None:
     hive.run("CREATE TABLE t (id INT, name STRING)")
     hive.run("INSERT INTO t VALUES (1, 'x'), (2, 'y')")
@@ -295,6 +298,7 @@ def test_constraints_are_stored_shown_and_enforced_by_hive(hive: HiveServer2, da
     assert "ck" in _text(hive, "DESCRIBE FORMATTED child")
 
 
+@pytest.mark.long
 def test_functions_are_created_called_listed_and_dropped(hive: HiveServer2, database: str) -> None:
     hive.run("CREATE FUNCTION shout AS 'org.apache.hadoop.hive.ql.udf.generic.GenericUDFUpper'")
     assert hive.run(f"SELECT {database}.shout('abc')").rows == [["ABC"]]

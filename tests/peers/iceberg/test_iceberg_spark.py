@@ -65,6 +65,7 @@ def assert_no_locks(metastore: MetastoreUnderTest) -> None:
         assert client.show_locks(ShowLocksRequest()).locks == []
 
 
+@pytest.mark.long
 def test_namespaces_are_created_described_changed_and_dropped(spark: SparkPeer, tmp_path: Path) -> None:
     spark.run("CREATE NAMESPACE ice.shop")
     spark.run(f"CREATE NAMESPACE ice.there COMMENT 'c' LOCATION 'file:{tmp_path}/there' WITH DBPROPERTIES ('k'='v')")
@@ -154,6 +155,7 @@ def test_tables_are_created_written_merged_evolved_renamed_and_dropped(
     assert_no_locks(metastore)
 
 
+@pytest.mark.long
 def test_views_are_created_replaced_renamed_and_dropped(spark: SparkPeer, metastore: MetastoreUnderTest) -> None:
     spark.run("CREATE NAMESPACE ice.views")
     spark.run("CREATE TABLE ice.views.t USING iceberg AS SELECT id FROM range(3)")

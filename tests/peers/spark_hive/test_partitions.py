@@ -164,6 +164,7 @@ def test_partitions_are_added_dropped_renamed_and_moved(spark: SparkOnMetastore,
     assert partition.sd.location == f"file:{spark.metastore.warehouse}/{database}.db/nights/dt=d/n=4"
 
 
+@pytest.mark.long
 def test_msck_repair_adds_found_directories_and_drops_missing_ones(
     spark: SparkOnMetastore, database: str, tmp_path: Path
 ) -> None:
@@ -187,6 +188,7 @@ def test_msck_repair_adds_found_directories_and_drops_missing_ones(
     spark.run("ALTER TABLE found RECOVER PARTITIONS")
 
 
+@pytest.mark.long
 def test_tables_of_a_provider_also_keep_their_partitions(spark: SparkOnMetastore, database: str) -> None:
     spark.run("CREATE TABLE mine (Id INT, kind STRING, d DATE) USING parquet PARTITIONED BY (kind, d)")
     spark.run("INSERT INTO mine VALUES (1, 'a', DATE'2024-01-01'), (2, 'b', DATE'2024-01-02'), (3, NULL, NULL)")
@@ -199,6 +201,7 @@ def test_tables_of_a_provider_also_keep_their_partitions(spark: SparkOnMetastore
     assert len(spark.run("SHOW PARTITIONS mine")) == 2
 
 
+@pytest.mark.long
 def test_hundreds_of_partitions_are_written_at_once(spark: SparkOnMetastore, database: str) -> None:
     spark.run("CREATE TABLE many (id BIGINT) PARTITIONED BY (k BIGINT) STORED AS PARQUET")
     spark.run("ALTER TABLE many ADD " + " ".join(f"PARTITION (k={number})" for number in range(500)))

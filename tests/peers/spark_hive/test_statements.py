@@ -108,6 +108,7 @@ def test_tables_are_altered(spark: SparkOnMetastore, database: str, tmp_path: Pa
     assert "field.delim=|" in (spark.described("EXTENDED text")["Storage Properties"] or "")
 
 
+@pytest.mark.long
 def test_tables_are_found_by_pattern_and_shown(spark: SparkOnMetastore, database: str) -> None:
     spark.run("CREATE TABLE alpha (id INT, name STRING COMMENT 'a name') STORED AS PARQUET TBLPROPERTIES ('k'='v')")
     spark.run("CREATE TABLE Beta (Id INT, Other STRING) USING parquet CLUSTERED BY (id) INTO 4 BUCKETS")
@@ -130,6 +131,7 @@ def test_tables_are_found_by_pattern_and_shown(spark: SparkOnMetastore, database
     assert spark.run(f"SELECT OTHER FROM {database.upper()}.BETA") == []
 
 
+@pytest.mark.long
 def test_wide_tables_with_every_type_are_read_back(spark: SparkOnMetastore, database: str) -> None:
     spark.run(
         "CREATE TABLE kinds (a BOOLEAN, b TINYINT, c SMALLINT, d INT, e BIGINT, f FLOAT, g DOUBLE, h DECIMAL(38,18), "
@@ -192,6 +194,7 @@ def test_views_are_created_changed_listed_and_dropped(spark: SparkOnMetastore, d
     assert spark.column("SHOW TABLES", 1) == ["numbers"]
 
 
+@pytest.mark.long
 def test_statistics_are_gathered_and_described(spark: SparkOnMetastore, database: str) -> None:
     spark.run("CREATE TABLE measured (id INT, name STRING, at DATE) STORED AS PARQUET")
     spark.run("INSERT INTO measured VALUES (1, 'a', date'2024-01-01'), (5, 'bbb', NULL), (3, 'a', date'2024-03-01')")

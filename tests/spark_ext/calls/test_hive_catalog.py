@@ -89,6 +89,7 @@ USE CATALOG my_hive;
 """
 
 
+@pytest.mark.long
 def test_paimons_documented_statements_find_the_metastore_by_hive_conf_dir(
     spark: SparkSession, server: tuple[str, Path], tmp_path: Path
 ) -> None:
@@ -109,6 +110,7 @@ def test_paimons_documented_statements_find_the_metastore_by_hive_conf_dir(
         spark.sql("DROP CATALOG my_hive")
 
 
+@pytest.mark.long
 def test_an_iceberg_table_of_the_metastore_is_compacted_by_a_call(served: SparkLake, server: tuple[str, Path]) -> None:
     uri, warehouse = server
     with load_pyiceberg("ice", type="hive", uri=uri, warehouse=f"file:{warehouse}") as theirs:

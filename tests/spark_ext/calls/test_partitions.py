@@ -93,6 +93,7 @@ def test_nested_fields_that_a_query_does_not_select_are_not_read(lake: SparkLake
     assert lake.tuples("SELECT s.c, l.y FROM {lake}.db.n WHERE s.b = 'one'") == [(3, [9])]
 
 
+@pytest.mark.long
 def test_the_page_of_tables_runs_as_written(lake: SparkLake) -> None:
     lake.sql("CREATE DATABASE {lake}.shop")
     lake.sql("USE {lake}.db")

@@ -128,6 +128,7 @@ def test_views_are_created_used_altered_and_dropped(hive_lake: SparkLake) -> Non
     assert [tuple(row) for row in hive_lake.spark.table("here").collect()] == [(3,)]
 
 
+@pytest.mark.long
 def test_the_page_on_tables_from_queries_and_views_runs_as_written(hive_lake: SparkLake) -> None:
     assert Page("spark-views.md").run_sql(hive_lake.sql) > 10
 

@@ -13,6 +13,7 @@ from tests.support.servers.kafka import KafkaServer
 from tests.support.servers.schema_registry import SchemaRegistryServer
 
 
+@pytest.mark.long
 def test_tasks_look_up_schemas(kafka: KafkaServer, registry: SchemaRegistryServer, tmp_path: Path) -> None:
     make_topic(kafka, "spark_avro")
     schema = envelope([{"name": "id", "type": "int"}, {"name": "v", "type": "string"}])

@@ -51,6 +51,7 @@ def test_topics_become_tables_and_later_calls_continue(kafka: KafkaServer, lake:
     assert called(lake, kafka, arguments)["messages"] == 1
 
 
+@pytest.mark.long
 def test_several_tasks_read_and_each_bucket_is_written_by_one(kafka: KafkaServer, lake: SparkLake) -> None:
     make_topic(kafka, "tasks", 2)
     model: dict[int, Row] = {}

@@ -2,6 +2,8 @@
 
 from typing import Any
 
+import pytest
+
 import interbed
 from tests.ingest.shop import event, rows_of
 from tests.ingest.test_kafka_to_tables import make_topic, produce
@@ -13,6 +15,7 @@ from tests.support.servers.kafka import KafkaServer
 PAGE = Page("ingest.md")
 
 
+@pytest.mark.long
 def test_the_statement_and_the_query_of_the_page_do_what_it_says(kafka: KafkaServer, lake: SparkLake) -> None:
     for table in ("orders", "items"):
         make_topic(kafka, f"shop.public.{table}")

@@ -30,6 +30,7 @@ def test_a_call_refuses_a_recreated_topic_and_another_group_reads_it(kafka: Kafk
     assert [row["v"] for row in rows_of(interbed.load_catalog("lake", warehouse=str(tmp_path)))] == ["new"] * 5
 
 
+@pytest.mark.long
 def test_a_topic_recreated_within_a_round_is_not_committed(kafka: KafkaServer, tmp_path: Path) -> None:
     topic, topics = "recreated.round", KafkaTopics(kafka)
     make_topic(kafka, topic)
@@ -58,6 +59,7 @@ def test_a_progress_contains_the_ids_of_its_topics(kafka: KafkaServer, tmp_path:
         called(kafka, tmp_path, topic, start="latest", progress=first["progress"])
 
 
+@pytest.mark.long
 def test_a_process_and_spark_share_the_ids_of_topics(kafka: KafkaServer, tmp_path: Path) -> None:
     topic, topics = "recreated.turns", KafkaTopics(kafka)
     make_topic(kafka, topic)

@@ -254,6 +254,7 @@ def test_a_result_reports_the_lag_of_later_messages(kafka: KafkaServer, tmp_path
     assert called(kafka, tmp_path, "since")["lag"] == 0
 
 
+@pytest.mark.long
 def test_a_rolled_back_table_gets_its_messages_again(kafka: KafkaServer, tmp_path: Path) -> None:
     make_topic(kafka, "back")
     catalog = interbed.load_catalog("lake", warehouse=str(tmp_path))
@@ -278,6 +279,7 @@ def test_a_start_position_applies_to_later_rounds_too(kafka: KafkaServer, tmp_pa
     assert rows_of(interbed.load_catalog("lake", warehouse=str(tmp_path))) == [{"id": 2}]
 
 
+@pytest.mark.long
 def test_a_task_with_too_large_results_is_reduced(
     kafka: KafkaServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -299,6 +301,7 @@ def test_rounds_end_after_the_configured_number_of_rows(kafka: KafkaServer, tmp_
     assert answer["commits"] >= 4
 
 
+@pytest.mark.long
 def test_a_call_without_an_end_waits_for_more_messages(
     kafka: KafkaServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -357,6 +360,7 @@ def check_nothing_is_left(catalog: Catalog, name: str) -> None:
     assert not list(Path(table.location, "snapshot").glob(".write-*"))
 
 
+@pytest.mark.long
 def test_a_source_table_with_another_key_ends_the_call(kafka: KafkaServer, tmp_path: Path) -> None:
     make_topic(kafka, "changed")
     produce(kafka, "changed", [event("c", None, {"id": 1, "tenant": 1})])

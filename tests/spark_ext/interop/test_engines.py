@@ -72,6 +72,7 @@ def test_postponed_rows_are_read_by_all_readers(readers: AllReaders) -> None:
     assert readers.agree("db.t") == [[1, 1], [2, 3], [3, 3]]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("mode", each_run(["append", "update", "complete"], lambda mode: mode == "complete"))
 def test_rows_of_a_stream_are_read_by_all_readers(readers: AllReaders, mode: str, tmp_path: Path) -> None:
     readers.table("db.source").create([("id", "INT"), ("v", "INT")])

@@ -95,6 +95,7 @@ def test_versions_of_a_java_table_are_read_by_spark(readers: AllReaders) -> None
     assert len(readers.agree("db.t", pypaimon=False)) == 2
 
 
+@pytest.mark.long
 def test_java_deletes_orphans_of_spark_and_keeps_named_versions(readers: AllReaders) -> None:
     readers.sql(
         "CREATE TABLE {lake}.db.t (id INT NOT NULL, v INT) "

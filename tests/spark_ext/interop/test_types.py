@@ -50,6 +50,7 @@ def test_values_of_every_type_are_copied_from_java_by_spark(readers: AllReaders,
     assert sorted(readers.agree("db.copy", pypaimon=False), key=repr) == sorted(expected, key=repr)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("number", each_run(range(4), lambda number: number == 0))
 def test_partitions_of_every_type_are_copied_from_java_by_spark(readers: AllReaders, number: int) -> None:
     chosen = PARTITIONS[number::4]

@@ -128,6 +128,7 @@ def test_a_failed_job_leaves_the_table_unchanged(lake: SparkLake) -> None:
     assert result_text == "Compact database finished. Success: 1, Failed: 0"
 
 
+@pytest.mark.long
 def test_concurrent_writers_lose_nothing_to_compactions(lake: SparkLake) -> None:
     table = create(lake, columns="id INT NOT NULL, v INT", primary_key="id", bucket="1")
 

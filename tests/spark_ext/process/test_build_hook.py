@@ -81,6 +81,7 @@ def test_building_twice_gives_the_same_bytes(project: Path) -> None:
     assert build_jar(project).read_bytes() == first
 
 
+@pytest.mark.long
 def test_a_failed_compilation_keeps_the_old_jar_and_shows_the_output_of_javac(project: Path) -> None:
     old = build_jar(project).read_bytes()
     (project / "spark_ext/jvm/src/interbed/spark/Broken.java").write_text(

@@ -31,6 +31,7 @@ def _catalog(warehouse: Path) -> dict[str, str]:
     }
 
 
+@pytest.mark.long
 def test_executors_in_other_processes_read_and_write(tmp_path: Path) -> None:
     settings = {
         **_catalog(tmp_path),

@@ -159,6 +159,7 @@ def test_files_whose_task_did_not_receive_the_result_are_deleted(
     assert _files(table) == []
 
 
+@pytest.mark.long
 def test_a_worker_serves_several_requests_in_sequence(conversation: WorkerConversation, table: Table) -> None:
     snapshot_id = table.append(pa.Table.from_batches([ROWS]))
     (split,) = table.new_scan().plan().splits
@@ -173,6 +174,7 @@ def test_a_worker_serves_several_requests_in_sequence(conversation: WorkerConver
         assert conversation.read_int() == worker.END
 
 
+@pytest.mark.long
 def test_a_worker_reports_the_deleted_rows_of_each_file(conversation: WorkerConversation, tmp_path: Path) -> None:
     catalog = load_catalog(warehouse=str(tmp_path))
     catalog.create_database("db")
@@ -253,6 +255,7 @@ def test_a_jar_of_another_version_is_refused(table: Table) -> None:
     assert conversation.disconnect() == 1
 
 
+@pytest.mark.long
 def test_a_jar_of_the_same_version_is_served(table: Table) -> None:
     conversation = WorkerConversation(**{VARIABLE: interface_version()})
     stream = _start_write(conversation, table)
@@ -270,5 +273,6 @@ def test_a_planner_refuses_a_jar_of_another_version() -> None:
         PlannerHandler().checkInterface("0123456789abcdef")
 
 
+@pytest.mark.long
 def test_an_idle_worker_exits_when_the_jvm_disconnects(conversation: WorkerConversation) -> None:
     assert conversation.disconnect() == 1

@@ -49,6 +49,7 @@ def test_buckets_equal_those_of_java_paimon(spark: SparkSession, lake: SparkLake
     assert found == case.buckets
 
 
+@pytest.mark.long
 def test_one_column_without_nulls_is_hashed_in_generated_code(spark: SparkSession, lake: SparkLake) -> None:
     golden = {
         "TINYINT": "byte",

@@ -79,6 +79,7 @@ def test_rows_are_visible_before_they_are_committed(lake: SparkLake, table: Tabl
     assert sorted(recorder.rows[1:]) == [(1, "a"), (1, "b"), (2, "b"), (3, "c")]
 
 
+@pytest.mark.long
 def test_the_audit_log_has_the_rows_before_changes(lake: SparkLake, table: Table, tmp_path: Path) -> None:
     table.upsert([{"id": 1, "v": "a"}, {"id": 2, "v": "a"}])
     frame = lake.spark.readStream.option("log", "true").table(f"{lake.name}.db.`t$audit_log`")
@@ -101,6 +102,7 @@ def test_the_audit_log_has_the_rows_before_changes(lake: SparkLake, table: Table
     assert {kind for kind, _, _ in recorder.rows} == {"+I", "-U", "+U", "-D"}
 
 
+@pytest.mark.long
 def test_runs_with_an_end_have_the_committed_rows(lake: SparkLake, table: Table, tmp_path: Path) -> None:
     def run() -> list[tuple[Any, ...]]:
         found: list[tuple[Any, ...]] = []

@@ -49,6 +49,7 @@ def test_sparks_own_reader_skips_deleted_rows(lake: SparkLake) -> None:
     _check(lake, table, 10_000 + sum(1 for i in range(10_000) if i % 3 and not 200 <= i <= 9500))
 
 
+@pytest.mark.long
 def test_compacted_primary_key_tables_are_read_by_sparks_reader(lake: SparkLake) -> None:
     table = f"{lake.name}.db.t"
     lake.sql(

@@ -363,6 +363,7 @@ def test_nested_rows_are_read_in_any_number_of_batches(lake: SparkLake) -> None:
     assert len(lake.sql("SELECT s FROM {lake}.db.t")) == 3
 
 
+@pytest.mark.long
 def test_nulls_and_lengths_may_change_between_batches(lake: SparkLake) -> None:
     schema = pa.schema(
         (
@@ -434,6 +435,7 @@ def test_a_top_n_query_prunes_files(lake: SparkLake) -> None:
     assert "top=" not in lake.plan("SELECT id FROM {lake}.db.t WHERE id < 3 ORDER BY v LIMIT 1")
 
 
+@pytest.mark.long
 def test_a_top_n_query_by_the_key_returns_merged_rows(lake: SparkLake) -> None:
     lake.sql(
         "CREATE TABLE {lake}.db.t (id INT, v STRING) "

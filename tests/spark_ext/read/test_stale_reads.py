@@ -62,6 +62,7 @@ def _merge(lake: SparkLake, source: DataFrame) -> None:
     source.mergeInto(f"{lake.name}.db.t", matches).whenMatched().update(changed).merge()
 
 
+@pytest.mark.long
 def test_a_merge_of_a_frame_runs_again(meddling: SparkLake) -> None:
     _merge(meddling, meddling.spark.createDataFrame([(1, "x"), (2, "y")], "id BIGINT, w STRING"))
 
@@ -72,6 +73,7 @@ def test_a_merge_of_a_frame_runs_again(meddling: SparkLake) -> None:
     assert meddling.tuples("SELECT count(*) FROM {lake}.db.t") == [(2,)]
 
 
+@pytest.mark.long
 def test_a_merge_of_a_frame_read_from_its_target_does_not_run_again(meddling: SparkLake) -> None:
     # The frame below the last step keeps the plan from its creation.
     source = meddling.frame("SELECT id + 0 AS id, concat(v, v) AS w FROM {lake}.db.t").select("id", "w")
@@ -116,6 +118,7 @@ def test_cached_tables_show_the_result_of_a_procedure_or_statement(lake: SparkLa
         lake.sql("UNCACHE TABLE IF EXISTS {lake}.db.t")
 
 
+@pytest.mark.long
 def test_fully_compacted_data_are_read_at_the_newest_snapshot(lake: SparkLake) -> None:
     make = "TABLE {lake}.db.t TBLPROPERTIES ('primary-key' = 'id', 'bucket' = '1') AS SELECT id FROM range"
     lake.sql(f"CREATE {make}(3)")
@@ -132,6 +135,7 @@ def test_fully_compacted_data_are_read_at_the_newest_snapshot(lake: SparkLake) -
     assert lake.tuples("SELECT id FROM {lake}.db.`t$ro`") == [(7,)]
 
 
+@pytest.mark.long
 def test_new_rows_of_a_merge_are_written_by_several_tasks(lake: SparkLake) -> None:
     lake.sql("CREATE TABLE {lake}.db.t (id BIGINT, v STRING) TBLPROPERTIES ('deletion-vectors.enabled' = 'false')")
     lake.sql("INSERT INTO {lake}.db.t VALUES (1, 'old'), (2, 'old')")

@@ -145,6 +145,7 @@ def test_the_table_streams_additions_and_its_audit_log_all_changes(lake: SparkLa
         Reader(lake, tmp_path / "refused").run("db.t$snapshots")
 
 
+@pytest.mark.long
 def test_a_consumer_retains_unread_snapshots(lake: SparkLake, reader: Reader, tmp_path: Path) -> None:
     lake.sql(
         "CREATE TABLE {lake}.db.t (id INT) "
@@ -171,6 +172,7 @@ def test_a_consumer_retains_unread_snapshots(lake: SparkLake, reader: Reader, tm
         without.run("db.t")
 
 
+@pytest.mark.long
 def test_tables_are_read_and_written_by_their_paths(lake: SparkLake, reader: Reader, tmp_path: Path) -> None:
     lake.sql(f"CREATE TABLE {{lake}}.db.t (id INT, v STRING) {PRIMARY_KEY.format(options='')}")
     lake.sql("CREATE TABLE {lake}.db.d (id INT, v STRING) TBLPROPERTIES ('primary-key' = 'id')")

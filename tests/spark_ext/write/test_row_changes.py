@@ -304,6 +304,7 @@ def test_deleting_whole_partitions_reads_no_row(lake: SparkLake) -> None:
     assert lake.tuples("SELECT * FROM {lake}.db.t") == []
 
 
+@pytest.mark.long
 def test_the_page_on_changes_runs_as_written(lake: SparkLake) -> None:
     lake.sql("USE {lake}")
     lake.sql("CREATE DATABASE shop")

@@ -114,6 +114,7 @@ def test_complete_mode_replaces_the_table_each_time(lake: SparkLake, checkpoint:
     assert len(_table(lake, "db.t").snapshots()) == snapshots
 
 
+@pytest.mark.long
 def test_columns_are_matched_by_name_and_type(lake: SparkLake, checkpoint: Path) -> None:
     lake.sql("CREATE TABLE {lake}.db.s (V STRING, id BIGINT)")
     lake.sql("CREATE TABLE {lake}.db.t (id INT NOT NULL, v STRING, more DOUBLE)")
@@ -152,6 +153,7 @@ def test_files_of_a_crashed_driver_are_deleted(lake: SparkLake, checkpoint: Path
     assert not list((table / "snapshot").glob(".write-*"))
 
 
+@pytest.mark.long
 def test_dynamic_buckets_and_partitions_accept_streams(lake: SparkLake, checkpoint: Path) -> None:
     lake.sql("CREATE TABLE {lake}.db.s (id INT, p STRING)")
     lake.sql(

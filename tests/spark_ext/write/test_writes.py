@@ -104,6 +104,7 @@ def test_keys_move_between_partitions(lake: SparkLake) -> None:
     assert lake.tuples("SELECT dt, count(*) FROM {lake}.db.t GROUP BY dt ORDER BY dt") == [("a", 50), ("b", 50)]
 
 
+@pytest.mark.long
 def test_postponed_rows_are_visible_after_a_compaction(lake: SparkLake) -> None:
     lake.sql(
         "CREATE TABLE {lake}.db.t (id BIGINT, v INT) TBLPROPERTIES ('primary-key' = 'id', 'bucket' = '-2', "
@@ -158,6 +159,7 @@ def test_files_outside_of_the_table_are_written_and_cleaned_up(lake: SparkLake, 
     assert not list((tmp_path / "outside").rglob("*.parquet"))
 
 
+@pytest.mark.long
 def test_an_append_table_accepts_rows_of_any_order(lake: SparkLake) -> None:
     lake.sql("CREATE TABLE {lake}.db.t (id INT, v STRING)")
     lake.sql("INSERT INTO {lake}.db.t VALUES (1, 'a')")
@@ -271,6 +273,7 @@ def test_a_table_is_inserted_into_from_itself(lake: SparkLake) -> None:
     assert lake.tuples("SELECT count(*), sum(v) FROM {lake}.db.t") == [(50, 50)]
 
 
+@pytest.mark.long
 def test_wide_and_nested_rows_survive_many_batches(lake: SparkLake) -> None:
     lake.sql("CREATE TABLE {lake}.db.t (id BIGINT, s STRING, a ARRAY<STRUCT<k: STRING, v: MAP<STRING, INT>>>)")
     frame = lake.spark.range(0, 20_000, 1, 2).selectExpr(
@@ -324,6 +327,7 @@ def test_a_static_partition_is_overwritten(lake: SparkLake, of: str, value: str,
     assert lake.tuples("SELECT id FROM {lake}.db.t ORDER BY id") == [(2,), (8,)]
 
 
+@pytest.mark.long
 def test_a_padded_partition_replaces_an_unpadded_one_of_another_writer(lake: SparkLake) -> None:
     lake.sql("CREATE TABLE {lake}.db.t (id INT, c CHAR(3)) PARTITIONED BY (c)")
     table = load_catalog(warehouse=str(lake.warehouse)).get_table("db.t")

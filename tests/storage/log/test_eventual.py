@@ -202,6 +202,7 @@ def test_a_stream_ends_when_it_was_idle_for_long_enough(table: Table) -> None:
     assert received == rows_of(table)
 
 
+@pytest.mark.long
 def test_records_deleted_by_retention_are_read_from_the_snapshots(kafka: KafkaServer, table: Table) -> None:
     change(table, seed=8, commits=4)
     offsets = table.snapshots()[-1].log_offsets
@@ -229,6 +230,7 @@ def test_raw_records_are_returned_as_they_were_written(table: Table) -> None:
     stream.close()
 
 
+@pytest.mark.long
 def test_added_and_changed_columns_are_read_with_the_schema_of_the_stream(table: Table) -> None:
     table.upsert([{"id": 1, "v": "a"}])
     reader = EventualReader(table)
@@ -316,6 +318,7 @@ def _written(table: Table, number: int, value: str) -> None:
         return
 
 
+@pytest.mark.long
 def test_partitioned_tables_may_have_an_eventual_log(kafka: KafkaServer, tmp_path: Path) -> None:
     catalog = interbed.load_catalog("test", warehouse=f"file:{tmp_path}")
     catalog.create_database("db", ignore_if_exists=True)

@@ -23,6 +23,7 @@ def blocks(language: str, warehouse: Path, kafka: KafkaServer) -> list[str]:
     return re.findall(rf"```{language}\n(.*?)```", text, re.DOTALL)
 
 
+@pytest.mark.long
 def test_the_examples_of_the_page_run_and_fill_the_topic_as_described(
     kafka: KafkaServer, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

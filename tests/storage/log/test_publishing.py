@@ -117,6 +117,7 @@ def test_a_snapshot_records_the_offsets_of_the_log(kafka: KafkaServer, tmp_path:
     assert all(offsets[1][p] < offsets[2][p] for p in "01")
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("seed", each_run(range(6), lambda seed: seed < 1))
 def test_a_reader_killed_at_random_sees_every_change_once_and_in_order(
     kafka: KafkaServer, tmp_path: Path, seed: int
@@ -191,6 +192,7 @@ def _write(location: str, seed: int, commits: int) -> None:
     change(Table("t", open_store(location)), seed, commits)
 
 
+@pytest.mark.long
 def test_each_snapshot_of_several_concurrent_processes_is_published_once(kafka: KafkaServer, tmp_path: Path) -> None:
     table = create(kafka, tmp_path)
     context = multiprocessing.get_context("spawn")
@@ -266,6 +268,7 @@ def test_records_deleted_by_retention_are_read_from_the_files(kafka: KafkaServer
     assert from_log(table, 5, 2) == expected[4:]
 
 
+@pytest.mark.long
 def test_a_log_outlives_the_snapshots_of_its_files(kafka: KafkaServer, tmp_path: Path) -> None:
     table = create(kafka, tmp_path)
     change(table, seed=9, commits=5)
@@ -330,6 +333,7 @@ def test_an_overwrite_is_published_as_a_stream_of_the_files_returns_it(
     assert from_log(table, 1, 2)[1] == (2, [{"id": 1, "v": "a", "_row_kind": 3}])
 
 
+@pytest.mark.long
 def test_columns_added_later_are_in_the_log(kafka: KafkaServer, tmp_path: Path) -> None:
     table = create(kafka, tmp_path)
     table.upsert([{"id": 1, "v": "a"}])

@@ -9,6 +9,7 @@ from tests.benchmarks.soak import KEPT_SNAPSHOTS, new_table, soak
 from tests.support.shares import each_run
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "options",
     each_run([{}, {"changelog-producer": "lookup"}, {"deletion-vectors.enabled": "true"}], lambda options: not options),

@@ -48,6 +48,7 @@ def test_rows_go_to_the_table_when_the_disk_is_full_in_the_middle_of_a_spill(tmp
     assert list((tmp_path / "tmp").iterdir()) == []
 
 
+@pytest.mark.long
 def test_a_full_disk_in_the_middle_of_a_compaction(tmp_path: Path) -> None:
     table = create(tmp_path / "lake", **{"write-only": "true"})
     for number in range(4):
@@ -56,12 +57,14 @@ def test_a_full_disk_in_the_middle_of_a_compaction(tmp_path: Path) -> None:
     assert "/bucket-0/data-" in refused(table, "compact", largest + 1_000, tmp_path)
 
 
+@pytest.mark.long
 def test_a_full_disk_in_the_middle_of_a_background_compaction(tmp_path: Path) -> None:
     table = create(tmp_path / "lake", **TRIGGER)
     table.upsert(rows(0, 3_000))
     assert "/bucket-0/data-" in refused(table, "upsert", 12_000, tmp_path)
 
 
+@pytest.mark.long
 def test_a_full_disk_in_the_middle_of_a_changelog(tmp_path: Path) -> None:
     table = create(tmp_path / "lake", **{"write-only": "true", "changelog-producer": "full-compaction"})
     table.upsert(rows(0))

@@ -254,6 +254,7 @@ def test_nothing_waits_when_locks_are_disabled(options: dict[str, str], catalog:
     assert ids(catalog.get_table("shop.t")) == [1, 2]
 
 
+@pytest.mark.long
 def test_concurrent_alterations_and_commits_lose_nothing(options: dict[str, str], catalog: HiveCatalog) -> None:
     create(catalog)
     errors: list[BaseException] = []

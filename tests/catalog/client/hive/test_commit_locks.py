@@ -224,6 +224,7 @@ def test_concurrent_alterations_and_commits_of_both_modes_lose_nothing(
     assert _ids(catalog.get_table("shop.t")) == [100 + n for n in range(8)]
 
 
+@pytest.mark.long
 def test_concurrent_renames_and_commits_lose_nothing(options: dict[str, str], catalog: HiveCatalog) -> None:
     create(catalog)
     options = options | {"lock.enabled": "auto"}
@@ -300,6 +301,7 @@ def test_concurrent_drops_and_commits_leave_no_files(options: dict[str, str], ca
 # -- processes ---------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.long
 def test_concurrent_commits_of_processes_lose_nothing_and_take_no_metastore_lock(
     options: dict[str, str], catalog: HiveCatalog
 ) -> None:

@@ -87,6 +87,7 @@ def test_the_pointer_follows_commits_and_partitions_are_registered(catalog: Hive
     assert (partition.parameters["numFiles"], partition.parameters["numRows"]) == ("2", "2")
 
 
+@pytest.mark.long
 def test_changed_columns_are_copied_to_the_partitions(catalog: HiveCatalog) -> None:
     create(catalog).upsert(ROWS)
     catalog.alter_table("shop.t", [AddColumn("more", AtomicType(TypeRoot.INT)), RenameColumn("more", "v")])
@@ -97,6 +98,7 @@ def test_changed_columns_are_copied_to_the_partitions(catalog: HiveCatalog) -> N
     assert catalog.client.get_table("shop", "t").parameters["write-only"] == "true"
 
 
+@pytest.mark.long
 def test_a_renamed_table_keeps_its_partitions(catalog: HiveCatalog, tmp_path: Path) -> None:
     create(catalog).upsert(ROWS)
     catalog.create_database("other", properties={"location": f"file:{tmp_path}/other"})
@@ -190,6 +192,7 @@ def test_changes_survive_lost_replies(catalog: HiveCatalog, options: dict[str, s
         assert catalog.client.show_locks() == []
 
 
+@pytest.mark.long
 def test_the_metastore_is_repaired(catalog: HiveCatalog, options: dict[str, str]) -> None:
     with interbed.CatalogFactory.create({"warehouse": options["warehouse"]}) as files:
         files.create_database("found")
@@ -203,6 +206,7 @@ def test_the_metastore_is_repaired(catalog: HiveCatalog, options: dict[str, str]
     assert not Path(options["warehouse"].removeprefix("file:"), "found.db", "t").exists()
 
 
+@pytest.mark.long
 def test_external_tables_keep_their_files(catalog: HiveCatalog, tmp_path: Path) -> None:
     table = catalog.create_table("shop.t", SCHEMA, options={"path": f"file:{tmp_path}/elsewhere"})
     table.append(ROWS)
@@ -211,6 +215,7 @@ def test_external_tables_keep_their_files(catalog: HiveCatalog, tmp_path: Path) 
     assert interbed.load_table(f"{tmp_path}/elsewhere").scan().count() == 2
 
 
+@pytest.mark.long
 def test_a_refused_change_reports_the_setting_and_the_current_schema(
     catalog: HiveCatalog, java: tuple[str, str]
 ) -> None:

@@ -94,6 +94,7 @@ def test_a_waiting_request_is_withdrawn_and_repeated(server: str, holder: HiveMe
         lock.release()
 
 
+@pytest.mark.long
 def test_a_request_stays_in_the_queue_after_the_maximum_time(
     server: str, holder: HiveMetastoreClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:

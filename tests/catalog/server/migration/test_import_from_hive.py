@@ -172,6 +172,7 @@ def test_an_export_of_a_java_metastore_can_be_imported(java: JavaMetastore, tmp_
     assert "no differences" in run("verify", "--from", file, "--to", db)
 
 
+@pytest.mark.long
 def test_running_servers_on_the_target_see_imported_objects_at_once(java: JavaMetastore, tmp_path: Path) -> None:
     db = f"sqlite:///{tmp_path / 'm.db'}"
     with metastore_under_test(db, tmp_path) as ours, HiveMetastoreClient(ours.uri) as client:

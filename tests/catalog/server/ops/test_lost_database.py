@@ -37,6 +37,7 @@ def test_ended_connections_are_replaced_and_reads_stay_correct(postgres_url: str
     assert "Traceback" not in (tmp_path / "server.log").read_text()
 
 
+@pytest.mark.long
 def test_no_acknowledged_change_is_lost_when_connections_end_under_load(postgres_url: str, tmp_path: Path) -> None:
     db = new_database(postgres_url)
     acknowledged: set[str] = set()

@@ -219,6 +219,7 @@ def test_a_server_that_cannot_use_a_setting_reports_it_and_does_not_start(
         assert "Traceback" not in result.stderr
 
 
+@pytest.mark.long
 def test_a_server_that_is_stopped_ends_all_its_processes(tmp_path: Path) -> None:
     db = f"sqlite:///{tmp_path / 'metastore.db'}"
     with metastore_under_test(db, tmp_path, "--health-port", "0", "--workers", "2") as running:

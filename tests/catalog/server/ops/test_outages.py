@@ -68,6 +68,7 @@ def test_a_full_disk_refuses_changes_and_nothing_else(tmp_path: Path) -> None:
         assert set(client.get_all_tables("d")) == {*acknowledged, "after"}
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("number", each_run([signal.SIGINT, signal.SIGQUIT], lambda number: number == signal.SIGQUIT))
 def test_a_server_recovers_when_its_database_is_available_again(
     postgres: PostgresServer, tmp_path: Path, number: signal.Signals

@@ -47,6 +47,7 @@ def test_a_signal_stops_the_server_cleanly_while_clients_are_connected(
     assert "Traceback" not in log
 
 
+@pytest.mark.long
 def test_a_client_reconnects_to_a_restarted_server_without_an_error(tmp_path: Path) -> None:
     db = f"sqlite:///{tmp_path / 'metastore.db'}"
     with metastore_under_test(db, tmp_path) as first:

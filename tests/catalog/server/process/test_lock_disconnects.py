@@ -86,6 +86,7 @@ def test_locks_of_a_killed_holder_and_a_killed_waiter_are_dropped(
         assert log.count("its client's last connection has been broken for") == 2
 
 
+@pytest.mark.long
 def test_a_lock_survives_its_first_connection_while_another_one_is_open(tmp_path: Path) -> None:
     with (
         metastore_under_test(
@@ -153,6 +154,7 @@ def test_waiting_checks_hold_no_thread_and_are_answered_in_order(tmp_path: Path)
         assert order == ids[1:]
 
 
+@pytest.mark.long
 def test_a_client_that_dies_during_a_waiting_check_is_noticed(tmp_path: Path) -> None:
     settings = ("--lock-wait-seconds", str(LONG_SECONDS), "--lock-disconnect-seconds", "0.1")
     with (

@@ -50,6 +50,7 @@ def test_a_change_through_one_worker_is_visible_in_all_at_once(server: Metastore
                 assert client.get_table("default", "t").parameters["version"] == str(version)
 
 
+@pytest.mark.long
 def test_connections_are_distributed_evenly(tmp_path: Path) -> None:
     db = f"sqlite:///{tmp_path / 'metastore.db'}"
     with metastore_under_test(db, tmp_path, "--workers", str(WORKERS)) as running, contextlib.ExitStack() as stack:
@@ -149,6 +150,7 @@ def test_workers_end_when_the_parent_is_killed(tmp_path: Path) -> None:
             assert client.get_all_tables("default") == ["t"]
 
 
+@pytest.mark.long
 def test_clients_beyond_the_limit_of_all_workers_wait(tmp_path: Path) -> None:
     db = f"sqlite:///{tmp_path / 'metastore.db'}"
     arguments = ("--workers", "2", "--connections-max", "2")

@@ -8,6 +8,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from tests.ingest.process import Run
 from tests.ingest.shop import lake, rows_of
 from tests.ingest.sources.postgres.database import Database
@@ -28,6 +30,7 @@ def commands(database: Database, warehouse: Path) -> list[list[str]]:
     return found
 
 
+@pytest.mark.long
 def test_the_commands_of_the_page_do_what_it_says(database: Database, tmp_path: Path) -> None:
     database.execute("CREATE TABLE orders (id int PRIMARY KEY)", "CREATE TABLE items (id int PRIMARY KEY)")
     database.execute("INSERT INTO orders VALUES (1)", "INSERT INTO items VALUES (2)")

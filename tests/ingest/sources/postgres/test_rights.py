@@ -67,6 +67,7 @@ def test_all_missing_privileges_are_reported_with_statements_that_grant_them(
     tally("sets of missing rights", len(cases))
 
 
+@pytest.mark.long
 def test_the_owner_of_the_tables_needs_only_create_on_the_database(database: Database, tmp_path: Path) -> None:
     role = f"owner_{database.slot}"
     database.execute(

@@ -193,6 +193,7 @@ def test_a_restored_older_state_of_the_database_is_a_gap(orders: Database, catal
         orders.read(catalog)
 
 
+@pytest.mark.long
 def test_a_server_without_logical_replication_is_refused(tmp_path: Path) -> None:
     with (
         postgres_server({"wal_level": "replica"}) as url,
@@ -202,6 +203,7 @@ def test_a_server_without_logical_replication_is_refused(tmp_path: Path) -> None
         database.read(lake(tmp_path))
 
 
+@pytest.mark.long
 def test_too_few_replication_slots_are_reported(tmp_path: Path) -> None:
     with postgres_server({"wal_level": "logical", "max_replication_slots": "1"}) as url, Database(url, "s") as database:
         database.execute("CREATE TABLE orders (id int PRIMARY KEY)")

@@ -100,6 +100,7 @@ def test_columns_of_one_side_are_ignored_except_keys(database: Database, catalog
         list(PostgresTable(database.url, SourceTable("public", "nothing")).changes())
 
 
+@pytest.mark.long
 def test_the_command_reports_the_differences(database: Database, catalog: Catalog, tmp_path: Path) -> None:
     database.execute("CREATE TABLE orders (id int PRIMARY KEY, v text)", "INSERT INTO orders VALUES (1, 'a'), (2, 'b')")
     database.read(catalog)

@@ -60,6 +60,7 @@ def test_a_hundred_waiting_clients_get_the_lock_in_order_of_arrival(servers: lis
         assert asked > 500
 
 
+@pytest.mark.long
 def test_held_locks_never_conflict_and_every_request_is_granted(servers: list[str]) -> None:
     guard = threading.Lock()
     held: dict[int, tuple[LockComponent, ...]] = {}

@@ -153,6 +153,7 @@ def test_exactly_one_of_eight_concurrent_swaps_wins_each_round(metastore: Metast
     assert all("The table has been modified" in message for message in lost)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("database_url", each_run(BACKENDS, lambda kind: kind == "postgresql"), indirect=True)
 def test_a_lock_of_a_silent_holder_expires_with_its_lease(database_url: str, tmp_path: Path) -> None:
     with (
@@ -171,6 +172,7 @@ def test_a_lock_of_a_silent_holder_expires_with_its_lease(database_url: str, tmp
         assert "expired: no heartbeat" in (tmp_path / "server.log").read_text()
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("database_url", each_run(BACKENDS, lambda kind: kind == "sqlite"), indirect=True)
 def test_heartbeats_keep_a_lock_beyond_its_lease(database_url: str, tmp_path: Path) -> None:
     with (

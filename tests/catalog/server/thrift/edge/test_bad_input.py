@@ -160,6 +160,7 @@ def test_a_server_accepts_more_connections_than_its_soft_limit_of_files(tmp_path
             assert client.get_all_databases() == ["default"]
 
 
+@pytest.mark.long
 def test_a_client_that_does_not_read_its_replies_is_dropped_and_delays_no_other(tmp_path: Path) -> None:
     db = f"sqlite:///{tmp_path / 'metastore.db'}"
     log = tmp_path / "server.log"
@@ -204,6 +205,7 @@ def test_a_message_that_arrives_too_slowly_closes_its_connection(tmp_path: Path)
         assert time.monotonic() - started > 0.5
 
 
+@pytest.mark.long
 def test_clients_beyond_the_limit_of_connections_wait(tmp_path: Path) -> None:
     db = f"sqlite:///{tmp_path / 'metastore.db'}"
     with metastore_under_test(db, tmp_path, "--connections-max", "2") as running:

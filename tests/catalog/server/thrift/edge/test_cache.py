@@ -208,7 +208,7 @@ def test_a_read_returns_what_another_server_has_acknowledged(
     assert hits > 1.5 * CHANGES
 
 
-@pytest.mark.longer
+@pytest.mark.long
 @pytest.mark.parametrize("database_url", each_run(BACKENDS, lambda kind: kind == "postgresql"), indirect=True)
 def test_servers_with_and_without_a_cache_give_the_same_answers(database_url: str, tmp_path: Path) -> None:
     """Each step makes a random change through one of the servers, and then the same reads through both, also twice."""
@@ -230,6 +230,7 @@ def test_servers_with_and_without_a_cache_give_the_same_answers(database_url: st
                 assert answers[0] == answers[1] == answers[2], step
 
 
+@pytest.mark.long
 def test_a_server_without_a_cache_has_no_hits(tmp_path: Path) -> None:
     db = f"sqlite:///{tmp_path / 'metastore.db'}"
     with (
@@ -241,6 +242,7 @@ def test_a_server_without_a_cache_has_no_hits(tmp_path: Path) -> None:
         assert _metric(tmp_path / "server.log", "interbed_cache_hits_total") == 0
 
 
+@pytest.mark.long
 def test_a_cache_on_postgresql_connects_with_the_query_part_of_the_url(postgres_url: str, tmp_path: Path) -> None:
     parts = urlsplit(new_database(postgres_url))
     where = f"host={parts.hostname}&port={parts.port}&user={parts.username}&connect_timeout=7"

@@ -129,6 +129,7 @@ def test_clients_that_never_read_do_not_delay_others(tmp_path: Path) -> None:
         ends_soon(running.running)
 
 
+@pytest.mark.long
 def test_a_server_of_workers_stops_although_clients_never_read(tmp_path: Path) -> None:
     with server(tmp_path, "--workers", "2") as running, ExitStack() as stack:
         with HiveMetastoreClient(running.uri) as client:
@@ -182,6 +183,7 @@ def http_port_of(running: MetastoreUnderTest) -> int:
     return (listening_ports(running) - {running.port}).pop()
 
 
+@pytest.mark.long
 def test_slow_http_clients_do_not_delay_others(tmp_path: Path) -> None:
     limits = ("--reply-bytes-max", "4MB", "--partial-bytes-max", "8MB")
     with server(tmp_path, "--http-port", "0", *limits) as running, ExitStack() as stack:
@@ -227,6 +229,7 @@ def test_an_http_request_in_progress_is_completed_before_the_server_stops(tmp_pa
         assert running.running.process.wait(timeout=SECONDS_MAX) == 0
 
 
+@pytest.mark.long
 def test_silent_name_nodes_do_not_delay_other_clients(tmp_path: Path) -> None:
     with server(tmp_path, "--store-seconds", "1") as running, ExitStack() as stack:
         errors: list[str] = []

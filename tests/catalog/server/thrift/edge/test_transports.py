@@ -76,6 +76,7 @@ def test_the_http_transport_is_served(tmp_path: Path) -> None:
     assert '"user": "anna"' in audited
 
 
+@pytest.mark.long
 def test_a_change_over_one_port_is_visible_over_the_other_at_once(tmp_path: Path) -> None:
     with _http_server(tmp_path) as (running, port):
         over_http = THttpClient(f"http://127.0.0.1:{port}/metastore")
@@ -97,6 +98,7 @@ def test_a_change_over_one_port_is_visible_over_the_other_at_once(tmp_path: Path
             each.close()
 
 
+@pytest.mark.long
 def test_http_with_tls_is_served_by_worker_processes(tmp_path: Path, certificates: Path) -> None:
     arguments = ["--tls-certificate", f"{certificates}/server.pem", "--tls-key", f"{certificates}/server.key"]
     arguments += ["--tls-client-ca", f"{certificates}/ca.pem", "--workers", "2"]
@@ -248,6 +250,7 @@ def test_clients_need_a_certificate_if_the_server_requires_one(tmp_path: Path, c
     assert '"certificate": "CN=client,O=Interbed tests"' in (tmp_path / "audit.log").read_text()
 
 
+@pytest.mark.long
 def test_unfinished_handshakes_do_not_delay_other_clients(tmp_path: Path, certificates: Path) -> None:
     """More handshakes than there are threads; afterwards bytes that are no TLS are sent."""
     arguments = ["--tls-certificate", f"{certificates}/server.pem", "--tls-key", f"{certificates}/server.key"]
@@ -277,6 +280,7 @@ def test_an_unusable_certificate_stops_the_start(tmp_path: Path, certificates: P
     assert "the TLS certificate" in (tmp_path / "server.log").read_text()
 
 
+@pytest.mark.long
 def test_idle_connections_cost_no_threads(tmp_path: Path) -> None:
     with _server(tmp_path) as running, contextlib.ExitStack() as stack:
         process = psutil.Process(running.running.process.pid)
