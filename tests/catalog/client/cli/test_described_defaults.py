@@ -2,6 +2,7 @@
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -15,9 +16,8 @@ from interbed.cli import main
 def test_a_default_that_overwrites_in_a_partial_update_is_described(tmp_path: Path, engine: str) -> None:
     catalog = interbed.load_catalog("lake", warehouse=str(tmp_path))
     catalog.create_database("s")
-    schema = pa.schema(
-        [pa.field("id", pa.int64(), nullable=False), pa.field("state", pa.string()), pa.field("name", pa.string())]
-    )
+    key: pa.Field[Any] = pa.field("id", pa.int64(), nullable=False)
+    schema = pa.schema([key, pa.field("state", pa.string()), pa.field("name", pa.string())])
     table = catalog.create_table("s.t", schema, primary_keys=["id"], options={"merge-engine": engine, "bucket": "1"})
     with table.update_schema() as update:
         update.update_column_default_value("state", "new")
