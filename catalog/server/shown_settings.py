@@ -69,6 +69,15 @@ def warnings_for(settings: ServerSettings, sources: Mapping[str, str] | None = N
             "change all metadata, and have the server make and delete directories. Set tls_client_ca to ask clients "
             "for certificates, or let only trusted machines reach the port"
         )
+    if settings.undrop_seconds:
+        # Imported here, because the command's help needs only the settings' names.
+        from interbed.catalog.server.service.warehouse import renames_directories
+
+        if not renames_directories(settings.warehouse):
+            warnings.append(
+                f"undrop_seconds keeps no managed tables in {settings.warehouse}: an object store renames no "
+                "directories, and drops delete at once. Keep older versions of objects in the store"
+            )
     return warnings
 
 

@@ -12,6 +12,7 @@ from click.testing import CliRunner
 
 from interbed.catalog.server.process.command import server
 from interbed.catalog.server.settings import SETTINGS, ServerSettings, ServerSettingsError, load
+from interbed.catalog.server.process.main import undrop_seconds_of
 from interbed.catalog.server.shown_settings import shown, warnings_for
 from tests.support.servers.metastore import metastore_under_test
 from tests.support.waits import at_most
@@ -240,6 +241,19 @@ def test_the_program_reports_wrong_settings_on_one_line(tmp_path: Path) -> None:
     assert result.stderr.splitlines() == [
         "Error: INTERBED_SERVER_PORT: port cannot be 'none'; allowed is a port from 0 to 65535"
     ]
+
+
+def test_dropped_objects_are_kept_for_a_week_unless_there_is_a_trash() -> None:
+    assert undrop_seconds_of(ServerSettings()) == 7 * 86400
+    assert undrop_seconds_of(ServerSettings(trash_seconds=60.0)) == 0
+    assert undrop_seconds_of(ServerSettings(trash_seconds=60.0, undrop_seconds=5.0)) == 5
+    assert undrop_seconds_of(ServerSettings(undrop_seconds=0.0)) == 0
+
+
+def test_kept_drops_in_an_object_store_cause_a_warning() -> None:
+    (warning,) = warnings_for(ServerSettings(warehouse="s3a://lake/warehouse", undrop_seconds=60.0))
+    assert "undrop_seconds keeps no managed tables in s3a://lake/warehouse" in warning
+    assert warnings_for(ServerSettings(warehouse="s3a://lake/warehouse")) == []
 
 
 def test_a_password_on_the_command_line_causes_a_warning() -> None:

@@ -3,7 +3,7 @@
 import dataclasses
 import time
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, Protocol
 
 from interbed.catalog.server.service import events
 from interbed.catalog.server.service import warehouse as files
@@ -36,8 +36,15 @@ from interbed.catalog.server.service.tables.rules import (
     stored_type,
     table_not_found,
 )
-from interbed.catalog.server.service.undrop.drops import SoftDrops
 from interbed.catalog.server.service.warehouse import Warehouse
+
+
+class SoftTableDrops(Protocol):
+    """Drops of tables that are kept for a time (undrop/drops.py)."""
+
+    def drop_table(self, key: tuple[str, str, str], *, delete_data: bool) -> MetastoreTable | None:
+        """Drop a table, keep its entry, and return it; None if nothing was changed, because it cannot be kept."""
+        ...
 
 
 class TableAlterations:
@@ -51,7 +58,7 @@ class TableAlterations:
         *,
         clock: Callable[[], float] = time.time,
         keeps_transactional: bool = False,
-        soft_drops: SoftDrops | None = None,
+        soft_drops: SoftTableDrops | None = None,
     ) -> None:
         self._store = store
         self._warehouse = warehouse

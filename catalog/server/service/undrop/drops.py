@@ -122,6 +122,9 @@ class SoftDrops:
             table, strays = read
             fate = self._fate(table, None, frozenset(), delete_data=delete_data)
             if fate is Fate.DELETED:
+                if not skips_trash(table):
+                    place = f"{table.location} cannot be moved to {self._root}"
+                    logger.info("%s.%s is dropped for good: %s", table.database, table.name, place)
                 return None
             if fate is Fate.MOVES and strays:
                 logger.info("%s.%s is dropped for good: it has partitions elsewhere", table.database, table.name)

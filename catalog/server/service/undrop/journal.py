@@ -58,8 +58,8 @@ class DirectoryTransfer:
         return found
 
     def move_aside(self, transaction: Transaction, guard: DeletionGuard, claim: DeletionClaim) -> None:
-        """Move the directory away from its object. DirectoryStaysError if the guard keeps it or it cannot be
-        renamed.
+        """Move the directory away from its object. DirectoryStaysError if the guard keeps it or it cannot be renamed,
+        StoreUnavailableError if its file system does not answer: the rename may still be made then.
         """
         if self._is_done:
             return
@@ -68,6 +68,8 @@ class DirectoryTransfer:
             if found is not None:
                 guard.check(transaction, found, claim)
             self._rename()
+        except (EntryChangedError, StoreUnavailableError):
+            raise
         except MetastoreError as error:
             raise DirectoryStaysError(self.source, error) from error
 
@@ -96,15 +98,16 @@ def check_free(transaction: Transaction, guard: DeletionGuard, location: str) ->
 
 
 def settle_drops(store: Repository, guard: DeletionGuard) -> int:
-    """Settle the drops and undrops that a crash left unfinished, and return how many. MetastoreError. Those on file
-    systems that do not answer stay for the next call.
+    """Settle the drops and undrops that a crash left unfinished, and return how many. MetastoreError. One that fails is
+    logged and stays for the next call.
     """
     unfinished = (DroppedState.ANNOUNCED, DroppedState.RESTORING)
     settled = 0
     for entry_id in store.read(lambda transaction: transaction.dropped.in_states(unfinished)):
         try:
             settled += settle_drop(store, guard, entry_id)
-        except StoreUnavailableError as error:
+        except MetastoreError as error:
+            # The others may be on file systems that answer.
             logger.warning("the dropped object %d could not be settled yet: %s", entry_id, error)
     return settled
 

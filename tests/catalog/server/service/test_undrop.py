@@ -434,6 +434,22 @@ def test_a_kill_during_an_undrop_leaves_the_old_state_or_the_new_one(
 
 
 @pytest.mark.parametrize("when", KILLS)
+def test_a_kill_during_an_undrop_of_a_database_leaves_the_old_state_or_the_new_one(
+    metastore: Metastore, database_url: str, root: Path, when: str
+) -> None:
+    metastore.databases.drop("hive", "db", delete_data=True, cascade=True)
+    kill(database_url, root, "undrop_database", when)
+    metastore.databases.bootstrap()
+    if when != "committed":
+        assert metastore.databases.names("hive") == ["default"]
+        assert not (root / "db.db").exists()
+        undrop(metastore, None)
+    assert metastore.dropped.select() == []
+    assert metastore.tables.names("hive", "db") == ["t"]
+    assert (root / "db.db" / "t" / "part-0").read_text() == "data"
+
+
+@pytest.mark.parametrize("when", KILLS)
 def test_a_killed_purge_is_completed_by_the_reaper(
     metastore: Metastore, database_url: str, root: Path, when: str
 ) -> None:

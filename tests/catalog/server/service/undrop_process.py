@@ -1,8 +1,8 @@
 """A metastore process that dies during a drop or an undrop: `python -m tests.catalog.server.service.undrop_process DB
 WAREHOUSE WORK WHEN`.
 
-WORK is `drop_table`, `drop_database`, `undrop` or `purge`. WHEN is `before` or `after` the directory is renamed or
-deleted, or `committed`.
+WORK is `drop_table`, `drop_database`, `undrop`, `undrop_database` or `purge`. WHEN is `before` or `after` the directory
+is renamed or deleted, or `committed`.
 """
 
 import os
@@ -41,6 +41,8 @@ def main() -> None:
         metastore.tables.drop("hive", "db", "t", delete_data=True)
     elif work == "drop_database":
         metastore.databases.drop("hive", "db", delete_data=True, cascade=True)
+    elif work == "undrop_database":
+        metastore.dropped.undrop(metastore.dropped.find("hive", "db", None))
     elif work == "undrop":
         metastore.dropped.undrop(metastore.dropped.find("hive", "db", "t"))
     else:
