@@ -11,8 +11,8 @@ import pytest
 from click.testing import CliRunner
 
 from interbed.catalog.server.process.command import server
-from interbed.catalog.server.settings import SETTINGS, ServerSettings, ServerSettingsError, load
 from interbed.catalog.server.process.main import undrop_seconds_of
+from interbed.catalog.server.settings import SETTINGS, ServerSettings, ServerSettingsError, load
 from interbed.catalog.server.shown_settings import shown, warnings_for
 from tests.support.servers.metastore import metastore_under_test
 from tests.support.waits import at_most
