@@ -20,7 +20,7 @@ from interbed.catalog.server.service.errors import MetastoreError
 from interbed.storage.base.terminal import print_columns, print_line
 
 if TYPE_CHECKING:
-    from interbed.catalog.server.service.undrop.objects import DroppedObject
+    from interbed.catalog.server.service.dropped import DroppedObject
     from interbed.catalog.server.service.undrop.undrops import UndropService
 
 _json = click.option("--json", "as_json", is_flag=True, help="Print JSON.")

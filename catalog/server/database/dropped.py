@@ -27,8 +27,8 @@ from interbed.catalog.server.database.models import (
     TableRow,
     TableStatisticsRow,
 )
+from interbed.catalog.server.service.dropped import DroppedKind, DroppedObject, DroppedState
 from interbed.catalog.server.service.model import Function, MetastoreDatabase, MetastoreTable
-from interbed.catalog.server.service.undrop.objects import DroppedKind, DroppedObject, DroppedState
 
 _encode = json.JSONEncoder(separators=(",", ":"), ensure_ascii=True).encode
 

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Generic, Protocol, TypeVar
 
 from interbed.catalog.server.service.column_statistics import ColumnStatistics
+from interbed.catalog.server.service.dropped import DroppedObjects
 from interbed.catalog.server.service.events import ChangedName, NotificationEvent
 from interbed.catalog.server.service.filters.tree import EVERYTHING, PartitionFilter
 from interbed.catalog.server.service.lock_model import EarlierLock, Lock, LockCutoff, LockFigures, LockRequest
@@ -26,7 +27,6 @@ from interbed.catalog.server.service.model import (
     TableMeta,
 )
 from interbed.catalog.server.service.schedule import Queries, RunStatistics
-from interbed.catalog.server.service.undrop.objects import DroppedObjects
 
 T = TypeVar("T")
 

@@ -18,6 +18,7 @@ from interbed.catalog.server.service import events
 from interbed.catalog.server.service import warehouse as files
 from interbed.catalog.server.service.directories.deletions import GuardedDeletions
 from interbed.catalog.server.service.directories.guard import DeletionClaim
+from interbed.catalog.server.service.dropped import DroppedKind, DroppedObject, DroppedState
 from interbed.catalog.server.service.errors import MetastoreError
 from interbed.catalog.server.service.model import Function, MetastoreDatabase, MetastoreTable
 from interbed.catalog.server.service.repository import Repository, StoredRow, Transaction
@@ -30,7 +31,6 @@ from interbed.catalog.server.service.undrop.journal import (
     EntryChangedError,
     settle_later,
 )
-from interbed.catalog.server.service.undrop.objects import DroppedKind, DroppedObject, DroppedState
 from interbed.catalog.server.service.warehouse import Warehouse
 
 logger = logging.getLogger(__name__)

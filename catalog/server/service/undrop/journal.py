@@ -15,9 +15,9 @@ import logging
 from interbed.catalog.server.service import warehouse as files
 from interbed.catalog.server.service.directories.guard import NO_CLAIM, DeletionClaim, DeletionGuard, DirectoryKeptError
 from interbed.catalog.server.service.directories.remote_files import StoreUnavailableError
+from interbed.catalog.server.service.dropped import DroppedObject, DroppedState
 from interbed.catalog.server.service.errors import InvalidOperationError, MetastoreError
 from interbed.catalog.server.service.repository import Repository, Transaction
-from interbed.catalog.server.service.undrop.objects import DroppedObject, DroppedState
 
 logger = logging.getLogger(__name__)
 

@@ -14,6 +14,7 @@ from typing import TypeVar
 from interbed.catalog.server.service import events
 from interbed.catalog.server.service import warehouse as files
 from interbed.catalog.server.service.directories.deletions import GuardedDeletions
+from interbed.catalog.server.service.dropped import DroppedKind, DroppedObject, DroppedState
 from interbed.catalog.server.service.errors import (
     AlreadyExistsError,
     InvalidObjectError,
@@ -33,7 +34,6 @@ from interbed.catalog.server.service.undrop.journal import (
     settle_drops,
     settle_later,
 )
-from interbed.catalog.server.service.undrop.objects import DroppedKind, DroppedObject, DroppedState
 from interbed.catalog.server.service.warehouse import Warehouse
 
 logger = logging.getLogger(__name__)

@@ -13,6 +13,7 @@ from interbed.catalog.server.database import schema
 from interbed.catalog.server.database.session import SqlRepository
 from interbed.catalog.server.ops.reaper import Reaper
 from interbed.catalog.server.service.column_statistics import ColumnStatistics, StatisticsData, StatisticsKind
+from interbed.catalog.server.service.dropped import DroppedKind, DroppedState
 from interbed.catalog.server.service.errors import (
     AlreadyExistsError,
     InvalidOperationError,
@@ -32,7 +33,6 @@ from interbed.catalog.server.service.model import (
     StorageDescriptor,
 )
 from interbed.catalog.server.service.service import Metastore
-from interbed.catalog.server.service.undrop.objects import DroppedKind, DroppedState
 from tests.support.waits import at_most
 
 COLUMNS = (MetastoreColumn(name="id", type="int"),)
