@@ -158,6 +158,9 @@ def completed(document: Document) -> Document:
         _complete_lists(made)
     except (KeyError, TypeError, AttributeError) as error:
         raise InvalidMetadataError(f"The metadata has no valid {error}") from error
+    # Files of version 1 repeat them for old readers.
+    made.pop("schema", None)
+    made.pop("partition-spec", None)
     for name in _LISTS:
         made[name] = made.get(name) or []
     made["properties"] = made.get("properties") or {}

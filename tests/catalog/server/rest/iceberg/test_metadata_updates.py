@@ -1,0 +1,238 @@
+"""Updates of metadata documents, compared with what pyiceberg makes of the result."""
+
+from typing import Any
+
+import msgspec
+import pytest
+from pyiceberg.table.metadata import TableMetadataUtil
+
+from interbed.catalog.server.rest.iceberg.metadata.builder import updated
+from interbed.catalog.server.rest.iceberg.metadata.documents import completed, new_table, written
+from interbed.catalog.server.rest.iceberg.metadata.schemas import Document, InvalidMetadataError
+from interbed.catalog.server.rest.iceberg.metadata.snapshots import OutdatedSnapshotError
+from interbed.catalog.server.rest.iceberg.metadata.updates import TableUpdate
+
+NOW = 1_700_000_000_000
+LOCATION = "file:/warehouse/t"
+SCHEMA: Document = {
+    "type": "struct",
+    "fields": [
+        {"id": 7, "name": "id", "required": True, "type": "long"},
+        {
+            "id": 9,
+            "name": "place",
+            "required": False,
+            "type": {"type": "struct", "fields": [{"id": 20, "name": "x", "required": False, "type": "double"}]},
+        },
+        {"id": 8, "name": "at", "required": False, "type": "timestamp"},
+    ],
+}
+SPEC = {"fields": [{"source-id": 8, "transform": "day", "name": "at_day"}]}
+ORDER = {"fields": [{"source-id": 7, "transform": "identity", "direction": "asc", "null-order": "nulls-first"}]}
+
+
+def _table(version: int = 2) -> Document:
+    return new_table(SCHEMA, SPEC, ORDER, LOCATION, {"format-version": str(version)}, NOW)
+
+
+def _updated(base: Document, *updates: Any) -> Document:
+    made = updated(base, f"{LOCATION}/metadata/00000-a.metadata.json", _of(*updates), NOW + 1)
+    assert made is not None
+    _check(made)
+    return made
+
+
+def _of(*updates: Any) -> list[TableUpdate]:
+    return msgspec.convert(list(updates), list[TableUpdate])
+
+
+def _check(document: Document) -> None:
+    """Have pyiceberg read the document as a file has it."""
+    TableMetadataUtil.parse_raw(msgspec.json.encode(written(document)).decode())
+
+
+def _snapshot(number: int, parent: int | None = None, **more: Any) -> Document:
+    made = {
+        "snapshot-id": number,
+        "sequence-number": number,
+        "timestamp-ms": NOW + number,
+        "manifest-list": f"{LOCATION}/metadata/snap-{number}.avro",
+        "summary": {"operation": "append"},
+        **more,
+    }
+    return made if parent is None else {**made, "parent-snapshot-id": parent}
+
+
+def _add(number: int, parent: int | None = None, **more: Any) -> list[Document]:
+    return [
+        {"action": "add-snapshot", "snapshot": _snapshot(number, parent, **more)},
+        {"action": "set-snapshot-ref", "ref-name": "main", "type": "branch", "snapshot-id": number},
+    ]
+
+
+@pytest.mark.parametrize("version", [1, 2, 3])
+def test_a_new_table_has_fresh_ids(version: int) -> None:
+    table = _table(version)
+    fields = table["schemas"][0]["fields"]
+    assert [field["id"] for field in fields] == [1, 2, 3]
+    assert fields[1]["type"]["fields"][0]["id"] == 4
+    assert table["last-column-id"] == 4
+    assert table["partition-specs"][0]["fields"][0] == {
+        "source-id": 3,
+        "transform": "day",
+        "name": "at_day",
+        "field-id": 1000,
+    }
+    assert table["sort-orders"][0]["fields"][0]["source-id"] == 1
+    _check(table)
+
+
+@pytest.mark.parametrize("version", [1, 2, 3])
+def test_a_file_of_each_version_is_read_as_it_was_written(version: int) -> None:
+    table = _table(version)
+    assert completed(msgspec.json.decode(msgspec.json.encode(written(table)))) == table
+
+
+def test_the_oldest_files_have_one_schema_and_one_spec() -> None:
+    table = written(_table(1))
+    for key in ("schemas", "current-schema-id", "partition-specs", "default-spec-id", "last-partition-id", "refs"):
+        del table[key]
+    read = completed({**table, "schema": table["schema"]})
+    assert read["schemas"][0]["schema-id"] == read["current-schema-id"] == 0
+    assert read["last-partition-id"] == 1000
+    _check(read)
+
+
+def test_what_the_table_has_already_keeps_its_id() -> None:
+    table = _table()
+    made = _updated(
+        table,
+        {"action": "add-schema", "schema": {**table["schemas"][0], "schema-id": 5}},
+        {"action": "set-current-schema", "schema-id": -1},
+        {"action": "add-spec", "spec": {"fields": [{"source-id": 3, "transform": "day", "name": "at_day"}]}},
+        {"action": "set-default-spec", "spec-id": -1},
+        {"action": "add-sort-order", "sort-order": {**table["sort-orders"][0], "order-id": 9}},
+        {"action": "set-default-sort-order", "sort-order-id": -1},
+        {"action": "set-properties", "updates": {"a": "1"}},
+    )
+    for key in ("schemas", "partition-specs", "sort-orders", "current-schema-id", "default-spec-id"):
+        assert made[key] == table[key]
+    assert [entry["metadata-file"] for entry in made["metadata-log"]] == [f"{LOCATION}/metadata/00000-a.metadata.json"]
+
+
+def test_a_new_spec_uses_the_ids_of_earlier_fields() -> None:
+    fields = [
+        {"source-id": 1, "transform": "bucket[4]", "name": "id_bucket"},
+        {"source-id": 3, "transform": "day", "name": "day"},
+    ]
+    made = _updated(_table(), {"action": "add-spec", "spec": {"fields": fields}})
+    assert [field["field-id"] for field in made["partition-specs"][1]["fields"]] == [1001, 1000]
+    assert (made["partition-specs"][1]["spec-id"], made["last-partition-id"]) == (1, 1001)
+
+
+def test_the_log_has_no_snapshot_that_was_current_only_within_a_commit() -> None:
+    made = _updated(_table(), *_add(1), *_add(2, 1))
+    assert [entry["snapshot-id"] for entry in made["snapshot-log"]] == [2]
+    assert (made["current-snapshot-id"], made["last-sequence-number"]) == (2, 2)
+
+
+def test_the_history_before_a_removed_snapshot_is_cut() -> None:
+    table = _table()
+    for number in (1, 2, 3):
+        table = _updated(table, *_add(number, number - 1 or None))
+    made = _updated(table, {"action": "remove-snapshots", "snapshot-ids": [2]})
+    assert [entry["snapshot-id"] for entry in made["snapshot-log"]] == [3]
+    gone = _updated(made, {"action": "remove-snapshots", "snapshot-ids": [3]})
+    assert (gone["refs"], gone["current-snapshot-id"]) == ({}, None)
+
+
+def test_a_rollback_is_logged_with_its_time() -> None:
+    table = _updated(_updated(_table(), *_add(1)), *_add(2, 1))
+    ref = {"action": "set-snapshot-ref", "ref-name": "main", "type": "branch", "snapshot-id": 1}
+    assert _updated(table, ref)["snapshot-log"][-1] == {"timestamp-ms": NOW + 1, "snapshot-id": 1}
+
+
+def test_rows_get_ids_since_version_3() -> None:
+    table = _updated(_table(3), *_add(1, **{"first-row-id": 0, "added-rows": 5}))
+    assert table["next-row-id"] == 5
+    with pytest.raises(OutdatedSnapshotError, match="first-row-id is behind table next-row-id: 4 < 5"):
+        _updated(table, *_add(2, 1, **{"first-row-id": 4, "added-rows": 1}))
+    with pytest.raises(InvalidMetadataError, match="first-row-id is null"):
+        _updated(table, *_add(2, 1))
+
+
+def test_an_older_version_refuses_what_it_lacks() -> None:
+    nanos = {"type": "struct", "fields": [{"id": 9, "name": "at", "required": False, "type": "timestamp_ns"}]}
+    default = {
+        "type": "struct",
+        "fields": [{"id": 9, "name": "n", "required": False, "type": "int", "initial-default": 1}],
+    }
+    for schema in (nanos, default):
+        with pytest.raises(InvalidMetadataError, match="not supported until v3"):
+            _updated(_table(2), {"action": "add-schema", "schema": schema})
+        # The source of the spec must remain: the schema is added and is not the current one.
+        _updated(_table(3), {"action": "add-schema", "schema": schema})
+    with pytest.raises(InvalidMetadataError, match="Cannot downgrade v2 table to v1"):
+        _updated(_table(2), {"action": "upgrade-format-version", "format-version": 1})
+    assert _updated(_table(2), {"action": "upgrade-format-version", "format-version": 3})["next-row-id"] == 0
+
+
+@pytest.mark.parametrize(
+    ("update", "message"),
+    [
+        ({"action": "set-current-schema", "schema-id": -1}, "no schema has been added"),
+        ({"action": "set-current-schema", "schema-id": 7}, "unknown schema: 7"),
+        ({"action": "set-default-spec", "spec-id": 7}, "no spec-id 7"),
+        ({"action": "remove-schemas", "schema-ids": [0]}, "Cannot remove the current schema"),
+        ({"action": "remove-partition-specs", "spec-ids": [0]}, "Cannot remove the default partition spec"),
+        (
+            {"action": "set-snapshot-ref", "ref-name": "main", "type": "branch", "snapshot-id": 5},
+            "Cannot set main to unknown snapshot: 5",
+        ),
+        (
+            {"action": "add-spec", "spec": {"fields": [{"source-id": 2, "transform": "day", "name": "d"}]}},
+            "Cannot partition by non-primitive source field: struct",
+        ),
+        (
+            {"action": "add-spec", "spec": {"fields": [{"source-id": 1, "transform": "day", "name": "d"}]}},
+            "Invalid source type long for transform: day",
+        ),
+        (
+            {"action": "add-spec", "spec": {"fields": [{"source-id": 1, "transform": "bucket[2]", "name": "at"}]}},
+            "Cannot create partition from name that exists in schema: at",
+        ),
+    ],
+)
+def test_an_update_that_does_not_fit_is_refused(update: Any, message: str) -> None:
+    with pytest.raises(InvalidMetadataError, match=message.replace("(", r"\(").replace("[", r"\[")):
+        _updated(_table(), update)
+
+
+def test_a_commit_keeps_fields_that_it_does_not_know() -> None:
+    table = {**_table(3), "future-field": {"a": [1]}}
+    table["schemas"][0]["fields"][0]["future"] = True
+    made = _updated(
+        table,
+        {"action": "add-encryption-key", "encryption-key": {"key-id": "k", "encrypted-key-metadata": "YQ=="}},
+        {"action": "set-statistics", "statistics": _statistics(1)},
+    )
+    assert made["future-field"] == {"a": [1]}
+    assert made["schemas"][0]["fields"][0]["future"] is True
+    assert [key["key-id"] for key in made["encryption-keys"]] == ["k"]
+    assert [each["snapshot-id"] for each in made["statistics"]] == [1]
+    gone = _updated(
+        made,
+        {"action": "remove-encryption-key", "key-id": "k"},
+        {"action": "remove-statistics", "snapshot-id": 1},
+    )
+    assert (gone["encryption-keys"], gone["statistics"]) == ([], [])
+
+
+def _statistics(snapshot: int) -> Document:
+    return {
+        "snapshot-id": snapshot,
+        "statistics-path": f"{LOCATION}/s.puffin",
+        "file-size-in-bytes": 1,
+        "file-footer-size-in-bytes": 1,
+        "blob-metadata": [],
+    }
