@@ -260,8 +260,13 @@ def journal_url(catalog: PlacedCatalog, given: str | None = None) -> str:
 
 
 def catalog_key(catalog: PlacedCatalog) -> str:
-    """Return the identity of a catalog, whatever its configured name: its metastore's address, or its warehouse."""
+    """Return the identity of a catalog, whatever its configured name: its metastore's address, or its warehouse.
+
+    A REST server has many warehouses, whose names only it makes distinct.
+    """
     options = catalog.options
+    if options.metastore is MetastoreKind.REST and options.uri:
+        return f"{options.uri.rstrip('/')}/{catalog.warehouse}"
     return options.uri if options.metastore is MetastoreKind.HIVE and options.uri else catalog.warehouse
 
 

@@ -34,7 +34,6 @@ from interbed.storage.meta.schema.table_schema import TableSchema
 from interbed.storage.meta.snapshot.manager import SnapshotManager
 from interbed.storage.meta.snapshot.publish import ExclusiveCreatePublisher, SnapshotPublisher
 from interbed.storage.meta.store_environment import StoreEnvironment as StoreEnvironment
-from interbed.storage.meta.store_environment import StoreHooks as StoreHooks
 from interbed.storage.meta.store_environment import VersionKeeper as VersionKeeper
 
 if TYPE_CHECKING:
@@ -42,9 +41,28 @@ if TYPE_CHECKING:
     from interbed.storage.meta.manifest.index_manifest import IndexFileMeta
     from interbed.storage.meta.schema.change import SchemaChange
     from interbed.storage.meta.snapshot.snapshot import Snapshot
+    from interbed.storage.meta.write_log import WriteLog
 
 _BRANCH = "branch"
 """The dynamic option that opens a branch."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoreHooks:
+    """Callbacks of higher layers: see `interbed.storage.table.opening`, which opens stores with them.
+
+    `check_options` holds the rules for combinations of options. `after_commit` is called when a commit has made its
+    snapshots, and `after_change` when tags, the history of snapshots or expiry changed its versions; failures do not
+    affect the change, so they raise nothing. `log_of_writes` returns the log to which a writer sends its rows before
+    they are committed, None for most tables. `log_ends` returns the end offsets of such a log, by partition, None when
+    unknown; it raises nothing.
+    """
+
+    check_options: OptionRules
+    after_commit: Callable[["FileStore"], None]
+    after_change: Callable[["FileStore"], None]
+    log_of_writes: "Callable[[FileStore], WriteLog | None]"
+    log_ends: Callable[["FileStore"], Mapping[str, int] | None]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

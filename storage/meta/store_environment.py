@@ -1,18 +1,15 @@
-"""Surroundings of a table's file store: the additions of its catalog, and the callbacks of higher layers of storage."""
+"""Additions of a catalog to a table's file store: locks, publication of snapshots, changes of schemas and versions."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
 from interbed.storage.io.api import FileIO
 from interbed.storage.meta.paths import TablePaths
-from interbed.storage.meta.schema.option_rules import OptionRules
 from interbed.storage.meta.snapshot.publish import CatalogLock, SnapshotPublisher
 
 if TYPE_CHECKING:
-    from interbed.storage.meta.file_store import FileStore
     from interbed.storage.meta.schema.change import SchemaChange
-    from interbed.storage.meta.write_log import WriteLog
 
 
 class VersionKeeper(Protocol):
@@ -58,21 +55,3 @@ class StoreEnvironment:
     known_latest: Callable[[], int | None] | None = None
     alter: "Callable[[Sequence[SchemaChange]], None] | None" = None
     versions: Callable[[str], VersionKeeper] | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StoreHooks:
-    """Callbacks of higher layers: see `interbed.storage.table.opening`, which opens stores with them.
-
-    `check_options` holds the rules for combinations of options. `after_commit` is called when a commit has made its
-    snapshots, and `after_change` when tags, the history of snapshots or expiry changed its versions; failures do not
-    affect the change, so they raise nothing. `log_of_writes` returns the log to which a writer sends its rows before
-    they are committed, None for most tables. `log_ends` returns the end offsets of such a log, by partition, None when
-    unknown; it raises nothing.
-    """
-
-    check_options: OptionRules
-    after_commit: Callable[["FileStore"], None]
-    after_change: Callable[["FileStore"], None]
-    log_of_writes: "Callable[[FileStore], WriteLog | None]"
-    log_ends: Callable[["FileStore"], Mapping[str, int] | None]

@@ -54,14 +54,14 @@ class RestPublisher:
         file_io: FileIO,
         paths: TablePaths,
         table_id: Callable[[], str],
-        backoff: ExponentialBackoff = BACKOFF,
+        backoff: ExponentialBackoff | None = None,
     ) -> None:
         self._client = client
         self._identifier = identifier
         self._file_io = file_io
         self._paths = paths
         self._table_id = table_id
-        self._backoff = backoff
+        self._backoff = BACKOFF if backoff is None else backoff
 
     @property
     def _name(self) -> str:

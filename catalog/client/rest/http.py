@@ -30,7 +30,7 @@ from interbed.catalog.client.rest.refusal import (
     RestRefusedError,
     refusal_of,
 )
-from interbed.catalog.client.rest.tokens import MEDIA_TYPE, RestRequest, TokenProvider
+from interbed.catalog.client.rest.tokens import MEDIA_TYPE, OutgoingRequest, TokenProvider
 from interbed.storage.base.backoff import NO_JITTER, ExponentialBackoff, RetryLoop
 from interbed.storage.base.errors import InvalidOptionError
 from interbed.storage.base.shown_text import escaped, without_credentials
@@ -118,7 +118,7 @@ class RestHttp:
 
     def get(self, path: str, query: Mapping[str, str] | None = None) -> Any:
         """Return the JSON of a resource; raises RestRefusedError, CatalogUnavailableError."""
-        return self._send(RestRequest(method="GET", path=path, query=query or {}), repeatable=True)
+        return self._send(OutgoingRequest(method="GET", path=path, query=query or {}), repeatable=True)
 
     def post(self, path: str, body: object, *, repeatable: bool = False) -> Any:
         """Send a body and return the JSON of the response, if any.
@@ -127,11 +127,11 @@ class RestHttp:
         it was not carried out, CallStateUnknownError when that is unknown.
         """
         text = json.dumps(body, ensure_ascii=False)
-        return self._send(RestRequest(method="POST", path=path, body=text), repeatable=repeatable)
+        return self._send(OutgoingRequest(method="POST", path=path, body=text), repeatable=repeatable)
 
     def delete(self, path: str) -> None:
         """Delete a resource; raises RestRefusedError, CatalogUnavailableError."""
-        self._send(RestRequest(method="DELETE", path=path), repeatable=True)
+        self._send(OutgoingRequest(method="DELETE", path=path), repeatable=True)
 
     def close(self) -> None:
         """Close the idle connections."""
@@ -142,7 +142,7 @@ class RestHttp:
 
     # -- attempts --------------------------------------------------------------------------------------------------
 
-    def _send(self, request: RestRequest, *, repeatable: bool) -> Any:
+    def _send(self, request: OutgoingRequest, *, repeatable: bool) -> Any:
         retries = self._backoff.start(f"{request.method} {request.path} at {self.uri}", _log)
         was_sent = False
         while True:
@@ -182,7 +182,7 @@ class RestHttp:
             else replace(self._backoff, first_seconds=seconds, longest_seconds=seconds, growth=1.0, jitter=NO_JITTER)
         )
 
-    def _unavailable(self, request: RestRequest, why: Exception, *, was_sent: bool) -> CatalogUnavailableError:
+    def _unavailable(self, request: OutgoingRequest, why: Exception, *, was_sent: bool) -> CatalogUnavailableError:
         if not was_sent or request.method == "GET":
             return CatalogUnavailableError(f"The REST catalog at {self.uri} can't be reached: {why}")
         return CallStateUnknownError(
@@ -190,7 +190,7 @@ class RestHttp:
             "result before repeating it."
         )
 
-    def _refusal(self, request: RestRequest, response: _RawResponse) -> RestRefusedError:
+    def _refusal(self, request: OutgoingRequest, response: _RawResponse) -> RestRefusedError:
         try:
             body = json.loads(response.body)
         except ValueError:
@@ -200,7 +200,7 @@ class RestHttp:
         text = f"The REST catalog at {self.uri} answers {response.status} to {request.method} {request.path}: {said}"
         return refusal_of(response.status, body, text)
 
-    def _decoded(self, request: RestRequest, response: _RawResponse) -> Any:
+    def _decoded(self, request: OutgoingRequest, response: _RawResponse) -> Any:
         if not response.body:
             return None
         try:
@@ -215,7 +215,7 @@ class RestHttp:
 
     # -- connections -----------------------------------------------------------------------------------------------
 
-    def _attempt(self, request: RestRequest) -> _RawResponse:
+    def _attempt(self, request: OutgoingRequest) -> _RawResponse:
         deadline = time.monotonic() + self._timeout_seconds
         headers = {**self.headers, "Accept": MEDIA_TYPE, **self._provider.headers(request)}
         body = None if request.body is None else request.body.encode()

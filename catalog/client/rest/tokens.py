@@ -49,7 +49,7 @@ _SIGNED_HEADERS = frozenset(
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RestRequest:
+class OutgoingRequest:
     """Parts of a request that a signature covers: the encoded path, the plain query, and the body as text."""
 
     method: str
@@ -61,7 +61,7 @@ class RestRequest:
 class TokenProvider(Protocol):
     """Provider of the headers that authenticate a request."""
 
-    def headers(self, request: RestRequest) -> dict[str, str]:
+    def headers(self, request: OutgoingRequest) -> dict[str, str]:
         """Return the headers for a request; raises InvalidOptionError for a token that can't be had."""
         ...
 
@@ -76,7 +76,7 @@ class BearerToken:
     def __init__(self, token: str) -> None:
         self._token = token
 
-    def headers(self, request: RestRequest) -> dict[str, str]:
+    def headers(self, request: OutgoingRequest) -> dict[str, str]:
         """Return the header with the token."""
         return {AUTHORIZATION: f"Bearer {self._token}"}
 
@@ -93,7 +93,7 @@ class BearerTokenFile:
         self._guard = threading.Lock()
         self._read: tuple[tuple[int, int, int], str] | None = None
 
-    def headers(self, request: RestRequest) -> dict[str, str]:
+    def headers(self, request: OutgoingRequest) -> dict[str, str]:
         """Return the header with the file's token; raises InvalidOptionError for a file without one."""
         return {AUTHORIZATION: f"Bearer {self._token()}"}
 
@@ -162,7 +162,7 @@ class DlfAuth:
         self._guard = threading.Lock()
         self._token: DlfToken | None = None
 
-    def headers(self, request: RestRequest) -> dict[str, str]:
+    def headers(self, request: OutgoingRequest) -> dict[str, str]:
         """Return the headers of the signature; raises InvalidOptionError for a token that can't be loaded."""
         token = self._fresh()
         headers = signed_headers(request.body, datetime.fromtimestamp(self._clock(), UTC), token.security_token)
@@ -202,7 +202,7 @@ def signed_headers(body: str | None, now: datetime, security_token: str | None) 
     return headers
 
 
-def authorization(request: RestRequest, token: DlfToken, region: str, headers: Mapping[str, str]) -> str:
+def authorization(request: OutgoingRequest, token: DlfToken, region: str, headers: Mapping[str, str]) -> str:
     """Return the header `Authorization` of a request with these headers. Pure."""
     moment = headers["x-dlf-date"]
     scope = f"{moment[:8]}/{region}/{_PRODUCT}/{_REQUEST_TYPE}"
@@ -214,7 +214,7 @@ def authorization(request: RestRequest, token: DlfToken, region: str, headers: M
     return f"{_ALGORITHM} Credential={token.key_id}/{scope},Signature={signature}"
 
 
-def _canonical(request: RestRequest, headers: Mapping[str, str]) -> str:
+def _canonical(request: OutgoingRequest, headers: Mapping[str, str]) -> str:
     query = "&".join(
         f"{name.strip()}={value.strip()}" if value else name.strip() for name, value in sorted(request.query.items())
     )
