@@ -5,10 +5,10 @@ tables, so that a rename leaves them valid.
 """
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
-from sqlalchemy import Connection, bindparam, delete, select, update
+from sqlalchemy import JSON, ColumnElement, Connection, bindparam, cast, delete, func, select, type_coerce, update
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.orm import aliased
 
@@ -147,6 +147,26 @@ class SqlTables:
         else:
             rows = _NAMES_OF_TYPE.rows(self._connection, {**keys, "table_type": table_type})
         return sorted(name for (name,) in rows)
+
+    def with_parameters(self, catalog: str, database: str, values: Mapping[str, str | None]) -> list[tuple[str, str]]:
+        """Return name and type of the tables whose parameters have these values, ignoring case, in order of their
+        names. None is any value that is not empty.
+        """
+        statement = (
+            select(TableRow.name, TableRow.table_type)
+            .join(DatabaseRow, TableRow.database_id == DatabaseRow.id)
+            .where(DatabaseRow.catalog == catalog, DatabaseRow.name == database)
+        )
+        for key, value in values.items():
+            found = self._parameter(key)
+            statement = statement.where(found != "" if value is None else func.lower(found) == value.lower())
+        return sorted((name, table_type) for name, table_type in self._connection.execute(statement))
+
+    def _parameter(self, key: str) -> ColumnElement[str]:
+        """Return the expression of a table's parameter as a text."""
+        if self._connection.dialect.name == "sqlite":
+            return type_coerce(TableRow.document, JSON)[("parameters", key)].as_string()
+        return func.json_extract_path_text(cast(TableRow.document, JSON), "parameters", key)
 
     def metas(self, catalog: str) -> list[TableMeta]:
         """Return an entry for each table of the catalog, ordered by database and name."""

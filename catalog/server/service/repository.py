@@ -6,7 +6,7 @@ it must have no effect outside the transaction. Methods take and return the valu
 lower case.
 """
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Generic, Protocol, TypeVar
 
@@ -111,6 +111,12 @@ class Tables(Protocol):
         ...
 
     def names(self, catalog: str, database: str, table_type: str | None = None) -> list[str]: ...
+    def with_parameters(self, catalog: str, database: str, values: Mapping[str, str | None]) -> list[tuple[str, str]]:
+        """Return name and type of the tables whose parameters have these values, ignoring case, in order of their
+        names. None is any value that is not empty.
+        """
+        ...
+
     def metas(self, catalog: str) -> list[TableMeta]:
         """Return an entry for each table of the catalog, ordered by database and name."""
         ...

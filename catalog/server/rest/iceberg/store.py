@@ -6,10 +6,10 @@ refused entry has the file deleted, and one whose outcome is not known leaves it
 
 import dataclasses
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass
 
-from interbed.catalog.server.rest.iceberg.entries import LOCATION, TABLE, VIEW, kind_of, new_entry
+from interbed.catalog.server.rest.iceberg.entries import LOCATION, TABLE, TABLE_TYPE, VIEW, kind_of, new_entry
 from interbed.catalog.server.rest.iceberg.errors import exists, no_namespace, no_table, no_view
 from interbed.catalog.server.rest.iceberg.files import MetadataContent, MetadataFiles, codec_of, folder_of
 from interbed.catalog.server.rest.iceberg.metadata.documents import completed, written
@@ -21,13 +21,11 @@ from interbed.catalog.server.service.errors import (
     MetastoreError,
     NoSuchObjectError,
     OutcomeUnknownError,
-    UnknownDatabaseError,
 )
-from interbed.catalog.server.service.model import MetastoreDatabase, MetastoreTable
+from interbed.catalog.server.service.model import VIRTUAL_VIEW, MetastoreDatabase, MetastoreTable
 from interbed.catalog.server.service.service import Metastore
 from interbed.catalog.server.service.tables.pointers import PointerChange
 
-_LISTED_AT_ONCE = 1000
 _LOADS_MAX = 5
 
 
@@ -89,19 +87,18 @@ class TableStore:
         except NoSuchObjectError as error:
             raise no_namespace(".".join(levels)) from error
 
-    def names(self, catalog: str, levels: tuple[str, ...], kind: str, after: str | None) -> Iterator[str]:
-        """Yield the names of the tables or views of a namespace, in order, after one of them. RestError with status 404
-        for a missing namespace.
+    def names(self, catalog: str, levels: tuple[str, ...], kind: str, after: str | None) -> list[str]:
+        """Return the names of the tables or views of a namespace, in order, after one of them.
+
+        RestError with status 404 for a missing namespace.
         """
         database = self.database(catalog, levels).name
-        every = sorted(self.metastore.tables.names(catalog, database))
-        wanted = [name for name in every if after is None or name > after]
-        for start in range(0, len(wanted), _LISTED_AT_ONCE):
-            try:
-                some = self.metastore.tables.select(catalog, database, wanted[start : start + _LISTED_AT_ONCE])
-            except UnknownDatabaseError as error:
-                raise no_namespace(".".join(levels)) from error
-            yield from sorted(entry.name for entry in some if kind_of(entry) == kind)
+        found = self.metastore.tables.with_parameters(catalog, database, {TABLE_TYPE: kind, LOCATION: None})
+        return [
+            name
+            for name, table_type in found
+            if (table_type == VIRTUAL_VIEW) == (kind == VIEW) and (after is None or name > after)
+        ]
 
     def check_free(self, name: IcebergName, kind: str = TABLE) -> MetastoreDatabase:
         """Return the database of a new table or view. RestError if the name is taken, or invalid, or if there is no

@@ -3,7 +3,6 @@
 import hashlib
 import logging
 from http import HTTPStatus
-from itertools import islice
 from typing import Any
 
 import msgspec
@@ -218,7 +217,7 @@ def listed(store: TableStore, request: RestRequest, kind: str) -> RestResponse:
     levels = levels_of(request.parts["namespace"])
     after, size = page_of(request.query)
     names = store.names(catalog_of(request), levels, kind, after)
-    found = list(names if size is None else islice(names, size + 1))
+    found = names if size is None else names[: size + 1]
     token = None
     if size is not None and len(found) > size:
         found = found[:size]

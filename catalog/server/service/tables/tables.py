@@ -3,7 +3,7 @@
 import dataclasses
 import itertools
 import secrets
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from interbed.catalog.server.service import events
 from interbed.catalog.server.service import warehouse as files
@@ -156,6 +156,14 @@ class TableService(TableAlterations):
             return [view for view in views if view.extra.get("rewriteEnabled")]
 
         return self._store.read(work)
+
+    def with_parameters(self, catalog: str, database: str, values: Mapping[str, str | None]) -> list[tuple[str, str]]:
+        """Return name and type of the tables whose parameters have these values, ignoring case, in order of their
+        names. None is any value that is not empty.
+        """
+        return self._store.read(
+            lambda transaction: transaction.tables.with_parameters(catalog, normalized(database), values)
+        )
 
     def names_by_filter(self, catalog: str, database: str, text: str, limit: int | None = None) -> list[str]:
         """Return the names of the tables that a filter over owner, parameters and last access selects, in order; none
