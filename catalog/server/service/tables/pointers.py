@@ -10,6 +10,7 @@ this check and the end of the transaction.
 
 import dataclasses
 import time
+import uuid
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
@@ -26,8 +27,6 @@ from interbed.catalog.server.service.names import escaped, normalized
 from interbed.catalog.server.service.repository import Repository, StoredRow, Transaction
 from interbed.catalog.server.service.tables.rules import table_not_found
 from interbed.catalog.server.service.warehouse import Warehouse
-
-_TRIES_MAX = 1000
 
 
 class PointerMovedError(MetastoreError):
@@ -108,21 +107,20 @@ class PointerService:
         return self._warehouse.qualified(location)
 
     def free_location(self, database: MetastoreDatabase, name: str) -> str:
-        """Return the directory of a new table without a location: below its database's, one that no other table has.
+        """Return the directory of a new table without a location: below its database's, one that does not exist and
+        that no other table has. MetastoreError if the file system cannot be reached.
 
-        A table keeps its directory when it is renamed, so that a new table of its old name gets another one.
+        A table keeps its directory when it is renamed, and its files when it is dropped: a new table of its old name
+        gets another directory, so that the deletion of one never takes the files of the other.
         """
         home = database.location or self._warehouse.database_location(database.name)
         default = files.child(home, escaped(name))
-
-        def work(transaction: Transaction) -> str:
-            for number in range(1, _TRIES_MAX):
-                location = default if number == 1 else f"{default}-{number}"
-                if transaction.places.conflict([place_text(location) or location], ()) is None:
-                    return location
-            raise MetastoreError(f"Every one of {_TRIES_MAX} locations {default}-N has a table; give a location")
-
-        return self._store.read(work)
+        taken = self._store.read(
+            lambda transaction: transaction.places.conflict([place_text(default) or default], ()) is not None
+        )
+        if not taken and not files.directory_exists(default):
+            return default
+        return f"{default}-{uuid.uuid4().hex}"
 
     def database_location(self, name: str, catalog_location: str | None = None) -> str:
         """Return the directory of a new database without a location, of any name."""

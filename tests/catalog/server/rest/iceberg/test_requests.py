@@ -210,11 +210,21 @@ def test_a_new_table_gets_a_directory_of_its_own(server: IcebergRest, namespace:
     }
     server.call("POST", "tables/rename", rename).expect(204)
     second = server.create(namespace, "t")["metadata"]["location"]
-    assert second == f"{first}-2"
+    assert second.startswith(f"{first}-")
     message = server.call("POST", "tables/rename", rename).error(409, "AlreadyExistsException")
     assert message == f"Cannot rename {namespace}.t to {namespace}.u. Table already exists"
     rename["destination"] = {"namespace": ["none"], "name": "u"}
     server.call("POST", "tables/rename", rename).error(404, "NoSuchNamespaceException")
+
+
+def test_purge_keeps_the_files_of_an_earlier_table_of_that_name(server: IcebergRest, namespace: str) -> None:
+    kept = server.create(namespace, "t")["metadata-location"]
+    server.call("DELETE", f"namespaces/{namespace}/tables/t").expect(204)
+    server.create(namespace, "t")
+    server.call("DELETE", f"namespaces/{namespace}/tables/t?purgeRequested=true").expect(204)
+    body = {"name": "t", "metadata-location": kept}
+    found = server.call("POST", f"namespaces/{namespace}/register", body).expect(200)
+    assert found["metadata-location"] == kept
 
 
 def test_purge_deletes_the_files_and_a_plain_drop_keeps_them(server: IcebergRest, namespace: str) -> None:
