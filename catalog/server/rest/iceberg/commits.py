@@ -19,7 +19,7 @@ from interbed.catalog.server.rest.iceberg.metadata.documents import written
 from interbed.catalog.server.rest.iceberg.metadata.requirements import RequirementFailedError, check_requirements
 from interbed.catalog.server.rest.iceberg.metadata.schemas import Document
 from interbed.catalog.server.rest.iceberg.metadata.snapshots import current_snapshot, files_to_delete
-from interbed.catalog.server.rest.iceberg.metadata.updates import AssertCreate, Requirement, Update
+from interbed.catalog.server.rest.iceberg.metadata.updates import AssertCreate, CommitRequirement, Update
 from interbed.catalog.server.rest.iceberg.metadata.views import completed_view, updated_view
 from interbed.catalog.server.rest.iceberg.names import IcebergName
 from interbed.catalog.server.rest.iceberg.store import StoredTable, TableStore, now_ms
@@ -42,7 +42,7 @@ class TableCommit:
     """The commit of a client to one table, or to a view if that is the `kind`."""
 
     name: IcebergName
-    requirements: Sequence[Requirement]
+    requirements: Sequence[CommitRequirement]
     updates: Sequence[Update]
     kind: str = TABLE
 
@@ -53,7 +53,7 @@ class TableCommit:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Attempt:
+class _TableAttempt:
     """A commit applied to the metadata of the table as it was loaded; `made` is None if nothing changes."""
 
     name: IcebergName
@@ -63,7 +63,7 @@ class _Attempt:
     kind: str
 
 
-class Committer:
+class TableCommitter:
     """Commits to the tables of a store. Safe for many threads."""
 
     def __init__(self, store: TableStore, backoff: ExponentialBackoff = BACKOFF) -> None:
@@ -103,7 +103,7 @@ class Committer:
         check_requirements(commit.requirements, None)
         return self._store.create(commit.name, created(commit.updates, now_ms()), user)
 
-    def _attempt(self, commit: TableCommit) -> _Attempt:
+    def _attempt(self, commit: TableCommit) -> _TableAttempt:
         base = self._store.load(commit.name, commit.kind)
         before = completed_view(base.content.document()) if commit.kind == VIEW else base.document()
         check_requirements(commit.requirements, before)
@@ -114,9 +114,9 @@ class Committer:
             made = updated(before, base.location, commit.updates, now_ms())
         if made is not None and made["location"] != before["location"]:
             self._store.metastore.pointers.checked(made["location"])
-        return _Attempt(name=commit.name, base=base, before=before, made=made, kind=commit.kind)
+        return _TableAttempt(name=commit.name, base=base, before=before, made=made, kind=commit.kind)
 
-    def _publish(self, attempts: Sequence[_Attempt], user: str) -> list[str]:
+    def _publish(self, attempts: Sequence[_TableAttempt], user: str) -> list[str]:
         locations: list[str] = []
         new: list[str] = []
         changes = []
@@ -143,12 +143,12 @@ class Committer:
                 self._store.files.delete(files_to_delete(each.before, each.made))
         return locations
 
-    def _write(self, attempt: _Attempt, made: Document) -> str:
+    def _write(self, attempt: _TableAttempt, made: Document) -> str:
         content = made if attempt.kind == VIEW else written(made)
         return self._store.files.write(folder_of(made), next_version(attempt.base.location), content, codec_of(made))
 
 
-def _swap(attempt: _Attempt, made: Document, location: str) -> PointerChange:
+def _swap(attempt: _TableAttempt, made: Document, location: str) -> PointerChange:
     name, base = attempt.name, attempt.base
 
     def change(entry: MetastoreTable) -> MetastoreTable:
@@ -165,7 +165,7 @@ def _swap(attempt: _Attempt, made: Document, location: str) -> PointerChange:
     )
 
 
-def _dropped(attempts: Sequence[_Attempt], store: TableStore) -> RestError:
+def _dropped(attempts: Sequence[_TableAttempt], store: TableStore) -> RestError:
     missing = next((each for each in attempts if store.entry(each.name) is None), attempts[0])
     return no_view(missing.name) if missing.kind == VIEW else no_table(missing.name)
 

@@ -40,7 +40,7 @@ class MetadataContent:
 
     @property
     def nbytes(self) -> int:
-        """Bytes of memory."""
+        """Size in memory, in bytes."""
         return len(self.json)
 
     def document(self) -> Document:

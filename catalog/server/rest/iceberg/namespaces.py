@@ -39,14 +39,14 @@ _FIXED = (LOCATION, OWNER, OWNER_TYPE)
 
 
 class CreateNamespaceRequest(msgspec.Struct, frozen=True):
-    """Body of createNamespace."""
+    """Body of the operation createNamespace."""
 
     namespace: list[str]
     properties: dict[str, str] | None = None
 
 
 class UpdatePropertiesRequest(msgspec.Struct, frozen=True):
-    """Body of updateProperties."""
+    """Body of the operation updateProperties."""
 
     removals: list[str] | None = None
     updates: dict[str, str] | None = None
@@ -71,7 +71,7 @@ class NamespaceHandler:
         return json_response({"namespaces": [[name] for name in names[:size]], "next-page-token": token})
 
     def create(self, request: RestRequest) -> RestResponse:
-        """Answer createNamespace."""
+        """Answer the operation createNamespace."""
         body = request.json(CreateNamespaceRequest)
         catalog, name = catalog_of(request), check_new_namespace(body.namespace)
         properties = body.properties or {}
@@ -98,13 +98,13 @@ class NamespaceHandler:
         return json_response({"namespace": body.namespace, "properties": properties_of(made)})
 
     def load(self, request: RestRequest) -> RestResponse:
-        """Answer loadNamespaceMetadata."""
+        """Answer the operation loadNamespaceMetadata."""
         levels = levels_of(request.parts["namespace"])
         found = self._store.database(catalog_of(request), levels)
         return json_response({"namespace": list(levels), "properties": properties_of(found)})
 
     def exists(self, request: RestRequest) -> RestResponse:
-        """Answer namespaceExists."""
+        """Answer the operation namespaceExists."""
         self._store.database(catalog_of(request), levels_of(request.parts["namespace"]))
         return NO_CONTENT
 
@@ -125,7 +125,7 @@ class NamespaceHandler:
         return NO_CONTENT
 
     def update(self, request: RestRequest) -> RestResponse:
-        """Answer updateProperties."""
+        """Answer the operation updateProperties."""
         body = request.json(UpdatePropertiesRequest)
         removals, updates = dict.fromkeys(body.removals or ()), body.updates or {}
         both = sorted(set(removals) & set(updates))

@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from interbed.catalog.server.rest.iceberg.commits import BACKOFF, Committer, TableCommit
+from interbed.catalog.server.rest.iceberg.commits import BACKOFF, TableCommit, TableCommitter
 from interbed.catalog.server.rest.iceberg.entries import LOCATION, TABLE
 from interbed.catalog.server.rest.iceberg.errors import bad_request
 from interbed.catalog.server.rest.iceberg.metadata.documents import new_table, written
@@ -35,7 +35,7 @@ _REPORT_CHARACTERS_MAX = 2000
 
 
 class CreateTableRequest(msgspec.Struct, frozen=True, rename="kebab"):
-    """Body of createTable."""
+    """Body of the operation createTable."""
 
     name: str
     schema: dict[str, Any]
@@ -47,7 +47,7 @@ class CreateTableRequest(msgspec.Struct, frozen=True, rename="kebab"):
 
 
 class RegisterTableRequest(msgspec.Struct, frozen=True, rename="kebab"):
-    """Body of registerTable."""
+    """Body of the operation registerTable."""
 
     name: str
     metadata_location: str
@@ -63,7 +63,7 @@ class CommitTableRequest(msgspec.Struct, frozen=True):
 
 
 class CommitTransactionRequest(msgspec.Struct, frozen=True, rename="kebab"):
-    """Body of commitTransaction."""
+    """Body of the operation commitTransaction."""
 
     table_changes: list[CommitTableRequest]
 
@@ -80,7 +80,7 @@ class IcebergTableHandler:
 
     def __init__(self, store: TableStore) -> None:
         self._store = store
-        self._committer = Committer(store)
+        self._committer = TableCommitter(store)
 
     def list(self, request: RestRequest) -> RestResponse:
         """Answer listTables: the Iceberg tables of a namespace."""
@@ -140,7 +140,7 @@ class IcebergTableHandler:
         )
 
     def exists(self, request: RestRequest) -> RestResponse:
-        """Answer tableExists."""
+        """Answer the operation tableExists."""
         self._store.found(table_of(request))
         return NO_CONTENT
 
@@ -160,13 +160,13 @@ class IcebergTableHandler:
         return NO_CONTENT
 
     def rename(self, request: RestRequest) -> RestResponse:
-        """Answer renameTable."""
+        """Answer the operation renameTable."""
         body = request.json(RenameRequest)
         renamed(self._store, identified(request, body.source), identified(request, body.destination), TABLE)
         return NO_CONTENT
 
     def commit(self, request: RestRequest) -> RestResponse:
-        """Answer updateTable."""
+        """Answer the operation updateTable."""
         body = request.json(CommitTableRequest)
         name = table_of(request)
         commit = TableCommit(name=name, requirements=body.requirements, updates=body.updates)

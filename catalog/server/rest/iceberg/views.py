@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 
-from interbed.catalog.server.rest.iceberg.commits import Committer, TableCommit
+from interbed.catalog.server.rest.iceberg.commits import TableCommit, TableCommitter
 from interbed.catalog.server.rest.iceberg.entries import VIEW, new_view_entry
 from interbed.catalog.server.rest.iceberg.files import codec_of, folder_of
 from interbed.catalog.server.rest.iceberg.metadata.updates import AssertViewUuid, ViewUpdate
@@ -25,7 +25,7 @@ from interbed.catalog.server.rest.interface import NO_CONTENT, RestRequest, Rest
 
 
 class CreateViewRequest(msgspec.Struct, frozen=True, rename="kebab"):
-    """Body of createView."""
+    """Body of the operation createView."""
 
     name: str
     schema: dict[str, Any]
@@ -35,7 +35,7 @@ class CreateViewRequest(msgspec.Struct, frozen=True, rename="kebab"):
 
 
 class CommitViewRequest(msgspec.Struct, frozen=True):
-    """Body of replaceView."""
+    """Body of the operation replaceView."""
 
     updates: list[ViewUpdate]
     requirements: list[AssertViewUuid] = []
@@ -47,14 +47,14 @@ class ViewHandler:
 
     def __init__(self, store: TableStore) -> None:
         self._store = store
-        self._committer = Committer(store)
+        self._committer = TableCommitter(store)
 
     def list(self, request: RestRequest) -> RestResponse:
-        """Answer listViews."""
+        """Answer the operation listViews."""
         return listed(self._store, request, VIEW)
 
     def create(self, request: RestRequest) -> RestResponse:
-        """Answer createView."""
+        """Answer the operation createView."""
         body = request.json(CreateViewRequest)
         levels = levels_of(request.parts["namespace"])
         name = IcebergName(catalog=catalog_of(request), levels=levels, name=body.name)
@@ -70,7 +70,7 @@ class ViewHandler:
         return self._loaded(name)
 
     def load(self, request: RestRequest) -> RestResponse:
-        """Answer loadView."""
+        """Answer the operation loadView."""
         return self._loaded(table_of(request, "view"))
 
     def _loaded(self, name: IcebergName) -> RestResponse:
@@ -79,12 +79,12 @@ class ViewHandler:
         return json_response({"metadata-location": found.location, "metadata": metadata, "config": {}})
 
     def exists(self, request: RestRequest) -> RestResponse:
-        """Answer viewExists."""
+        """Answer the operation viewExists."""
         self._store.found(table_of(request, "view"), VIEW)
         return NO_CONTENT
 
     def replace(self, request: RestRequest) -> RestResponse:
-        """Answer replaceView."""
+        """Answer the operation replaceView."""
         body = request.json(CommitViewRequest)
         name = table_of(request, "view")
         commit = TableCommit(name=name, requirements=body.requirements, updates=body.updates, kind=VIEW)
@@ -92,12 +92,12 @@ class ViewHandler:
         return self._loaded(name)
 
     def drop(self, request: RestRequest) -> RestResponse:
-        """Answer dropView."""
+        """Answer the operation dropView."""
         self._store.drop(table_of(request, "view"), VIEW)
         return NO_CONTENT
 
     def rename(self, request: RestRequest) -> RestResponse:
-        """Answer renameView."""
+        """Answer the operation renameView."""
         body = request.json(RenameRequest)
         renamed(self._store, identified(request, body.source), identified(request, body.destination), VIEW)
         return NO_CONTENT

@@ -15,7 +15,7 @@ from interbed.catalog.server.rest.iceberg.metadata.updates import (
     AssertRefSnapshotId,
     AssertTableUuid,
     AssertViewUuid,
-    Requirement,
+    CommitRequirement,
 )
 
 
@@ -23,7 +23,7 @@ class RequirementFailedError(Exception):
     """A requirement does not hold: nothing was changed."""
 
 
-def check_requirements(requirements: Iterable[Requirement], base: Document | None) -> None:
+def check_requirements(requirements: Iterable[CommitRequirement], base: Document | None) -> None:
     """Raise RequirementFailedError for the first requirement that does not hold; `base` is None without a table."""
     for requirement in requirements:
         reason = _failure(requirement, base)
@@ -31,7 +31,7 @@ def check_requirements(requirements: Iterable[Requirement], base: Document | Non
             raise RequirementFailedError(f"Requirement failed: {reason}")
 
 
-def _failure(requirement: Requirement, base: Document | None) -> str | None:
+def _failure(requirement: CommitRequirement, base: Document | None) -> str | None:
     if isinstance(requirement, AssertCreate):
         return None if base is None else "table already exists"
     if base is None:
@@ -42,11 +42,11 @@ def _failure(requirement: Requirement, base: Document | None) -> str | None:
     return None if expected == found else f"{what}: expected {_id(requirement)}{expected} != {found}"
 
 
-def _id(requirement: Requirement) -> str:
+def _id(requirement: CommitRequirement) -> str:
     return "" if isinstance(requirement, AssertTableUuid | AssertViewUuid) else "id "
 
 
-def _compared(requirement: Requirement, base: Document) -> tuple[object, object, str]:
+def _compared(requirement: CommitRequirement, base: Document) -> tuple[object, object, str]:
     match requirement:
         case AssertTableUuid():
             return requirement.uuid.lower(), str(base["table-uuid"]).lower(), "UUID does not match"

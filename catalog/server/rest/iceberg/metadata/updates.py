@@ -1,4 +1,4 @@
-"""Updates and requirements as clients send them: one msgspec type for each, told apart by `action` and by `type`.
+"""Updates and requirements as clients send them: one msgspec type for each, distinguished by `action` and by `type`.
 
 Source: Iceberg's REST specification, `TableUpdate`, `ViewUpdate`, `TableRequirement`, `ViewRequirement`.
 """
@@ -161,44 +161,44 @@ ViewUpdate = (
 )
 
 
-class Requirement(msgspec.Struct, tag_field="type", rename="kebab", kw_only=True):
+class CommitRequirement(msgspec.Struct, tag_field="type", rename="kebab", kw_only=True):
     """A condition that the metadata must satisfy before an update."""
 
 
-class AssertCreate(Requirement, tag="assert-create"):
+class AssertCreate(CommitRequirement, tag="assert-create"):
     pass
 
 
-class AssertTableUuid(Requirement, tag="assert-table-uuid"):
+class AssertTableUuid(CommitRequirement, tag="assert-table-uuid"):
     uuid: str
 
 
-class AssertRefSnapshotId(Requirement, tag="assert-ref-snapshot-id"):
+class AssertRefSnapshotId(CommitRequirement, tag="assert-ref-snapshot-id"):
     ref: str
     snapshot_id: int | None = None
 
 
-class AssertLastAssignedFieldId(Requirement, tag="assert-last-assigned-field-id"):
+class AssertLastAssignedFieldId(CommitRequirement, tag="assert-last-assigned-field-id"):
     last_assigned_field_id: int
 
 
-class AssertCurrentSchemaId(Requirement, tag="assert-current-schema-id"):
+class AssertCurrentSchemaId(CommitRequirement, tag="assert-current-schema-id"):
     current_schema_id: int
 
 
-class AssertLastAssignedPartitionId(Requirement, tag="assert-last-assigned-partition-id"):
+class AssertLastAssignedPartitionId(CommitRequirement, tag="assert-last-assigned-partition-id"):
     last_assigned_partition_id: int
 
 
-class AssertDefaultSpecId(Requirement, tag="assert-default-spec-id"):
+class AssertDefaultSpecId(CommitRequirement, tag="assert-default-spec-id"):
     default_spec_id: int
 
 
-class AssertDefaultSortOrderId(Requirement, tag="assert-default-sort-order-id"):
+class AssertDefaultSortOrderId(CommitRequirement, tag="assert-default-sort-order-id"):
     default_sort_order_id: int
 
 
-class AssertViewUuid(Requirement, tag="assert-view-uuid"):
+class AssertViewUuid(CommitRequirement, tag="assert-view-uuid"):
     uuid: str
 
 

@@ -11,7 +11,7 @@ import sys
 from collections.abc import Sequence
 
 from interbed.catalog.server.database.session import SqlRepository
-from interbed.catalog.server.rest.iceberg.commits import Committer, TableCommit
+from interbed.catalog.server.rest.iceberg.commits import TableCommit, TableCommitter
 from interbed.catalog.server.rest.iceberg.metadata.updates import SetProperties
 from interbed.catalog.server.rest.iceberg.names import IcebergName
 from interbed.catalog.server.rest.iceberg.store import TableStore
@@ -31,7 +31,7 @@ def main() -> None:
         os.kill(os.getpid(), signal.SIGKILL)
 
     PointerService.swap = dying  # type: ignore[method-assign]
-    committer = Committer(TableStore(Metastore(SqlRepository(db), root)))
+    committer = TableCommitter(TableStore(Metastore(SqlRepository(db), root)))
     names = [IcebergName(catalog="hive", levels=("default",), name=name) for name in ("one", "two")]
     updates = [SetProperties(updates={"a": "1"})]
     committer.commit([TableCommit(name=name, requirements=[], updates=updates) for name in names], None)

@@ -23,7 +23,7 @@ SCHEMA: dict[str, Any] = {
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Answer:
+class RestAnswer:
     """Response of the server."""
 
     status: int
@@ -51,14 +51,14 @@ class IcebergRest:
 
     @property
     def uri(self) -> str:
-        """Address for clients."""
+        """Address of the interface for clients."""
         return f"http://127.0.0.1:{self.port}/iceberg"
 
-    def call(self, method: str, path: str, body: Any = None, headers: Mapping[str, str] | None = None) -> Answer:
+    def call(self, method: str, path: str, body: Any = None, headers: Mapping[str, str] | None = None) -> RestAnswer:
         """Return the response for a path below the prefix of the default catalog."""
         return self.call_at(method, f"v1/hive/{path}", body, headers)
 
-    def call_at(self, method: str, path: str, body: Any = None, headers: Mapping[str, str] | None = None) -> Answer:
+    def call_at(self, method: str, path: str, body: Any = None, headers: Mapping[str, str] | None = None) -> RestAnswer:
         """Return the response for a path below the interface."""
         connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=at_most(30))
         try:
@@ -68,7 +68,7 @@ class IcebergRest:
             read = response.read()
             found = json.loads(read) if read else None
             named = {name.lower(): value for name, value in response.getheaders()}
-            return Answer(status=response.status, body=found, headers=named)
+            return RestAnswer(status=response.status, body=found, headers=named)
         finally:
             connection.close()
 
@@ -78,7 +78,7 @@ class IcebergRest:
             200
         )
 
-    def commit(self, namespace: str, name: str, requirements: list[Any], updates: list[Any]) -> Answer:
+    def commit(self, namespace: str, name: str, requirements: list[Any], updates: list[Any]) -> RestAnswer:
         """Commit updates of a table."""
         body = {"requirements": requirements, "updates": updates}
         return self.call("POST", f"namespaces/{namespace}/tables/{name}", body)

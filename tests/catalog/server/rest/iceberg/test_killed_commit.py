@@ -9,7 +9,7 @@ import pytest
 
 from interbed.catalog.server.database import schema
 from interbed.catalog.server.database.session import SqlRepository
-from interbed.catalog.server.rest.iceberg.commits import Committer, TableCommit
+from interbed.catalog.server.rest.iceberg.commits import TableCommit, TableCommitter
 from interbed.catalog.server.rest.iceberg.metadata.documents import new_table
 from interbed.catalog.server.rest.iceberg.metadata.updates import SetProperties
 from interbed.catalog.server.rest.iceberg.names import IcebergName
@@ -64,7 +64,7 @@ def test_a_killed_transaction_is_complete_or_has_no_effect(
     assert _properties(store) == [value, value]
     # The files of the killed commit remain, and no table names those of one that had no effect.
     assert _files(tmp_path) == 4
-    Committer(store).commit(COMMITS, None)
+    TableCommitter(store).commit(COMMITS, None)
     assert _properties(store) == ["2", "2"]
     repository.close()
 
@@ -83,7 +83,7 @@ def test_nothing_is_deleted_when_the_outcome_is_unknown(
 
     monkeypatch.setattr(PointerService, "swap", lost)
     with pytest.raises(OutcomeUnknownError):
-        Committer(store).commit(COMMITS, None)
+        TableCommitter(store).commit(COMMITS, None)
     assert _files(tmp_path) == 4
     assert _properties(store) == ["2", "2"]
     repository.close()
@@ -95,6 +95,6 @@ def test_a_refused_commit_leaves_no_file(database_url: str, tmp_path: Path) -> N
     _create(store, root)
     store.metastore.tables.drop("hive", "default", "two", delete_data=False)
     with pytest.raises(RestError, match=r"Table does not exist: default\.two"):
-        Committer(store).commit(COMMITS, None)
+        TableCommitter(store).commit(COMMITS, None)
     assert _files(tmp_path) == 2
     repository.close()

@@ -1,4 +1,4 @@
-"""Requests of raw HTTP: errors, pages, ETags, transactions, staged tables, and who else changes a table."""
+"""Requests of raw HTTP: errors, pages, ETags, transactions, staged tables, and changes by other clients."""
 
 import json
 import threading
@@ -10,7 +10,7 @@ import pytest
 
 from interbed.catalog.client.hive.client import HiveMetastoreClient
 from interbed.thrift_idl.hive_metastore import ttypes
-from tests.catalog.server.rest.iceberg.rest_server import SCHEMA, Answer, IcebergRest, set_properties
+from tests.catalog.server.rest.iceberg.rest_server import SCHEMA, IcebergRest, RestAnswer, set_properties
 from tests.support.servers.metastore import lock_component, lock_request, plain_client, table
 from tests.support.waits import at_most
 
@@ -237,7 +237,7 @@ def test_purge_deletes_the_files_and_a_plain_drop_keeps_them(server: IcebergRest
 def test_a_commit_waits_for_the_lock_of_a_hive_client(server: IcebergRest, namespace: str) -> None:
     location = server.create(namespace, "t")["metadata-location"]
     folder = Path(location.removeprefix("file:")).parent
-    answers: list[Answer] = []
+    answers: list[RestAnswer] = []
     with plain_client(server.metastore.port) as client:
         component = lock_component(ttypes.LockType.EXCLUSIVE, namespace, "t")
         held = client.lock(lock_request(component))
