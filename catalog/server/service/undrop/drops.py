@@ -40,8 +40,8 @@ T = TypeVar("T")
 Key = tuple[str, str, str]
 
 
-class Fate(Enum):
-    """What a drop does with a table and its directory."""
+class TableFate(Enum):
+    """Treatment of a table and its directory by a drop."""
 
     STAYS = "kept, and the directory stays in place"
     MOVES = "kept, and the directory is moved aside"
@@ -65,7 +65,7 @@ class DatabaseContents:
 
     @property
     def identity(self) -> tuple[object, ...]:
-        """What must not change between the announcement of a drop and the drop."""
+        """The values that must not change between the announcement of a drop and the drop."""
         return (self.stored.id, *((each.name, each.number, each.location) for each in self.tables))
 
 
@@ -87,7 +87,7 @@ class _DatabasePlan:
 
     contents: DatabaseContents
     home: str | None
-    fates: Mapping[str, Fate]
+    fates: Mapping[str, TableFate]
 
 
 class SoftDrops:
@@ -121,12 +121,12 @@ class SoftDrops:
                 return None
             table, strays = read
             fate = self._fate(table, None, frozenset(), delete_data=delete_data)
-            if fate is Fate.DELETED:
+            if fate is TableFate.DELETED:
                 if not skips_trash(table):
                     place = f"{table.location} cannot be moved to {self._root}"
                     logger.info("%s.%s is dropped for good: %s", table.database, table.name, place)
                 return None
-            if fate is Fate.MOVES and strays:
+            if fate is TableFate.MOVES and strays:
                 logger.info("%s.%s is dropped for good: it has partitions elsewhere", table.database, table.name)
                 return None
             try:
@@ -165,19 +165,19 @@ class SoftDrops:
 
     def _fate(
         self, table: MetastoreTable, home: str | None, staying: frozenset[str] | set[str], *, delete_data: bool
-    ) -> Fate:
+    ) -> TableFate:
         """Return what becomes of a table if the directory `home` is moved and those in `staying` cannot be."""
         is_purged = owns_data(table) and skips_trash(table)
         if not delete_data:
-            return Fate.STAYS
+            return TableFate.STAYS
         if home is not None and files.contains(home, table.location):
-            return Fate.DELETED if is_purged else Fate.MOVES_ALONG
+            return TableFate.DELETED if is_purged else TableFate.MOVES_ALONG
         if not owns_data(table) or table.location is None:
-            return Fate.STAYS
+            return TableFate.STAYS
         if is_purged or table.location in staying or not self._is_movable(table.location):
-            return Fate.DELETED
+            return TableFate.DELETED
         exists = _exists(table.location)
-        return Fate.DELETED if exists is None else Fate.MOVES if exists else Fate.STAYS
+        return TableFate.DELETED if exists is None else TableFate.MOVES if exists else TableFate.STAYS
 
     def _is_movable(self, location: str) -> bool:
         """Return whether a directory can be renamed to the directory of dropped ones, as far as its location says."""
@@ -185,8 +185,8 @@ class SoftDrops:
         is_below = files.contains(root, location) and not files.contains(location, root)
         return is_below and not files.contains(self._root, location) and files.renames_directories(location)
 
-    def _drop_table(self, table: MetastoreTable, fate: Fate) -> MetastoreTable:
-        transfers = self._announce([self._announcement(table)] if fate is Fate.MOVES else [])
+    def _drop_table(self, table: MetastoreTable, fate: TableFate) -> MetastoreTable:
+        transfers = self._announce([self._announcement(table)] if fate is TableFate.MOVES else [])
 
         def work(transaction: Transaction) -> MetastoreTable:
             for transfer in transfers:
@@ -208,14 +208,24 @@ class SoftDrops:
         home = contents.stored.value.location if delete_data else None
         if home is not None and (home in staying or not self._is_movable(home) or not _exists(home)):
             home = None
-        fates = {table.name: self._fate(table, home, staying, delete_data=delete_data) for table in contents.tables}
+        fates: dict[str, TableFate] = {}
+        moved: list[str] = []
+        for table in sorted(contents.tables, key=lambda table: table.location or ""):
+            fate = self._fate(table, home, staying, delete_data=delete_data)
+            if fate is TableFate.MOVES and table.location is not None:
+                if any(files.contains(other, table.location) for other in moved):
+                    # Its files leave with the directory of another table.
+                    fate = TableFate.DELETED
+                else:
+                    moved.append(table.location)
+            fates[table.name] = fate
         return _DatabasePlan(contents=contents, home=home, fates=fates)
 
     def _drop_database(
         self, read: Callable[[Transaction], DatabaseContents | None], plan: _DatabasePlan, *, delete_data: bool
     ) -> DroppedDatabase:
         database = plan.contents.stored.value
-        moved = [table for table in plan.contents.tables if plan.fates[table.name] is Fate.MOVES]
+        moved = [table for table in plan.contents.tables if plan.fates[table.name] is TableFate.MOVES]
         announced = [] if plan.home is None else [self._announcement(database)]
         transfers = self._announce([*announced, *map(self._announcement, moved)])
         home = transfers[0] if plan.home is not None else None
@@ -236,7 +246,7 @@ class SoftDrops:
                 *(events.drop_table(table) for table in contents.tables),
                 events.drop_database(contents.stored.value),
             )
-            deleted = [table for table in contents.tables if plan.fates[table.name] is Fate.DELETED]
+            deleted = [table for table in contents.tables if plan.fates[table.name] is TableFate.DELETED]
             places = {table.name: _place_in(home, table.location) for table in deleted}
             return DroppedDatabase(
                 database=contents.stored.value,
@@ -270,13 +280,13 @@ class SoftDrops:
             if row is None:
                 raise EntryChangedError(f"the database {database.name} was changed meanwhile")
             fate = plan.fates[table.name]
-            if fate is Fate.MOVES:
-                number = own[row.value.location or ""]
-                transaction.dropped.adopt(number, entry_id)
-            elif fate is not Fate.DELETED:
-                aside = _place_in(home, row.value.location) if fate is Fate.MOVES_ALONG else None
-                number = transaction.dropped.add(self._entry(row.value, aside=aside, parent_id=entry_id))
-            if fate is not Fate.DELETED:
+            if fate is not TableFate.DELETED:
+                number = own.get(row.value.location or "") if fate is TableFate.MOVES else None
+                if number is None:
+                    aside = _place_in(home, row.value.location) if fate is TableFate.MOVES_ALONG else None
+                    number = transaction.dropped.add(self._entry(row.value, aside=aside, parent_id=entry_id))
+                else:
+                    transaction.dropped.adopt(number, entry_id)
                 transaction.dropped.keep_table(number, row.id, row.value)
             transaction.tables.remove(row.id)
         transaction.databases.remove(contents.stored.id)

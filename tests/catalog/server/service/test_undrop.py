@@ -297,6 +297,16 @@ def test_a_database_comes_back_with_its_tables_and_functions(metastore: Metastor
     assert kept_directories(root) == []
 
 
+def test_tables_that_share_a_directory_prevent_no_drop_of_their_database(metastore: Metastore, root: Path) -> None:
+    for name, place in (("a", "shared"), ("b", "shared/inner"), ("c", "shared")):
+        create(metastore, name, storage=dataclasses.replace(STORAGE, location=f"file:{root}/{place}"))
+    metastore.databases.drop("hive", "db", delete_data=True, cascade=True)
+    assert not (root / "shared").exists()
+    undrop(metastore, None)
+    assert metastore.tables.names("hive", "db") == ["a", "t"]
+    assert (root / "shared" / "inner").exists()
+
+
 def test_tables_of_a_dropped_database_come_back_one_by_one(metastore: Metastore, root: Path) -> None:
     create(metastore, "u")
     metastore.databases.drop("hive", "db", delete_data=True, cascade=True)
