@@ -37,7 +37,7 @@ def test_the_table_of_options_has_type_default_and_meaning() -> None:
     assert "scan.fallback-branch" in rows
     assert [row.key for row in rows.values() if not row.meaning] == []
     catalog = {row.key: row for row in catalog_options()}
-    assert catalog["metastore"][1:3] == ("filesystem | hive", "filesystem")
+    assert catalog["metastore"][1:3] == ("filesystem | hive | rest", "filesystem")
     assert catalog["lock.enabled"][1:3] == ("true | false | auto", "")
 
 

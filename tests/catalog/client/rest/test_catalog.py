@@ -273,7 +273,7 @@ def test_branches_are_tables_of_the_server(catalog: RestCatalog) -> None:
 
 
 def test_the_server_gets_the_sizes_of_partitions_with_each_commit(catalog: RestCatalog) -> None:
-    schema = pa.schema([pa.field("id", pa.int64()), pa.field("dt", pa.string())])
+    schema = pa.schema((("id", pa.int64()), ("dt", pa.string())))
     options = {"metastore.partitioned-table": "true"}
     table = catalog.create_table("shop.t", schema, partition_keys=["dt"], options=options)
     table.append(pa.table({"id": [1, 2, 3], "dt": ["x", "x", None]}, schema=schema))
