@@ -109,6 +109,7 @@ def test_a_table_without_permission_is_refused(servers: PaimonRestServers, url: 
 # -- tables ------------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.long
 def test_long_lists_come_in_pages(catalog: RestCatalog) -> None:
     # The server returns at most 100 elements.
     names = [f"d{number:03}" for number in range(101)]
@@ -117,6 +118,7 @@ def test_long_lists_come_in_pages(catalog: RestCatalog) -> None:
     assert catalog.list_databases() == [*names, "shop"]
 
 
+@pytest.mark.long
 def test_names_with_blanks_and_other_letters_are_encoded(catalog: RestCatalog) -> None:
     catalog.create_database("my shop")
     catalog.create_table_as("my shop.größe+x", ROWS)
@@ -220,6 +222,7 @@ def test_an_external_table_commits_to_its_files_and_keeps_them_when_it_is_droppe
     assert ids(catalog) == [1, 1, 2, 2]
 
 
+@pytest.mark.long
 def test_a_table_of_another_format_is_named(catalog: RestCatalog) -> None:
     schema = {"fields": [{"id": 0, "name": "id", "type": "BIGINT"}], "partitionKeys": [], "primaryKeys": []}
     options = {"type": "format-table", "file.format": "csv"}
