@@ -164,9 +164,12 @@ class SqlTables:
 
     def _parameter(self, key: str) -> ColumnElement[str]:
         """Return the expression of a table's parameter as a text."""
+        found: ColumnElement[str]
         if self._connection.dialect.name == "sqlite":
-            return type_coerce(TableRow.document, JSON)[("parameters", key)].as_string()
-        return func.json_extract_path_text(cast(TableRow.document, JSON), "parameters", key)
+            found = type_coerce(TableRow.document, JSON)[("parameters", key)].as_string()
+        else:
+            found = func.json_extract_path_text(cast(TableRow.document, JSON), "parameters", key)
+        return found
 
     def metas(self, catalog: str) -> list[TableMeta]:
         """Return an entry for each table of the catalog, ordered by database and name."""
