@@ -187,7 +187,9 @@ def dispatcher_for(
 
 def lock_clients_for(settings: ServerSettings, metastore: Metastore, deaths: ThreadDeaths) -> LockClients:
     """Return the clients of locks in a process that serves; to be stopped after its loop."""
-    return LockClients(metastore.locks, wait_seconds=settings.lock_wait_seconds, deaths=deaths)
+    # A waiting request renews its lease when it is served again.
+    wait_seconds = min(settings.lock_wait_seconds, settings.lock_lease_seconds / 2)
+    return LockClients(metastore.locks, wait_seconds=wait_seconds, deaths=deaths)
 
 
 def services_for(settings: ServerSettings) -> list[tuple[str, int, AnyService]]:

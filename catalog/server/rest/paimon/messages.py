@@ -82,14 +82,14 @@ class TableSchemaJson(Struct, rename="camel"):
     comment: str | None = None
 
 
-class CreateTableRequest(Struct):
+class NewTableRequest(Struct):
     """Request for a new table."""
 
     identifier: Name
     schema: TableSchemaJson
 
 
-class RegisterTableRequest(Struct):
+class RegisteredTableRequest(Struct):
     """A table whose files exist."""
 
     identifier: Name
@@ -263,7 +263,7 @@ class ViewSchemaJson(Struct):
     options: dict[str, str] | None = None
 
 
-class CreateViewRequest(Struct):
+class NewViewRequest(Struct):
     """Request for a new view."""
 
     identifier: Name

@@ -21,9 +21,9 @@ from interbed.catalog.server.rest.paimon.access import CatalogAccess, table_name
 from interbed.catalog.server.rest.paimon.databases import DATABASE
 from interbed.catalog.server.rest.paimon.messages import (
     AlterTableRequest,
-    CreateTableRequest,
     Name,
-    RegisterTableRequest,
+    NewTableRequest,
+    RegisteredTableRequest,
     RenameRequest,
     TableResponse,
 )
@@ -168,7 +168,7 @@ class TableRoutes:
         return names if not wanted else _of_type(catalog, database, names, wanted)
 
     def _create(self, request: RestRequest) -> RestResponse:
-        given = request.json(CreateTableRequest)
+        given = request.json(NewTableRequest)
         name = _named(given.identifier, request)
         with self._access.changing(request) as catalog:
             _check_free(catalog, name)
@@ -176,7 +176,7 @@ class TableRoutes:
         return RestResponse()
 
     def _register(self, request: RestRequest) -> RestResponse:
-        given = request.json(RegisterTableRequest)
+        given = request.json(RegisteredTableRequest)
         name = _named(given.identifier, request)
         with self._access.changing(request) as catalog:
             _check_free(catalog, name)

@@ -18,8 +18,8 @@ from interbed.catalog.server.rest.paimon.access import CatalogAccess, object_nam
 from interbed.catalog.server.rest.paimon.databases import DATABASE, derived_id
 from interbed.catalog.server.rest.paimon.messages import (
     AlterViewRequest,
-    CreateViewRequest,
     Name,
+    NewViewRequest,
     RenameRequest,
     ViewResponse,
 )
@@ -96,7 +96,7 @@ class ViewRoutes:
         return json_response({"views": found, "nextPageToken": token})
 
     def _create(self, request: RestRequest) -> RestResponse:
-        given = request.json(CreateViewRequest)
+        given = request.json(NewViewRequest)
         if given.identifier.database != request.parts["database"]:
             raise invalid(f"The path names another database than the view, {given.identifier.database!r}.")
         name = Identifier.parse((given.identifier.database, given.identifier.object))
