@@ -18,7 +18,7 @@ from starlette.types import Receive, Scope, Send
 
 from interbed.catalog.server.http.application import HttpError, client_of, read_body, respond
 from interbed.catalog.server.http.connection import HttpClient
-from interbed.catalog.server.rest.interface import JSON, RestError, RestInterface, RestRequest, Route, RouteTable
+from interbed.catalog.server.rest.interface import JSON, RestError, RestInterface, RestRequest, RestRoute, RouteTable
 from interbed.catalog.server.service.directories.remote_files import MissedDeadlines, missed_deadlines
 from interbed.catalog.server.session import current_link, session_settings
 from interbed.catalog.server.thrift.edge.budgets import HEAVY_BYTES_MIN, LIGHT_BYTES_MAX
@@ -57,7 +57,7 @@ class RestEndpoint:
         user = headers.get("x-actor-username", "").strip()
         if user and user != client.session.user:
             client.session = replace(client.session, user=user)
-        served = Served(self, client)
+        served = ServedRequest(self, client)
         try:
             length = headers.get("content-length")
             size = None if length is None else int(length)
@@ -78,7 +78,7 @@ class RestEndpoint:
 
     def _routed(
         self, scope: Scope, headers: dict[str, str], body: bytes, client: HttpClient
-    ) -> tuple[Route, RestRequest]:
+    ) -> tuple[RestRoute, RestRequest]:
         encoded = scope["raw_path"].decode("latin-1").removeprefix(self.interface.path).removeprefix("/")
         try:
             found = self.table.find(scope["method"], encoded)
@@ -101,7 +101,7 @@ class RestEndpoint:
         )
 
 
-class Served:
+class ServedRequest:
     """One request, from its arrival to the observers' notification."""
 
     def __init__(self, endpoint: RestEndpoint, client: HttpClient) -> None:
@@ -110,7 +110,7 @@ class Served:
         self._client = client
         self._started = time.monotonic()
         self._loop = asyncio.get_running_loop()
-        self._reply: asyncio.Future[_Reply | None] = self._loop.create_future()
+        self._reply: asyncio.Future[_EncodedReply | None] = self._loop.create_future()
         self.request_id = self._edge.dispatcher.next_request_id()
 
     async def refuse(self, send: Send, error: RestError, *, closes: bool = False) -> None:
@@ -118,7 +118,7 @@ class Served:
         self._notify("unknown", CallOutcome.UNKNOWN, str(error), None, is_change=False)
         await self._send(send, self._error(error), closes=closes)
 
-    async def answer(self, send: Send, route: Route, request: RestRequest) -> None:
+    async def answer(self, send: Send, route: RestRoute, request: RestRequest) -> None:
         """Have the pool carry out a request, and answer it."""
         is_heavy = max(len(request.body), self._client.reply_bytes) >= HEAVY_BYTES_MIN
         run = partial(self._begin, route, request, time.monotonic())
@@ -130,14 +130,14 @@ class Served:
         self._client.reply_bytes = len(reply.body)
         await self._send(send, reply)
 
-    async def _send(self, send: Send, reply: "_Reply", *, closes: bool = False) -> None:
+    async def _send(self, send: Send, reply: "_EncodedReply", *, closes: bool = False) -> None:
         headers = [(name.lower().encode("latin-1"), value.encode("latin-1")) for name, value in reply.headers.items()]
         headers.append((REQUEST_ID, self.request_id.encode()))
         await respond(send, reply.status, reply.content_type, reply.body, further=headers, closes=closes)
 
     # On a thread of the pool
 
-    def _begin(self, route: Route, request: RestRequest, queued_at: float) -> None:
+    def _begin(self, route: RestRoute, request: RestRequest, queued_at: float) -> None:
         has_waited = time.monotonic() - queued_at > QUEUED_SECONDS
         if self._edge.abandons_waiting or (has_waited and self._client.has_gone):
             logger.info("connection from %s ended before its request was begun", self._client.session.peer)
@@ -151,13 +151,13 @@ class Served:
         if self._edge.decoded.take(weight, partial(self._edge.pool.submit, run, self._client.share, is_heavy=True)):
             run()
 
-    def _run_weighed(self, route: Route, request: RestRequest, weight: int) -> None:
+    def _run_weighed(self, route: RestRoute, request: RestRequest, weight: int) -> None:
         try:
             self._run(route, request)
         finally:
             self._edge.decoded.release(weight)
 
-    def _run(self, route: Route, request: RestRequest) -> None:
+    def _run(self, route: RestRoute, request: RestRequest) -> None:
         """Call the handler; finish with its response or with an error's."""
         method = f"{self._interface.name}.{route.operation}"
         tokens = set_variables(
@@ -172,7 +172,7 @@ class Served:
         try:
             try:
                 answered = route.handler(request)
-                reply = _Reply(int(answered.status), answered.body, dict(answered.headers))
+                reply = _EncodedReply(int(answered.status), answered.body, dict(answered.headers))
             except Exception as failure:
                 # A request gets an answer, and the server goes on.
                 refusal = failure if isinstance(failure, RestError) else self._interface.translated(failure)
@@ -191,9 +191,9 @@ class Served:
                 variable.reset(token)
         self._finish(reply)
 
-    def _error(self, error: RestError) -> "_Reply":
+    def _error(self, error: RestError) -> "_EncodedReply":
         shown = RestError(error.status, error.kind, without_credentials(str(error)), **error.fields)
-        return _Reply(int(error.status), msgspec.json.encode(self._interface.error_body(shown)), {})
+        return _EncodedReply(int(error.status), msgspec.json.encode(self._interface.error_body(shown)), {})
 
     def _notify(
         self, operation: str, outcome: CallOutcome, error: str | None, arguments: Any, *, is_change: bool
@@ -211,7 +211,7 @@ class Served:
             )
         )
 
-    def _finish(self, reply: "_Reply | None") -> None:
+    def _finish(self, reply: "_EncodedReply | None") -> None:
         # The loop is closed when a server that stops has waited long enough.
         try:
             self._loop.call_soon_threadsafe(_resolve, self._reply, reply)
@@ -219,7 +219,7 @@ class Served:
             logger.info("connection from %s ended before its response", self._client.session.peer)
 
 
-class _Reply:
+class _EncodedReply:
     """Status, body and headers of a response."""
 
     __slots__ = ("body", "content_type", "headers", "status")
@@ -231,6 +231,6 @@ class _Reply:
         self.headers = headers
 
 
-def _resolve(future: "asyncio.Future[_Reply | None]", reply: "_Reply | None") -> None:
+def _resolve(future: "asyncio.Future[_EncodedReply | None]", reply: "_EncodedReply | None") -> None:
     if not future.done():
         future.set_result(reply)

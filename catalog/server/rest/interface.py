@@ -21,8 +21,8 @@ T = TypeVar("T")
 JSON = "application/json"
 
 
-class Privilege(StrEnum):
-    """What a route needs on its object, by Hive's names."""
+class AccessPrivilege(StrEnum):
+    """Privileges on an object, by Hive's names."""
 
     USAGE = "USAGE"
     CREATE = "CREATE"
@@ -33,7 +33,7 @@ class Privilege(StrEnum):
 
 
 class ObjectKind(StrEnum):
-    """What a route is about."""
+    """Kinds of objects that routes name."""
 
     SERVER = "server"
     CATALOG = "catalog"
@@ -44,10 +44,10 @@ class ObjectKind(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Needs:
+class RequiredAccess:
     """The privilege that a caller needs on the object that the route names."""
 
-    privilege: Privilege
+    privilege: AccessPrivilege
     kind: ObjectKind
 
 
@@ -107,16 +107,16 @@ Handler = Callable[[RestRequest], RestResponse]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Route:
+class RestRoute:
     """A route: `template` is a path below the interface, `v1/{prefix}/namespaces/{namespace}`.
 
-    `operation` is its name in the specification. `is_change` tells whether it may change metadata, for the audit log.
+    `operation` is its name in the specification. `is_change` is set where it may change metadata, for the audit log.
     """
 
     method: str
     template: str
     operation: str
-    needs: Needs
+    needs: RequiredAccess
     handler: Handler
     is_change: bool = False
 
@@ -131,7 +131,7 @@ class RestInterface:
 
     name: str
     path: str
-    routes: Sequence[Route]
+    routes: Sequence[RestRoute]
     error_body: Callable[[RestError], object]
     translated: Callable[[Exception], RestError | None]
     missing: Callable[[str, str], RestError]
@@ -143,18 +143,18 @@ class _Node:
 
     fixed: "dict[str, _Node]" = field(default_factory=dict)
     variable: "_Node | None" = None
-    routes: "dict[str, tuple[Route, tuple[str, ...]]]" = field(default_factory=dict)
+    routes: "dict[str, tuple[RestRoute, tuple[str, ...]]]" = field(default_factory=dict)
 
 
 class RouteTable:
     """Finds the route of a path. A fixed part goes before a variable one. ValueError for two routes of one path."""
 
-    def __init__(self, routes: Sequence[Route]) -> None:
+    def __init__(self, routes: Sequence[RestRoute]) -> None:
         self._root = _Node()
         for route in routes:
             self._add(route)
 
-    def _add(self, route: Route) -> None:
+    def _add(self, route: RestRoute) -> None:
         node, names = self._root, []
         for part in route.template.split("/"):
             if part.startswith("{"):
@@ -167,7 +167,7 @@ class RouteTable:
             raise ValueError(f"two routes answer {route.method} {route.template}")
         node.routes[route.method] = (route, tuple(names))
 
-    def find(self, method: str, path: str) -> tuple[Route, dict[str, str]] | None:
+    def find(self, method: str, path: str) -> tuple[RestRoute, dict[str, str]] | None:
         """Return the route and the decoded variable parts of an encoded path without its first slash."""
         for node, values in _ends(self._root, path.split("/"), 0, ()):
             found = node.routes.get(method)

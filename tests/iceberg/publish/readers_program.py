@@ -39,7 +39,7 @@ def main() -> None:
     # ClickHouse reads only files below its working directory.
     os.chdir("/")
     connection = duckdb.connect()
-    for name in ("avro", "iceberg"):
+    for name in ("httpfs", "avro", "iceberg"):
         connection.execute(f"LOAD '{extension(name)}'")
     answers: list[Any] = []
     for engine, statement in json.load(sys.stdin):

@@ -13,15 +13,15 @@ from interbed.catalog.server.rest.iceberg.store import TableStore
 from interbed.catalog.server.rest.iceberg.tables import IcebergTableHandler
 from interbed.catalog.server.rest.iceberg.views import ViewHandler
 from interbed.catalog.server.rest.interface import (
+    AccessPrivilege,
     Handler,
-    Needs,
     ObjectKind,
-    Privilege,
+    RequiredAccess,
     RestError,
     RestInterface,
     RestRequest,
     RestResponse,
-    Route,
+    RestRoute,
     RouteTable,
 )
 from interbed.catalog.server.service.service import Metastore
@@ -54,7 +54,7 @@ UNSUPPORTED: Sequence[tuple[str, str, str]] = (
 def interface(metastore: Metastore) -> RestInterface:
     """Return the interface over the tables of a metastore."""
     store = TableStore(metastore)
-    made: list[Route] = []
+    made: list[RestRoute] = []
 
     def endpoints() -> list[str]:
         return [f"{route.method} /{route.template}" for route in made if route.operation != "getConfig"]
@@ -65,14 +65,14 @@ def interface(metastore: Metastore) -> RestInterface:
     )
 
 
-def _routes(store: TableStore, configuration: ConfigurationHandler) -> list[Route]:
+def _routes(store: TableStore, configuration: ConfigurationHandler) -> list[RestRoute]:
     return [*_table_routes(store, configuration), *_view_routes(ViewHandler(store))]
 
 
-def _table_routes(store: TableStore, configuration: ConfigurationHandler) -> list[Route]:
+def _table_routes(store: TableStore, configuration: ConfigurationHandler) -> list[RestRoute]:
     namespaces, tables = NamespaceHandler(store), IcebergTableHandler(store)
-    usage, create = Privilege.USAGE, Privilege.CREATE
-    select, alter, drop = Privilege.SELECT, Privilege.ALTER, Privilege.DROP
+    usage, create = AccessPrivilege.USAGE, AccessPrivilege.CREATE
+    select, alter, drop = AccessPrivilege.SELECT, AccessPrivilege.ALTER, AccessPrivilege.DROP
     server, catalog = ObjectKind.SERVER, ObjectKind.CATALOG
     database, table = ObjectKind.DATABASE, ObjectKind.TABLE
     return [
@@ -97,16 +97,16 @@ def _table_routes(store: TableStore, configuration: ConfigurationHandler) -> lis
     ]
 
 
-def _view_routes(views: ViewHandler) -> list[Route]:
+def _view_routes(views: ViewHandler) -> list[RestRoute]:
     database, view = ObjectKind.DATABASE, ObjectKind.VIEW
-    select, alter = Privilege.SELECT, Privilege.ALTER
+    select, alter = AccessPrivilege.SELECT, AccessPrivilege.ALTER
     return [
-        _route("GET", _VIEWS, "listViews", Privilege.USAGE, database, views.list),
-        _route("POST", _VIEWS, "createView", Privilege.CREATE, database, views.create),
+        _route("GET", _VIEWS, "listViews", AccessPrivilege.USAGE, database, views.list),
+        _route("POST", _VIEWS, "createView", AccessPrivilege.CREATE, database, views.create),
         _route("GET", _VIEW, "loadView", select, view, views.load),
         _route("HEAD", _VIEW, "viewExists", select, view, views.exists),
         _route("POST", _VIEW, "replaceView", alter, view, views.replace),
-        _route("DELETE", _VIEW, "dropView", Privilege.DROP, view, views.drop),
+        _route("DELETE", _VIEW, "dropView", AccessPrivilege.DROP, view, views.drop),
         _route("POST", f"{_CATALOG}/views/rename", "renameView", alter, view, views.rename),
     ]
 
@@ -116,13 +116,13 @@ _CHANGES_TOO = ("dropTable", "renameTable", "commitTransaction", "createView", "
 
 
 def _route(
-    method: str, template: str, operation: str, privilege: Privilege, kind: ObjectKind, handler: Handler
-) -> Route:
-    return Route(
+    method: str, template: str, operation: str, privilege: AccessPrivilege, kind: ObjectKind, handler: Handler
+) -> RestRoute:
+    return RestRoute(
         method=method,
         template=template,
         operation=operation,
-        needs=Needs(privilege, kind),
+        needs=RequiredAccess(privilege, kind),
         handler=handler,
         is_change=operation in _CHANGES or operation in _CHANGES_TOO,
     )
@@ -134,7 +134,7 @@ def _refused(request: RestRequest) -> RestResponse:
 
 _REFUSED = RouteTable(
     [
-        _route(method, template, operation, Privilege.USAGE, ObjectKind.SERVER, _refused)
+        _route(method, template, operation, AccessPrivilege.USAGE, ObjectKind.SERVER, _refused)
         for method, template, operation in UNSUPPORTED
     ]
 )

@@ -12,12 +12,12 @@ from urllib.parse import unquote_plus
 from interbed.catalog.client.hive.catalog import HiveCatalog
 from interbed.catalog.client.hive.registration import is_ours, is_view
 from interbed.catalog.server.rest.interface import (
-    Needs,
+    AccessPrivilege,
     ObjectKind,
-    Privilege,
+    RequiredAccess,
     RestRequest,
     RestResponse,
-    Route,
+    RestRoute,
     json_response,
 )
 from interbed.catalog.server.rest.paimon.access import CatalogAccess
@@ -53,52 +53,52 @@ class DatabaseRoutes:
     def __init__(self, access: CatalogAccess) -> None:
         self._access = access
 
-    def routes(self) -> list[Route]:
+    def routes(self) -> list[RestRoute]:
         """Return the routes of databases."""
-        reads = Needs(Privilege.USAGE, ObjectKind.CATALOG)
+        reads = RequiredAccess(AccessPrivilege.USAGE, ObjectKind.CATALOG)
         return [
-            Route(
+            RestRoute(
                 method="GET",
                 template="v1/config",
                 operation="getConfig",
-                needs=Needs(Privilege.USAGE, ObjectKind.SERVER),
+                needs=RequiredAccess(AccessPrivilege.USAGE, ObjectKind.SERVER),
                 handler=refusing(self._config),
             ),
-            Route(
+            RestRoute(
                 method="GET",
                 template=DATABASES,
                 operation="listDatabases",
                 needs=reads,
                 handler=refusing(self._list),
             ),
-            Route(
+            RestRoute(
                 method="POST",
                 template=DATABASES,
                 operation="createDatabase",
-                needs=Needs(Privilege.CREATE, ObjectKind.CATALOG),
+                needs=RequiredAccess(AccessPrivilege.CREATE, ObjectKind.CATALOG),
                 handler=refusing(self._create),
                 is_change=True,
             ),
-            Route(
+            RestRoute(
                 method="GET",
                 template=DATABASE,
                 operation="getDatabase",
-                needs=Needs(Privilege.USAGE, ObjectKind.DATABASE),
+                needs=RequiredAccess(AccessPrivilege.USAGE, ObjectKind.DATABASE),
                 handler=refusing(self._get),
             ),
-            Route(
+            RestRoute(
                 method="POST",
                 template=DATABASE,
                 operation="alterDatabase",
-                needs=Needs(Privilege.ALTER, ObjectKind.DATABASE),
+                needs=RequiredAccess(AccessPrivilege.ALTER, ObjectKind.DATABASE),
                 handler=refusing(self._alter),
                 is_change=True,
             ),
-            Route(
+            RestRoute(
                 method="DELETE",
                 template=DATABASE,
                 operation="dropDatabase",
-                needs=Needs(Privilege.DROP, ObjectKind.DATABASE),
+                needs=RequiredAccess(AccessPrivilege.DROP, ObjectKind.DATABASE),
                 handler=refusing(self._drop),
                 is_change=True,
             ),

@@ -96,7 +96,7 @@ class RegisteredTableRequest(Struct):
     path: str
 
 
-class RenameRequest(Struct):
+class RenamedTableRequest(Struct):
     """The old and the new name of a table or view."""
 
     source: Name

@@ -9,12 +9,12 @@ from collections.abc import Mapping, Sequence
 from interbed.catalog.client.hive.catalog import HiveCatalog
 from interbed.catalog.client.partition import Partition, partition_name, partitions_of
 from interbed.catalog.server.rest.interface import (
-    Needs,
+    AccessPrivilege,
     ObjectKind,
-    Privilege,
+    RequiredAccess,
     RestRequest,
     RestResponse,
-    Route,
+    RestRoute,
     json_response,
 )
 from interbed.catalog.server.rest.paimon.access import CatalogAccess, table_name
@@ -40,18 +40,21 @@ class PartitionRoutes:
     def __init__(self, access: CatalogAccess) -> None:
         self._access = access
 
-    def routes(self) -> list[Route]:
+    def routes(self) -> list[RestRoute]:
         """Return the routes of partitions."""
-        reads, writes = Needs(Privilege.SELECT, ObjectKind.TABLE), Needs(Privilege.INSERT, ObjectKind.TABLE)
+        reads, writes = (
+            RequiredAccess(AccessPrivilege.SELECT, ObjectKind.TABLE),
+            RequiredAccess(AccessPrivilege.INSERT, ObjectKind.TABLE),
+        )
         return [
-            Route(
+            RestRoute(
                 method="GET",
                 template=PARTITIONS,
                 operation="listPartitions",
                 needs=reads,
                 handler=refusing(self._list),
             ),
-            Route(
+            RestRoute(
                 method="POST",
                 template=PARTITIONS,
                 operation="createPartitions",
@@ -59,7 +62,7 @@ class PartitionRoutes:
                 handler=refusing(self._create),
                 is_change=True,
             ),
-            Route(
+            RestRoute(
                 method="POST",
                 template=f"{PARTITIONS}/drop",
                 operation="dropPartitions",
@@ -67,7 +70,7 @@ class PartitionRoutes:
                 handler=refusing(self._drop),
                 is_change=True,
             ),
-            Route(
+            RestRoute(
                 method="POST",
                 template=f"{PARTITIONS}/mark",
                 operation="markDonePartitions",
@@ -75,14 +78,14 @@ class PartitionRoutes:
                 handler=refusing(self._mark),
                 is_change=True,
             ),
-            Route(
+            RestRoute(
                 method="POST",
                 template=f"{PARTITIONS}/list-by-names",
                 operation="listPartitionsByNames",
                 needs=reads,
                 handler=refusing(self._list_by_names),
             ),
-            Route(
+            RestRoute(
                 method="POST",
                 template=f"{PARTITIONS}/list-by-filter",
                 operation="listPartitionsByFilter",

@@ -6,13 +6,13 @@ from interbed.catalog.client.errors import TableNotFoundError
 from interbed.catalog.client.hive.catalog import HiveCatalog
 from interbed.catalog.client.identifier import TableName
 from interbed.catalog.server.rest.interface import (
-    Needs,
+    AccessPrivilege,
     ObjectKind,
-    Privilege,
+    RequiredAccess,
     RestError,
     RestRequest,
     RestResponse,
-    Route,
+    RestRoute,
     json_response,
 )
 from interbed.catalog.server.rest.paimon.access import CatalogAccess, table_name
@@ -43,44 +43,44 @@ class SnapshotRoutes:
         self._access = access
         self._sizes = TableSizes()
 
-    def routes(self) -> list[Route]:
+    def routes(self) -> list[RestRoute]:
         """Return the routes of snapshots."""
-        reads = Needs(Privilege.SELECT, ObjectKind.TABLE)
+        reads = RequiredAccess(AccessPrivilege.SELECT, ObjectKind.TABLE)
         return [
-            Route(
+            RestRoute(
                 method="GET",
                 template=f"{TABLE}/snapshot",
                 operation="getTableSnapshot",
                 needs=reads,
                 handler=refusing(self._latest),
             ),
-            Route(
+            RestRoute(
                 method="GET",
                 template=f"{TABLE}/snapshots",
                 operation="listSnapshots",
                 needs=reads,
                 handler=refusing(self._list),
             ),
-            Route(
+            RestRoute(
                 method="GET",
                 template=f"{TABLE}/snapshots/{{version}}",
                 operation="getVersionSnapshot",
                 needs=reads,
                 handler=refusing(self._version),
             ),
-            Route(
+            RestRoute(
                 method="POST",
                 template=f"{TABLE}/commit",
                 operation="commitTable",
-                needs=Needs(Privilege.INSERT, ObjectKind.TABLE),
+                needs=RequiredAccess(AccessPrivilege.INSERT, ObjectKind.TABLE),
                 handler=refusing(self._commit),
                 is_change=True,
             ),
-            Route(
+            RestRoute(
                 method="POST",
                 template=f"{TABLE}/rollback",
                 operation="rollbackTable",
-                needs=Needs(Privilege.ALTER, ObjectKind.TABLE),
+                needs=RequiredAccess(AccessPrivilege.ALTER, ObjectKind.TABLE),
                 handler=refusing(self._rollback),
                 is_change=True,
             ),

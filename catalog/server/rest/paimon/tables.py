@@ -9,12 +9,12 @@ from interbed.catalog.client.hive.catalog import HiveCatalog
 from interbed.catalog.client.hive.registration import Locations, is_external, is_ours, same_location
 from interbed.catalog.client.identifier import Identifier, TableName
 from interbed.catalog.server.rest.interface import (
-    Needs,
+    AccessPrivilege,
     ObjectKind,
-    Privilege,
+    RequiredAccess,
     RestRequest,
     RestResponse,
-    Route,
+    RestRoute,
     json_response,
 )
 from interbed.catalog.server.rest.paimon.access import CatalogAccess, table_name
@@ -24,7 +24,7 @@ from interbed.catalog.server.rest.paimon.messages import (
     Name,
     NewTableRequest,
     RegisteredTableRequest,
-    RenameRequest,
+    RenamedTableRequest,
     TableResponse,
 )
 from interbed.catalog.server.rest.paimon.paging import matches, name_filter, page
@@ -55,14 +55,14 @@ class TableRoutes:
     def __init__(self, access: CatalogAccess) -> None:
         self._access = access
 
-    def routes(self) -> list[Route]:
+    def routes(self) -> list[RestRoute]:
         """Return the routes of tables."""
-        reads = Needs(Privilege.USAGE, ObjectKind.DATABASE)
-        creates = Needs(Privilege.CREATE, ObjectKind.DATABASE)
+        reads = RequiredAccess(AccessPrivilege.USAGE, ObjectKind.DATABASE)
+        creates = RequiredAccess(AccessPrivilege.CREATE, ObjectKind.DATABASE)
         tables = f"{DATABASE}/tables"
         return [
-            Route(method="GET", template=tables, operation="listTables", needs=reads, handler=refusing(self._list)),
-            Route(
+            RestRoute(method="GET", template=tables, operation="listTables", needs=reads, handler=refusing(self._list)),
+            RestRoute(
                 method="POST",
                 template=tables,
                 operation="createTable",
@@ -70,7 +70,7 @@ class TableRoutes:
                 handler=refusing(self._create),
                 is_change=True,
             ),
-            Route(
+            RestRoute(
                 method="POST",
                 template=f"{DATABASE}/register",
                 operation="RegisterTable",
@@ -78,55 +78,55 @@ class TableRoutes:
                 handler=refusing(self._register),
                 is_change=True,
             ),
-            Route(
+            RestRoute(
                 method="GET",
                 template=f"{DATABASE}/table-details",
                 operation="listTableDetails",
                 needs=reads,
                 handler=refusing(self._list_details),
             ),
-            Route(
+            RestRoute(
                 method="GET",
                 template="v1/{prefix}/tables",
                 operation="ListTablesGlobally",
-                needs=Needs(Privilege.USAGE, ObjectKind.CATALOG),
+                needs=RequiredAccess(AccessPrivilege.USAGE, ObjectKind.CATALOG),
                 handler=refusing(self._list_globally),
             ),
-            Route(
+            RestRoute(
                 method="GET",
                 template="v1/{prefix}/tables/id/{tableId}",
                 operation="getTableById",
-                needs=Needs(Privilege.USAGE, ObjectKind.CATALOG),
+                needs=RequiredAccess(AccessPrivilege.USAGE, ObjectKind.CATALOG),
                 handler=refusing(self._get_by_id),
             ),
-            Route(
+            RestRoute(
                 method="POST",
                 template="v1/{prefix}/tables/rename",
                 operation="renameTable",
-                needs=Needs(Privilege.ALTER, ObjectKind.CATALOG),
+                needs=RequiredAccess(AccessPrivilege.ALTER, ObjectKind.CATALOG),
                 handler=refusing(self._rename),
                 is_change=True,
             ),
-            Route(
+            RestRoute(
                 method="GET",
                 template=TABLE,
                 operation="getTable",
-                needs=Needs(Privilege.SELECT, ObjectKind.TABLE),
+                needs=RequiredAccess(AccessPrivilege.SELECT, ObjectKind.TABLE),
                 handler=refusing(self._get),
             ),
-            Route(
+            RestRoute(
                 method="POST",
                 template=TABLE,
                 operation="alterTable",
-                needs=Needs(Privilege.ALTER, ObjectKind.TABLE),
+                needs=RequiredAccess(AccessPrivilege.ALTER, ObjectKind.TABLE),
                 handler=refusing(self._alter),
                 is_change=True,
             ),
-            Route(
+            RestRoute(
                 method="DELETE",
                 template=TABLE,
                 operation="dropTable",
-                needs=Needs(Privilege.DROP, ObjectKind.TABLE),
+                needs=RequiredAccess(AccessPrivilege.DROP, ObjectKind.TABLE),
                 handler=refusing(self._drop),
                 is_change=True,
             ),
@@ -217,7 +217,7 @@ class TableRoutes:
         return RestResponse()
 
     def _rename(self, request: RestRequest) -> RestResponse:
-        given = request.json(RenameRequest)
+        given = request.json(RenamedTableRequest)
         source, target = given.source, given.destination
         old, new = (Identifier.parse((name.database, name.object)) for name in (source, target))
         with self._access.changing(request) as catalog:

@@ -6,7 +6,14 @@ the data of a table, and rights on its rows and columns, need identities of clie
 
 from functools import partial
 
-from interbed.catalog.server.rest.interface import Needs, ObjectKind, Privilege, RestRequest, RestResponse, Route
+from interbed.catalog.server.rest.interface import (
+    AccessPrivilege,
+    ObjectKind,
+    RequiredAccess,
+    RestRequest,
+    RestResponse,
+    RestRoute,
+)
 from interbed.catalog.server.rest.paimon.databases import DATABASE
 from interbed.catalog.server.rest.paimon.refusals import unsupported
 from interbed.catalog.server.rest.paimon.tables import TABLE
@@ -48,14 +55,14 @@ _REFUSED = (
 class UnsupportedRoutes:
     """The routes that are refused."""
 
-    def routes(self) -> list[Route]:
+    def routes(self) -> list[RestRoute]:
         """Return the routes of refused operations."""
         return [
-            Route(
+            RestRoute(
                 method=method,
                 template=template,
                 operation=operation,
-                needs=Needs(Privilege.USAGE, kind),
+                needs=RequiredAccess(AccessPrivilege.USAGE, kind),
                 handler=partial(_refuse, reason),
             )
             for method, template, operation, kind, reason in _REFUSED

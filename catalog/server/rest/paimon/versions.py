@@ -6,12 +6,12 @@ from datetime import timedelta
 from fractions import Fraction
 
 from interbed.catalog.server.rest.interface import (
-    Needs,
+    AccessPrivilege,
     ObjectKind,
-    Privilege,
+    RequiredAccess,
     RestRequest,
     RestResponse,
-    Route,
+    RestRoute,
     json_response,
 )
 from interbed.catalog.server.rest.paimon.access import CatalogAccess, table_name
@@ -39,10 +39,10 @@ class VersionRoutes:
     def __init__(self, access: CatalogAccess) -> None:
         self._access = access
 
-    def routes(self) -> list[Route]:
+    def routes(self) -> list[RestRoute]:
         """Return the routes of tags, branches and consumers."""
-        reads = Needs(Privilege.SELECT, ObjectKind.TABLE)
-        alters = Needs(Privilege.ALTER, ObjectKind.TABLE)
+        reads = RequiredAccess(AccessPrivilege.SELECT, ObjectKind.TABLE)
+        alters = RequiredAccess(AccessPrivilege.ALTER, ObjectKind.TABLE)
         branch = f"{BRANCHES}/{{branch}}"
         read = (
             ("GET", TAGS, "listTags", self._list_tags),
@@ -60,7 +60,7 @@ class VersionRoutes:
             ("POST", f"{CONSUMERS}/reset", "resetConsumer", self._reset_consumer),
         )
         return [
-            Route(
+            RestRoute(
                 method=method,
                 template=template,
                 operation=operation,

@@ -6,12 +6,12 @@ from interbed.catalog.client.errors import DatabaseNotFoundError, TableExistsErr
 from interbed.catalog.client.hive.catalog import HiveCatalog
 from interbed.catalog.client.identifier import Identifier
 from interbed.catalog.server.rest.interface import (
-    Needs,
+    AccessPrivilege,
     ObjectKind,
-    Privilege,
+    RequiredAccess,
     RestRequest,
     RestResponse,
-    Route,
+    RestRoute,
     json_response,
 )
 from interbed.catalog.server.rest.paimon.access import CatalogAccess, object_name
@@ -20,7 +20,7 @@ from interbed.catalog.server.rest.paimon.messages import (
     AlterViewRequest,
     Name,
     NewViewRequest,
-    RenameRequest,
+    RenamedTableRequest,
     ViewResponse,
 )
 from interbed.catalog.server.rest.paimon.paging import name_filter, page
@@ -37,25 +37,25 @@ class ViewRoutes:
     def __init__(self, access: CatalogAccess) -> None:
         self._access = access
 
-    def routes(self) -> list[Route]:
+    def routes(self) -> list[RestRoute]:
         """Return the routes of views."""
-        lists = Needs(Privilege.USAGE, ObjectKind.DATABASE)
-        alters = Needs(Privilege.ALTER, ObjectKind.VIEW)
-        listed = Needs(Privilege.USAGE, ObjectKind.CATALOG)
-        renames = Needs(Privilege.ALTER, ObjectKind.CATALOG)
-        creates = Needs(Privilege.CREATE, ObjectKind.DATABASE)
+        lists = RequiredAccess(AccessPrivilege.USAGE, ObjectKind.DATABASE)
+        alters = RequiredAccess(AccessPrivilege.ALTER, ObjectKind.VIEW)
+        listed = RequiredAccess(AccessPrivilege.USAGE, ObjectKind.CATALOG)
+        renames = RequiredAccess(AccessPrivilege.ALTER, ObjectKind.CATALOG)
+        creates = RequiredAccess(AccessPrivilege.CREATE, ObjectKind.DATABASE)
         rows = (
             ("GET", VIEWS, "listViews", lists, self._list, False),
             ("POST", VIEWS, "createView", creates, self._create, True),
             ("GET", f"{DATABASE}/view-details", "listViewDetails", lists, self._list_details, False),
             ("GET", "v1/{prefix}/views", "listViewsGlobally", listed, self._list_globally, False),
             ("POST", "v1/{prefix}/views/rename", "renameView", renames, self._rename, True),
-            ("GET", VIEW, "getView", Needs(Privilege.SELECT, ObjectKind.VIEW), self._get, False),
+            ("GET", VIEW, "getView", RequiredAccess(AccessPrivilege.SELECT, ObjectKind.VIEW), self._get, False),
             ("POST", VIEW, "alterView", alters, self._alter, True),
-            ("DELETE", VIEW, "dropView", Needs(Privilege.DROP, ObjectKind.VIEW), self._drop, True),
+            ("DELETE", VIEW, "dropView", RequiredAccess(AccessPrivilege.DROP, ObjectKind.VIEW), self._drop, True),
         )
         return [
-            Route(
+            RestRoute(
                 method=method,
                 template=template,
                 operation=operation,
@@ -118,7 +118,7 @@ class ViewRoutes:
         return RestResponse()
 
     def _rename(self, request: RestRequest) -> RestResponse:
-        given = request.json(RenameRequest)
+        given = request.json(RenamedTableRequest)
         old, new = (Identifier.parse((name.database, name.object)) for name in (given.source, given.destination))
         with self._access.changing(request) as catalog:
             try:

@@ -38,7 +38,7 @@ class ClientSession:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Call:
     """A call that has ended. `arguments` is the decoded Thrift structure, or the parts of a REST path by their names;
-    None where nothing was decoded. `is_change` is None where the method's name tells whether metadata may change.
+    None where nothing was decoded. `is_change` is None where the name of the method decides.
     """
 
     request_id: str

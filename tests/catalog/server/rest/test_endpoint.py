@@ -17,14 +17,14 @@ from interbed.catalog.server.process.main import Server, run
 from interbed.catalog.server.rest import mounted
 from interbed.catalog.server.rest.interface import (
     NO_CONTENT,
-    Needs,
+    AccessPrivilege,
     ObjectKind,
-    Privilege,
+    RequiredAccess,
     RestError,
     RestInterface,
     RestRequest,
     RestResponse,
-    Route,
+    RestRoute,
     json_response,
 )
 from interbed.catalog.server.settings import ServerSettings
@@ -55,7 +55,7 @@ def _translated(error: Exception) -> RestError | None:
 
 
 def _interface() -> RestInterface:
-    needs = Needs(Privilege.USAGE, ObjectKind.CATALOG)
+    needs = RequiredAccess(AccessPrivilege.USAGE, ObjectKind.CATALOG)
     handlers = {
         ("GET", "v1/{prefix}/echo/{namespace}"): (_echoed, False),
         ("POST", "v1/{prefix}/echo/{namespace}"): (_echoed, True),
@@ -68,7 +68,7 @@ def _interface() -> RestInterface:
         name="probe",
         path="/probe",
         routes=[
-            Route(
+            RestRoute(
                 method=method,
                 template=template,
                 operation=f"{method.lower()}-{template.split('/')[2]}",
@@ -85,7 +85,7 @@ def _interface() -> RestInterface:
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class ReceivedAnswer:
     """A response: status, headers with names in lower case, body."""
 
     status: int
@@ -98,19 +98,19 @@ class Answer:
 
 
 @dataclass(frozen=True, slots=True)
-class Port:
+class RestPort:
     """The HTTP port of a server in this process, and its audit log."""
 
     address: tuple[str, int]
     audit: Path
 
-    def ask(self, method: str, path: str, body: bytes | None = None, **headers: str) -> Answer:
+    def ask(self, method: str, path: str, body: bytes | None = None, **headers: str) -> ReceivedAnswer:
         """Return the response to one request."""
         connection = http.client.HTTPConnection(*self.address, timeout=at_most(60))
         try:
             connection.request(method, path, body, headers)
             response = connection.getresponse()
-            return Answer(
+            return ReceivedAnswer(
                 response.status, {name.lower(): value for name, value in response.getheaders()}, response.read()
             )
         finally:
@@ -122,7 +122,7 @@ class Port:
 
 
 @contextmanager
-def _running(directory: Path) -> Iterator[Port]:
+def _running(directory: Path) -> Iterator[RestPort]:
     settings = ServerSettings(
         port=0,
         http_port=0,
@@ -144,21 +144,21 @@ def _running(directory: Path) -> Iterator[Port]:
         assert ready.wait(at_most(60))
         address = servers[0].http_address
         assert address is not None
-        yield Port(address, directory / "audit.jsonl")
+        yield RestPort(address, directory / "audit.jsonl")
     finally:
         servers[0].stop()
         thread.join(at_most(60))
 
 
 @pytest.fixture(scope="module")
-def port(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Port]:
+def port(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RestPort]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(mounted, "interfaces", lambda metastore, edge: [_interface()])
         with _running(tmp_path_factory.mktemp("server")) as running:
             yield running
 
 
-def test_parts_are_decoded_as_forms_and_an_encoded_slash_is_no_separator(port: Port) -> None:
+def test_parts_are_decoded_as_forms_and_an_encoded_slash_is_no_separator(port: RestPort) -> None:
     answer = port.ask("GET", "/probe/v1/hive/echo/new%2Fdb+%C3%BC%24%2B?warehouse=a%26b&empty=")
     assert answer.status == 200
     assert answer.headers["content-type"] == "application/json"
@@ -166,11 +166,11 @@ def test_parts_are_decoded_as_forms_and_an_encoded_slash_is_no_separator(port: P
     assert answer.json()["query"] == {"warehouse": "a&b", "empty": ""}
 
 
-def test_a_user_that_names_itself_is_in_the_session(port: Port) -> None:
+def test_a_user_that_names_itself_is_in_the_session(port: RestPort) -> None:
     assert port.ask("GET", "/probe/v1/p/echo/n", None, **{"x-actor-username": "anna"}).json()["user"] == "anna"
 
 
-def test_errors_have_the_body_of_the_interface_and_no_credentials(port: Port) -> None:
+def test_errors_have_the_body_of_the_interface_and_no_credentials(port: RestPort) -> None:
     answer = port.ask("GET", "/probe/v1/p/refused")
     assert answer.status == 409
     assert answer.json()["owner"] == "anna"
@@ -178,14 +178,14 @@ def test_errors_have_the_body_of_the_interface_and_no_credentials(port: Port) ->
     assert port.ask("GET", "/probe/v1/p/handled").json()["type"] == "Missing"
 
 
-def test_an_internal_error_is_answered_with_500_and_logged(port: Port, caplog: pytest.LogCaptureFixture) -> None:
+def test_an_internal_error_is_answered_with_500_and_logged(port: RestPort, caplog: pytest.LogCaptureFixture) -> None:
     answer = port.ask("POST", "/probe/v1/p/broken", b"{}")
     assert answer.status == 500
     assert "probe.post-broken" in answer.json()["error"]
     assert "probe.post-broken failed" in caplog.text
 
 
-def test_changes_are_in_the_audit_log_with_the_id_of_the_request(port: Port) -> None:
+def test_changes_are_in_the_audit_log_with_the_id_of_the_request(port: RestPort) -> None:
     made = port.ask("POST", "/probe/v1/hive/echo/sales", b"{}")
     dropped = port.ask("DELETE", "/probe/v1/hive/echo/sales")
     assert dropped.status == 204
@@ -197,7 +197,7 @@ def test_changes_are_in_the_audit_log_with_the_id_of_the_request(port: Port) -> 
     assert port.ask("GET", "/probe/v1/hive/echo/sales").headers["x-request-id"] not in by_id
 
 
-def test_a_path_or_a_method_without_a_route_is_refused_by_name(port: Port) -> None:
+def test_a_path_or_a_method_without_a_route_is_refused_by_name(port: RestPort) -> None:
     for method, path in (("GET", "/probe/v1/p/nothing"), ("PUT", "/probe/v1/p/echo/n"), ("GET", "/probe/")):
         answer = port.ask(method, path)
         assert answer.status == 404
@@ -208,18 +208,18 @@ def test_a_path_or_a_method_without_a_route_is_refused_by_name(port: Port) -> No
 @pytest.mark.parametrize(
     "path", ["/probe/v1/%ff/echo/n", "/probe/v1/p/echo/n?a=%ff", "/probe/v1/p/echo/n?" + "a=1&" * 200]
 )
-def test_addresses_that_cannot_be_decoded_are_refused(port: Port, path: str) -> None:
+def test_addresses_that_cannot_be_decoded_are_refused(port: RestPort, path: str) -> None:
     assert port.ask("GET", path).status == 400
 
 
 @pytest.mark.parametrize("body", [b"{", b"[1]", b'{"a": "\xff"}', b"[" * 100_000, b'{"a":' * 50_000])
-def test_bodies_that_are_not_of_the_type_are_refused(port: Port, body: bytes) -> None:
+def test_bodies_that_are_not_of_the_type_are_refused(port: RestPort, body: bytes) -> None:
     answer = port.ask("POST", "/probe/v1/p/echo/n", body)
     assert answer.status == 400
     assert "invalid" in answer.json()["error"]
 
 
-def test_a_body_is_limited_with_and_without_a_length(port: Port) -> None:
+def test_a_body_is_limited_with_and_without_a_length(port: RestPort) -> None:
     large = json.dumps({"text": "x" * (BODY_BYTES_MAX // 2)}).encode()
     assert port.ask("POST", "/probe/v1/p/echo/n", large).json()["body"] == json.loads(large)
     assert port.ask("POST", "/probe/v1/p/echo/n", b"x" * (BODY_BYTES_MAX + 1)).status == 413
@@ -235,7 +235,7 @@ def test_a_body_is_limited_with_and_without_a_length(port: Port) -> None:
         assert client.recv(65536).startswith(b"HTTP/1.1 413")
 
 
-def test_requests_of_many_clients_are_answered_to_each(port: Port) -> None:
+def test_requests_of_many_clients_are_answered_to_each(port: RestPort) -> None:
     answers: dict[int, Any] = {}
 
     def ask(number: int) -> None:

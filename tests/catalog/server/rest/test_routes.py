@@ -8,22 +8,22 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from interbed.catalog.server.rest.interface import (
-    Needs,
+    AccessPrivilege,
     ObjectKind,
-    Privilege,
+    RequiredAccess,
     RestRequest,
     RestResponse,
-    Route,
+    RestRoute,
     RouteTable,
 )
 
 
-def _route(method: str, template: str, operation: str) -> Route:
+def _route(method: str, template: str, operation: str) -> RestRoute:
     def handler(request: RestRequest) -> RestResponse:
         return RestResponse(status=HTTPStatus.OK)
 
-    needs = Needs(Privilege.USAGE, ObjectKind.SERVER)
-    return Route(method=method, template=template, operation=operation, needs=needs, handler=handler)
+    needs = RequiredAccess(AccessPrivilege.USAGE, ObjectKind.SERVER)
+    return RestRoute(method=method, template=template, operation=operation, needs=needs, handler=handler)
 
 
 TABLE = RouteTable(
