@@ -188,6 +188,14 @@ class _Builder:
             document["schemas"] = [*document["schemas"], {**schema, "type": "struct", "schema-id": number}]
         self._last_schema = number
 
+    def _schema(self) -> Document:
+        """Return the schema that specs and orders refer to. A new table may set its current schema after them, as
+        DuckDB does: until then it is the last added one.
+        """
+        if self.document["current-schema-id"] == _LAST_ADDED and self._last_schema is not None:
+            return by_id(self.document["schemas"], "schema-id", self._last_schema)
+        return current_schema(self.document)
+
     def _apply_spec(self, update: AddSpec | SetDefaultSpec | RemovePartitionSpecs) -> None:
         document = self.document
         match update:
@@ -203,7 +211,7 @@ class _Builder:
 
     def _add_spec(self, spec: Document) -> None:
         document = self.document
-        specs, schema = document["partition-specs"], current_schema(document)
+        specs, schema = document["partition-specs"], self._schema()
         made = with_field_ids(spec, specs, document["last-partition-id"])
         known = next((each for each in specs if same_spec(each, made)), None)
         if known is None:
@@ -223,7 +231,7 @@ class _Builder:
             document["default-sort-order-id"] = by_id(document["sort-orders"], "order-id", number)["order-id"]
             return
         orders, order = document["sort-orders"], update.sort_order
-        check_order(order, current_schema(document))
+        check_order(order, self._schema())
         made = {"fields": [], **order}
         known = next((each for each in orders if same_order(each, made)), None)
         if known is None:

@@ -6,7 +6,7 @@ import msgspec
 import pytest
 from pyiceberg.table.metadata import TableMetadataUtil
 
-from interbed.catalog.server.rest.iceberg.metadata.builder import updated
+from interbed.catalog.server.rest.iceberg.metadata.builder import created, updated
 from interbed.catalog.server.rest.iceberg.metadata.documents import completed, new_table, written
 from interbed.catalog.server.rest.iceberg.metadata.schemas import Document, InvalidMetadataError
 from interbed.catalog.server.rest.iceberg.metadata.snapshots import OutdatedSnapshotError
@@ -236,3 +236,25 @@ def _statistics(snapshot: int) -> Document:
         "file-footer-size-in-bytes": 1,
         "blob-metadata": [],
     }
+
+
+def test_a_new_table_may_set_its_current_schema_last() -> None:
+    made = created(
+        _of(
+            {"action": "assign-uuid", "uuid": "97c9dc31-b6e3-4332-b9e8-7c2497204353"},
+            {"action": "upgrade-format-version", "format-version": 2},
+            {"action": "add-schema", "schema": SCHEMA, "last-column-id": 20},
+            {"action": "add-spec", "spec": SPEC},
+            {"action": "set-default-spec", "spec-id": 0},
+            {"action": "add-sort-order", "sort-order": ORDER},
+            {"action": "set-default-sort-order", "sort-order-id": -1},
+            {"action": "set-location", "location": LOCATION},
+            {"action": "set-current-schema", "schema-id": 0},
+        ),
+        NOW,
+    )
+    _check(made)
+    assert made["current-schema-id"] == 0
+    assert made["last-partition-id"] == 1000
+    with pytest.raises(InvalidMetadataError):
+        created(_of({"action": "add-spec", "spec": SPEC}), NOW)
