@@ -140,7 +140,7 @@ class TableCommitter:
             raise
         for each in attempts:
             if each.made is not None:
-                self._store.files.delete(files_to_delete(each.before, each.made))
+                self._store.files.delete_old(each.name, files_to_delete(each.before, each.made))
         return locations
 
     def _write(self, attempt: _TableAttempt, made: Document) -> str:

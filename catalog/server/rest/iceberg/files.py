@@ -7,14 +7,16 @@ with `.gz` before if the table wants it compressed. Source: Iceberg's table spec
 import gzip
 import io
 import logging
+import re
 import uuid
 import zlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import msgspec
 
 from interbed.catalog.server.rest.iceberg.metadata.schemas import Document, InvalidMetadataError
+from interbed.catalog.server.rest.iceberg.names import IcebergName
 from interbed.catalog.server.service.errors import MetastoreError
 from interbed.catalog.server.service.tables.pointers import PointerService
 from interbed.catalog.server.service.warehouse import with_files
@@ -27,6 +29,7 @@ CACHE_BYTES = 64 << 20
 FILE_BYTES_MAX = 1 << 30
 """Bytes of a metadata file, decompressed, that are read."""
 
+_METADATA_FILE = re.compile(r"\d+-[0-9a-fA-F-]{36}(\.gz)?\.metadata\.json(\.gz)?")
 _GZIP = b"\x1f\x8b"
 _CODEC = "write.metadata.compression-codec"
 _FOLDER = "write.metadata.path"
@@ -104,15 +107,26 @@ class MetadataFiles:
         return location
 
     def delete(self, locations: Iterable[str]) -> None:
-        """Delete files that nothing names. Failures are logged."""
+        """Delete files that this server has written and nothing names. Failures are logged."""
         for location in locations:
-            self._cache.discard(location)
             try:
-                place = self._pointers.checked(location)
-                message = f"cannot delete the metadata file {location}"
-                with_files(place, lambda file_io, path: file_io.delete_quietly([path]), message, changes=True)
+                self._remove(location)
             except MetastoreError as error:
                 logger.warning("could not delete the metadata file %s: %s", location, error)
+
+    def delete_old(self, name: IcebergName, locations: Sequence[str]) -> None:
+        """Delete metadata files that the log of a table no longer names, within the limits of the server's deletions.
+        Clients write the log: a file with another kind of name is kept.
+        """
+        wanted = [each for each in locations if _METADATA_FILE.fullmatch(each.rpartition("/")[2])]
+        if wanted:
+            self._pointers.discard_files(name.catalog, name.database, name.table, wanted, self._remove)
+
+    def _remove(self, location: str) -> None:
+        self._cache.discard(location)
+        place = self._pointers.checked(location)
+        message = f"cannot delete the metadata file {location}"
+        with_files(place, lambda file_io, path: file_io.delete_quietly([path]), message, changes=True)
 
 
 def _decompressed(content: bytes, location: str) -> bytes:

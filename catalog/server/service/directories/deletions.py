@@ -4,6 +4,8 @@ A directory that must be kept is named in the log with the reason. The metadata 
 """
 
 import logging
+import os
+from collections.abc import Callable
 from typing import Protocol
 
 from interbed.catalog.server.service.directories.guard import (
@@ -67,6 +69,23 @@ class GuardedDeletions:
             _log_kept(location, error)
             return False
         return True
+
+    def discard_file(self, location: str, claim: DeletionClaim, remove: Callable[[str], None]) -> None:
+        """Delete a file of the object of the claim; `remove` does so in a remote file system. A file that must be kept,
+        and a failure, are logged.
+        """
+        try:
+            found = self._judged(location, claim)
+            if found is None:
+                return
+            if found.identity is None:
+                remove(location)
+            elif os.path.isdir(found.real.path):
+                raise DirectoryKeptError("it is a directory")
+            else:
+                remove_tree(found.real.path, found.identity)
+        except _FAILURES as error:
+            _log_kept(location, error)
 
     def empty(self, location: str, claim: DeletionClaim = NO_CLAIM, *, purge: bool) -> None:
         """Remove the content of a directory, as `discard`. MetastoreError if it must be kept, or if that fails

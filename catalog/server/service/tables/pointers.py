@@ -11,13 +11,14 @@ this check and the end of the transaction.
 import dataclasses
 import time
 import uuid
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 from interbed.catalog.server.service import events
 from interbed.catalog.server.service import warehouse as files
 from interbed.catalog.server.service.column_statistics import statistics_to_keep
 from interbed.catalog.server.service.directories.deletions import GuardedDeletions
+from interbed.catalog.server.service.directories.guard import DeletionClaim
 from interbed.catalog.server.service.directories.locations import place_text
 from interbed.catalog.server.service.errors import AlreadyExistsError, MetastoreError, NoSuchObjectError
 from interbed.catalog.server.service.lock_model import LockComponent, LockLevel, LockRequest, LockType
@@ -131,6 +132,22 @@ class PointerService:
         why, if another object is registered in it or the server's settings exclude it.
         """
         return self._deletions.discard(location, purge=False)
+
+    def discard_files(
+        self, catalog: str, database: str, name: str, locations: Iterable[str], remove: Callable[[str], None]
+    ) -> None:
+        """Delete files that a table's state no longer names; `remove` does so in a remote file system.
+
+        Clients choose the state, so that it may name any file. One outside of the directories that the server may
+        delete from, or in the directory of another object, is kept, and the log says why.
+        """
+        stored = self._store.read(
+            lambda transaction: transaction.tables.find(catalog, normalized(database), normalized(name))
+        )
+        if stored is None:
+            return
+        for location in locations:
+            self._deletions.discard_file(location, DeletionClaim(table_id=stored.id), remove)
 
     def _changed(self, transaction: Transaction, change: PointerChange) -> tuple[MetastoreTable, MetastoreTable]:
         stored = transaction.tables.find(

@@ -267,6 +267,40 @@ def test_old_metadata_files_are_deleted_if_the_table_wants_that(server: IcebergR
     assert [location.rpartition("/")[2][:6] for location in locations] == ["00000-", "00001-", "00002-", "00003-"]
 
 
+def test_a_forged_log_deletes_no_file_of_others(server: IcebergRest, namespace: str, tmp_path: Path) -> None:
+    victim = Path(server.create(namespace, "victim")["metadata-location"].removeprefix("file:"))
+    own = Path(server.create(namespace, "own")["metadata-location"].removeprefix("file:"))
+    data = own.parent / "data.parquet"
+    outside = tmp_path / victim.name
+    linked = own.parent / "00009-12345678-1234-1234-1234-123456789abc.metadata.json"
+    directory = own.parent / "00008-12345678-1234-1234-1234-123456789abc.metadata.json"
+    data.write_text("rows")
+    outside.write_text("{}")
+    linked.symlink_to(victim)
+    (directory / "inner").mkdir(parents=True)
+    foreign = [victim, data, outside, linked, directory, own.parent / ".." / "metadata" / ".." / ".." / "victim" / "x"]
+    foreign.append(own.parent / ".." / ".." / "victim" / "metadata" / victim.name)
+    document = json.loads(own.read_text())
+    settings = {"write.metadata.delete-after-commit.enabled": "true", "write.metadata.previous-versions-max": "1"}
+    document["properties"] = settings
+    document["metadata-log"] = [{"timestamp-ms": 1, "metadata-file": f"file:{path}"} for path in foreign]
+    forged = own.parent / "00005-12345678-1234-1234-1234-123456789abc.metadata.json"
+    forged.write_text(json.dumps(document))
+    server.call("DELETE", f"namespaces/{namespace}/tables/own").expect(204)
+    body = {"name": "own", "metadata-location": f"file:{forged}"}
+    server.call("POST", f"namespaces/{namespace}/register", body).expect(200)
+    for number in range(3):
+        server.commit(namespace, "own", [], [set_properties(n=str(number))]).expect(200)
+    assert victim.exists()
+    assert data.exists()
+    assert outside.exists()
+    assert linked.is_symlink()
+    assert (directory / "inner").exists()
+    # The table's own older file is deleted.
+    assert not forged.exists()
+    server.call("GET", f"namespaces/{namespace}/tables/victim").expect(200)
+
+
 def test_a_change_without_effect_writes_no_file(server: IcebergRest, namespace: str) -> None:
     before = server.create(namespace, "t", properties={"a": "1"})["metadata-location"]
     assert server.commit(namespace, "t", [], [set_properties(a="1")]).expect(200)["metadata-location"] == before
