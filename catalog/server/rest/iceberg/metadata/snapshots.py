@@ -25,7 +25,8 @@ def check_snapshot(snapshot: Document, document: Document) -> None:
     for key in ("snapshot-id", "timestamp-ms"):
         if not isinstance(snapshot.get(key), int):
             raise InvalidMetadataError(f"The snapshot has no {key}")
-    if not isinstance(snapshot.get("manifest-list"), str) and not isinstance(snapshot.get("manifests"), list):
+    files = {key: snapshot.get(key) for key in ("manifest-list", "manifests")}
+    if not isinstance(files["manifest-list"], str) and not isinstance(files["manifests"], list):
         raise InvalidMetadataError("The snapshot has no manifest-list")
     for key, what in (
         ("schemas", "a schema"),
