@@ -138,7 +138,7 @@ def paimon_type(hive_type: str) -> DataType:
         try:
             return AtomicType(_HIVE_TYPES.get(text, text.upper()))
         except (CorruptFileError, ValueError) as error:
-            raise unsupported(f"Paimon has no type for Hive's {hive_type!r}.") from error
+            raise unsupported(f"Paimon has no type for Hive's '{hive_type}'.") from error
     parts = list(_parts(nested[2]))
     match nested[1].lower(), parts:
         case "array", [element]:
@@ -151,7 +151,7 @@ def paimon_type(hive_type: str) -> DataType:
                 DataField(id=index, name=name.strip(), type=paimon_type(inner))
                 for index, (name, _, inner) in enumerate(named)
             )
-    raise unsupported(f"Paimon has no type for Hive's {hive_type!r}.")
+    raise unsupported(f"Paimon has no type for Hive's '{hive_type}'.")
 
 
 def _parts(text: str) -> Iterator[str]:
