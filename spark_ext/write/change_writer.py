@@ -6,6 +6,7 @@ one task.
 
 import json
 import tempfile
+import weakref
 from base64 import b64decode, b64encode
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Protocol
@@ -104,10 +105,13 @@ class ChangeWriter(Protocol):
 
 
 class KeptRows:
-    """Rows of a task that are needed after all others; in a temporary file if they are many."""
+    """Rows of a task that are needed after all others; in a temporary file if they are many. The file ends with the
+    task, however that ends.
+    """
 
     def __init__(self) -> None:
         self._file = tempfile.SpooledTemporaryFile(ROW_BYTES_IN_MEMORY)  # noqa: SIM115 - closed by close
+        self._closing = weakref.finalize(self, self._file.close)
         self._stream: pa.RecordBatchStreamWriter | None = None
         self._is_empty = True
 
@@ -129,7 +133,7 @@ class KeptRows:
 
     def close(self) -> None:
         """Forget the rows."""
-        self._file.close()
+        self._closing()
 
 
 class KeyedChanges:

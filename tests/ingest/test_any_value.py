@@ -68,7 +68,7 @@ def stream_of(dice: random.Random, count: int) -> list[RowChange]:
 @pytest.mark.parametrize("form", GUESSED)
 def test_no_value_ends_a_run_that_skips_bad_messages(tmp_path: Path, form: str, tally: Tally) -> None:
     bad = messages = 0
-    for seed in range(examples(40)):
+    for seed in range(examples(60)):
         dice = random.Random(f"{form} {seed}")
         catalog = lake(tmp_path / str(seed))
         stream = written(form, stream_of(dice, table_of(dice, catalog)), {})

@@ -67,7 +67,7 @@ def test_creating_an_existing_catalog_requires_if_not_exists(lake: SparkLake) ->
         ("'type' = 'iceberg', 'warehouse' = '/tmp/w'", "takes one of interbed, paimon, not 'iceberg'"),
         ("'type' = 'interbed'", "needs the option 'warehouse'"),
         ("'warehouse' = '/tmp/w', 'wharehouse' = '/tmp/w'", "Unknown catalog option 'wharehouse'"),
-        ("'warehouse' = '/tmp/w', 'metastore' = 'glue'", "takes one of filesystem, hive, not 'glue'"),
+        ("'warehouse' = '/tmp/w', 'metastore' = 'glue'", "takes one of filesystem, hive, rest, not 'glue'"),
         ("'warehouse' = '/proc/none/w'", "/proc/none"),
     ],
 )
