@@ -114,14 +114,12 @@ class _Publication:
                 self._files.delete_quietly(history.written)
                 return False
         self._point_to(latest.id)
+        place = self._place.spelled_as(document.location)
+        metadata = place.version(latest.id)
         if self._settings.storage is Storage.HIVE_CATALOG:
-            place = self._place.spelled_as(document.location)
-            MetastoreRegistration(self._store, self._settings, place).point_to(
-                place.version(latest.id), document.schema
-            )
+            MetastoreRegistration(self._store, self._settings, place).point_to(metadata, document.schema)
         elif self._settings.storage is Storage.REST_CATALOG:
-            spelled = self._place.spelled_as(document.location).version(latest.id)
-            RestPublication(self._store, self._settings).publish(spelled, document)
+            RestPublication(self._store, self._settings).publish(metadata, document)
         self._clean(state, document, latest.id, history)
         return True
 

@@ -27,7 +27,7 @@ from interbed.catalog.server.thrift.edge.budgets import HEAVY_BYTES_MIN, LIGHT_B
 from interbed.catalog.server.thrift.edge.cache import CacheEntry, CacheHit, CacheLookup
 from interbed.catalog.server.thrift.edge.codec import Codec, MemorySource, codec_named
 from interbed.catalog.server.thrift.edge.scan import too_long
-from interbed.catalog.server.thrift.edge.serving import QUEUED_SECONDS, SharedEdge, too_heavy
+from interbed.catalog.server.thrift.edge.serving import SharedEdge, too_heavy
 from interbed.catalog.server.thrift.edge.transport import BAD_INPUT
 
 logger = logging.getLogger(__name__)
@@ -239,8 +239,7 @@ class _PooledCall:
 
     def _run(self) -> None:
         """Serve the request, if its client has waited for it; a job of the pool."""
-        has_waited = time.monotonic() - self._queued_at > QUEUED_SECONDS
-        if self._edge.abandons_waiting or (has_waited and self._client.has_gone):
+        if self._edge.is_abandoned(has_gone=self._client.has_gone, queued_at=self._queued_at):
             logger.info("connection from %s ended before its request was begun", self._client.session.peer)
             self._finish(None)
         elif len(self._message) < LIGHT_BYTES_MAX:

@@ -30,7 +30,7 @@ from interbed.catalog.server.thrift.edge.call import (
     current_session,
 )
 from interbed.catalog.server.thrift.edge.dispatch import set_variables
-from interbed.catalog.server.thrift.edge.serving import QUEUED_SECONDS, SharedEdge
+from interbed.catalog.server.thrift.edge.serving import SharedEdge
 from interbed.storage.base.shown_text import without_credentials
 
 logger = logging.getLogger(__name__)
@@ -138,8 +138,7 @@ class ServedRequest:
     # On a thread of the pool
 
     def _begin(self, route: RestRoute, request: RestRequest, queued_at: float) -> None:
-        has_waited = time.monotonic() - queued_at > QUEUED_SECONDS
-        if self._edge.abandons_waiting or (has_waited and self._client.has_gone):
+        if self._edge.is_abandoned(has_gone=self._client.has_gone, queued_at=queued_at):
             logger.info("connection from %s ended before its request was begun", self._client.session.peer)
             self._finish(None)
             return

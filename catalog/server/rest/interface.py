@@ -32,6 +32,9 @@ class AccessPrivilege(StrEnum):
     DROP = "DROP"
 
 
+_OF_READERS = frozenset({AccessPrivilege.USAGE, AccessPrivilege.SELECT})
+
+
 class ObjectKind(StrEnum):
     """Kinds of objects that routes name."""
 
@@ -110,7 +113,7 @@ Handler = Callable[[RestRequest], RestResponse]
 class RestRoute:
     """A route: `template` is a path below the interface, `v1/{prefix}/namespaces/{namespace}`.
 
-    `operation` is its name in the specification. `is_change` is set where it may change metadata, for the audit log.
+    `operation` is its name in the specification.
     """
 
     method: str
@@ -118,7 +121,20 @@ class RestRoute:
     operation: str
     needs: RequiredAccess
     handler: Handler
-    is_change: bool = False
+
+    @property
+    def is_change(self) -> bool:
+        """Whether it may change metadata: then it is in the audit log."""
+        return self.needs.privilege not in _OF_READERS
+
+
+def route(
+    method: str, template: str, operation: str, privilege: AccessPrivilege, kind: ObjectKind, handler: Handler
+) -> RestRoute:
+    """Return a route."""
+    return RestRoute(
+        method=method, template=template, operation=operation, needs=RequiredAccess(privilege, kind), handler=handler
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

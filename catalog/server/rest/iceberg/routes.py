@@ -14,15 +14,14 @@ from interbed.catalog.server.rest.iceberg.tables import IcebergTableHandler
 from interbed.catalog.server.rest.iceberg.views import ViewHandler
 from interbed.catalog.server.rest.interface import (
     AccessPrivilege,
-    Handler,
     ObjectKind,
-    RequiredAccess,
     RestError,
     RestInterface,
     RestRequest,
     RestResponse,
     RestRoute,
     RouteTable,
+    route,
 )
 from interbed.catalog.server.service.service import Metastore
 
@@ -57,7 +56,7 @@ def interface(metastore: Metastore) -> RestInterface:
     made: list[RestRoute] = []
 
     def endpoints() -> list[str]:
-        return [f"{route.method} /{route.template}" for route in made if route.operation != "getConfig"]
+        return [f"{each.method} /{each.template}" for each in made if each.operation != "getConfig"]
 
     made.extend(_routes(store, ConfigurationHandler(metastore.catalogs, endpoints)))
     return RestInterface(
@@ -76,24 +75,24 @@ def _table_routes(store: TableStore, configuration: ConfigurationHandler) -> lis
     server, catalog = ObjectKind.SERVER, ObjectKind.CATALOG
     database, table = ObjectKind.DATABASE, ObjectKind.TABLE
     return [
-        _route("GET", "v1/config", "getConfig", usage, server, configuration.get),
-        _route("GET", _NAMESPACES, "listNamespaces", usage, catalog, namespaces.list),
-        _route("POST", _NAMESPACES, "createNamespace", create, catalog, namespaces.create),
-        _route("GET", _NAMESPACE, "loadNamespaceMetadata", usage, database, namespaces.load),
-        _route("HEAD", _NAMESPACE, "namespaceExists", usage, database, namespaces.exists),
-        _route("DELETE", _NAMESPACE, "dropNamespace", drop, database, namespaces.drop),
-        _route("POST", f"{_NAMESPACE}/properties", "updateProperties", alter, database, namespaces.update),
-        _route("GET", _TABLES, "listTables", usage, database, tables.list),
-        _route("POST", _TABLES, "createTable", create, database, tables.create),
-        _route("POST", f"{_NAMESPACE}/register", "registerTable", create, database, tables.register),
-        _route("GET", _TABLE, "loadTable", select, table, tables.load),
-        _route("HEAD", _TABLE, "tableExists", select, table, tables.exists),
-        _route("POST", _TABLE, "updateTable", alter, table, tables.commit),
-        _route("DELETE", _TABLE, "dropTable", drop, table, tables.drop),
-        _route("GET", f"{_TABLE}/credentials", "loadCredentials", select, table, tables.credentials),
-        _route("POST", f"{_TABLE}/metrics", "reportMetrics", select, table, tables.report),
-        _route("POST", f"{_CATALOG}/tables/rename", "renameTable", alter, table, tables.rename),
-        _route("POST", f"{_CATALOG}/transactions/commit", "commitTransaction", alter, table, tables.commit_all),
+        route("GET", "v1/config", "getConfig", usage, server, configuration.get),
+        route("GET", _NAMESPACES, "listNamespaces", usage, catalog, namespaces.list),
+        route("POST", _NAMESPACES, "createNamespace", create, catalog, namespaces.create),
+        route("GET", _NAMESPACE, "loadNamespaceMetadata", usage, database, namespaces.load),
+        route("HEAD", _NAMESPACE, "namespaceExists", usage, database, namespaces.exists),
+        route("DELETE", _NAMESPACE, "dropNamespace", drop, database, namespaces.drop),
+        route("POST", f"{_NAMESPACE}/properties", "updateProperties", alter, database, namespaces.update),
+        route("GET", _TABLES, "listTables", usage, database, tables.list),
+        route("POST", _TABLES, "createTable", create, database, tables.create),
+        route("POST", f"{_NAMESPACE}/register", "registerTable", create, database, tables.register),
+        route("GET", _TABLE, "loadTable", select, table, tables.load),
+        route("HEAD", _TABLE, "tableExists", select, table, tables.exists),
+        route("POST", _TABLE, "updateTable", alter, table, tables.commit),
+        route("DELETE", _TABLE, "dropTable", drop, table, tables.drop),
+        route("GET", f"{_TABLE}/credentials", "loadCredentials", select, table, tables.credentials),
+        route("POST", f"{_TABLE}/metrics", "reportMetrics", select, table, tables.report),
+        route("POST", f"{_CATALOG}/tables/rename", "renameTable", alter, table, tables.rename),
+        route("POST", f"{_CATALOG}/transactions/commit", "commitTransaction", alter, table, tables.commit_all),
     ]
 
 
@@ -101,31 +100,14 @@ def _view_routes(views: ViewHandler) -> list[RestRoute]:
     database, view = ObjectKind.DATABASE, ObjectKind.VIEW
     select, alter = AccessPrivilege.SELECT, AccessPrivilege.ALTER
     return [
-        _route("GET", _VIEWS, "listViews", AccessPrivilege.USAGE, database, views.list),
-        _route("POST", _VIEWS, "createView", AccessPrivilege.CREATE, database, views.create),
-        _route("GET", _VIEW, "loadView", select, view, views.load),
-        _route("HEAD", _VIEW, "viewExists", select, view, views.exists),
-        _route("POST", _VIEW, "replaceView", alter, view, views.replace),
-        _route("DELETE", _VIEW, "dropView", AccessPrivilege.DROP, view, views.drop),
-        _route("POST", f"{_CATALOG}/views/rename", "renameView", alter, view, views.rename),
+        route("GET", _VIEWS, "listViews", AccessPrivilege.USAGE, database, views.list),
+        route("POST", _VIEWS, "createView", AccessPrivilege.CREATE, database, views.create),
+        route("GET", _VIEW, "loadView", select, view, views.load),
+        route("HEAD", _VIEW, "viewExists", select, view, views.exists),
+        route("POST", _VIEW, "replaceView", alter, view, views.replace),
+        route("DELETE", _VIEW, "dropView", AccessPrivilege.DROP, view, views.drop),
+        route("POST", f"{_CATALOG}/views/rename", "renameView", alter, view, views.rename),
     ]
-
-
-_CHANGES = ("createNamespace", "dropNamespace", "updateProperties", "createTable", "registerTable", "updateTable")
-_CHANGES_TOO = ("dropTable", "renameTable", "commitTransaction", "createView", "replaceView", "dropView", "renameView")
-
-
-def _route(
-    method: str, template: str, operation: str, privilege: AccessPrivilege, kind: ObjectKind, handler: Handler
-) -> RestRoute:
-    return RestRoute(
-        method=method,
-        template=template,
-        operation=operation,
-        needs=RequiredAccess(privilege, kind),
-        handler=handler,
-        is_change=operation in _CHANGES or operation in _CHANGES_TOO,
-    )
 
 
 def _refused(request: RestRequest) -> RestResponse:
@@ -134,7 +116,7 @@ def _refused(request: RestRequest) -> RestResponse:
 
 _REFUSED = RouteTable(
     [
-        _route(method, template, operation, AccessPrivilege.USAGE, ObjectKind.SERVER, _refused)
+        route(method, template, operation, AccessPrivilege.USAGE, ObjectKind.SERVER, _refused)
         for method, template, operation in UNSUPPORTED
     ]
 )

@@ -5,9 +5,10 @@ thread to release it. So only some changes run at once, the others are refused w
 """
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from http import HTTPStatus
+from typing import Any
 
 from interbed.catalog.client.hive.catalog import HiveCatalog
 from interbed.catalog.client.hive.client import HiveMetastoreClient
@@ -16,7 +17,8 @@ from interbed.catalog.client.identifier import Identifier, TableName
 from interbed.catalog.client.options import CatalogOptions
 from interbed.catalog.server.rest.interface import RestError, RestRequest
 from interbed.catalog.server.rest.paimon.in_process import InProcessCalls
-from interbed.catalog.server.rest.paimon.refusals import missing
+from interbed.catalog.server.rest.paimon.messages import Name
+from interbed.catalog.server.rest.paimon.refusals import invalid, missing
 from interbed.catalog.server.service.model import DEFAULT_CATALOG
 from interbed.catalog.server.service.service import Metastore
 from interbed.catalog.server.thrift.edge.dispatch import Dispatcher
@@ -28,6 +30,7 @@ LOCK_SECONDS_MAX = 10.0
 """The time that a change waits for the lock of its table."""
 
 _ADDRESS = "this server"
+_BATCH = 300
 
 
 class CatalogAccess:
@@ -98,6 +101,19 @@ class CatalogAccess:
 def table_name(request: RestRequest) -> TableName:
     """Return the table that the path of a request names. InvalidInputError for an invalid name."""
     return TableName.parse((request.parts["database"], request.parts["table"]))
+
+
+def named_in_path(given: Name, request: RestRequest) -> Identifier:
+    """Return the name of a new object. RestError with status 400 if the path names another database."""
+    if given.database != request.parts["database"]:
+        raise invalid(f"The path names the database {request.parts['database']!r}, the body {given.database!r}.")
+    return Identifier.parse((given.database, given.object))
+
+
+def entries(catalog: HiveCatalog, database: str, names: Sequence[str]) -> Iterator[Any]:
+    """Yield the entries of those of these tables and views that exist."""
+    for start in range(0, len(names), _BATCH):
+        yield from catalog.client.get_table_objects(database, names[start : start + _BATCH])
 
 
 def object_name(request: RestRequest, part: str) -> Identifier:

@@ -14,13 +14,12 @@ from interbed.catalog.client.hive.registration import is_ours, is_view
 from interbed.catalog.server.rest.interface import (
     AccessPrivilege,
     ObjectKind,
-    RequiredAccess,
     RestRequest,
     RestResponse,
     RestRoute,
     json_response,
 )
-from interbed.catalog.server.rest.paimon.access import CatalogAccess
+from interbed.catalog.server.rest.paimon.access import CatalogAccess, entries
 from interbed.catalog.server.rest.paimon.messages import (
     AlterDatabaseRequest,
     AlterDatabaseResponse,
@@ -29,13 +28,12 @@ from interbed.catalog.server.rest.paimon.messages import (
     DatabaseResponse,
 )
 from interbed.catalog.server.rest.paimon.paging import name_filter, page
-from interbed.catalog.server.rest.paimon.refusals import invalid, refusing
+from interbed.catalog.server.rest.paimon.refusals import invalid, paimon_route
 from interbed.catalog.server.service.model import DEFAULT_CATALOG
 
 DATABASES = "v1/{prefix}/databases"
 DATABASE = f"{DATABASES}/{{database}}"
 
-_BATCH = 300
 _COMMENT, _OWNER = "comment", "owner"
 
 _IDS = uuid.UUID("5f0b0c3e-7d5b-5a39-9f0e-4b1f8a2c6d10")
@@ -55,53 +53,15 @@ class DatabaseRoutes:
 
     def routes(self) -> list[RestRoute]:
         """Return the routes of databases."""
-        reads = RequiredAccess(AccessPrivilege.USAGE, ObjectKind.CATALOG)
+        usage, catalog, database = AccessPrivilege.USAGE, ObjectKind.CATALOG, ObjectKind.DATABASE
+        create, alter, drop = AccessPrivilege.CREATE, AccessPrivilege.ALTER, AccessPrivilege.DROP
         return [
-            RestRoute(
-                method="GET",
-                template="v1/config",
-                operation="getConfig",
-                needs=RequiredAccess(AccessPrivilege.USAGE, ObjectKind.SERVER),
-                handler=refusing(self._config),
-            ),
-            RestRoute(
-                method="GET",
-                template=DATABASES,
-                operation="listDatabases",
-                needs=reads,
-                handler=refusing(self._list),
-            ),
-            RestRoute(
-                method="POST",
-                template=DATABASES,
-                operation="createDatabase",
-                needs=RequiredAccess(AccessPrivilege.CREATE, ObjectKind.CATALOG),
-                handler=refusing(self._create),
-                is_change=True,
-            ),
-            RestRoute(
-                method="GET",
-                template=DATABASE,
-                operation="getDatabase",
-                needs=RequiredAccess(AccessPrivilege.USAGE, ObjectKind.DATABASE),
-                handler=refusing(self._get),
-            ),
-            RestRoute(
-                method="POST",
-                template=DATABASE,
-                operation="alterDatabase",
-                needs=RequiredAccess(AccessPrivilege.ALTER, ObjectKind.DATABASE),
-                handler=refusing(self._alter),
-                is_change=True,
-            ),
-            RestRoute(
-                method="DELETE",
-                template=DATABASE,
-                operation="dropDatabase",
-                needs=RequiredAccess(AccessPrivilege.DROP, ObjectKind.DATABASE),
-                handler=refusing(self._drop),
-                is_change=True,
-            ),
+            paimon_route("GET", "v1/config", "getConfig", usage, ObjectKind.SERVER, self._config),
+            paimon_route("GET", DATABASES, "listDatabases", usage, catalog, self._list),
+            paimon_route("POST", DATABASES, "createDatabase", create, catalog, self._create),
+            paimon_route("GET", DATABASE, "getDatabase", usage, database, self._get),
+            paimon_route("POST", DATABASE, "alterDatabase", alter, database, self._alter),
+            paimon_route("DELETE", DATABASE, "dropDatabase", drop, database, self._drop),
         ]
 
     def _config(self, request: RestRequest) -> RestResponse:
@@ -166,14 +126,13 @@ def _check_droppable(catalog: HiveCatalog, database: str) -> None:
     catalog.get_database(database)
     names = catalog.client.get_all_tables(database)
     tables, views, others = 0, [], []
-    for start in range(0, len(names), _BATCH):
-        for entry in catalog.client.get_table_objects(database, names[start : start + _BATCH]):
-            if is_view(entry):
-                views.append(entry.tableName)
-            elif is_ours(entry):
-                tables += 1
-            else:
-                others.append(entry.tableName)
+    for entry in entries(catalog, database, names):
+        if is_view(entry):
+            views.append(entry.tableName)
+        elif is_ours(entry):
+            tables += 1
+        else:
+            others.append(entry.tableName)
     if others:
         raise invalid(
             f"The database '{database}' holds tables of other formats, such as '{others[0]}', which are not dropped by "

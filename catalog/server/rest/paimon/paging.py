@@ -8,7 +8,10 @@ for any text; `_` is a plain character.
 from collections.abc import Callable, Sequence
 from typing import TypeVar
 
+from interbed.catalog.client.errors import DatabaseNotFoundError
+from interbed.catalog.client.hive.catalog import HiveCatalog
 from interbed.catalog.server.rest.interface import RestRequest
+from interbed.catalog.server.rest.paimon.messages import Name
 from interbed.catalog.server.rest.paimon.refusals import invalid
 
 T = TypeVar("T")
@@ -28,11 +31,9 @@ def page_length(given: str | int | None) -> int:
     return min(length, PAGE_MAX) if length > 0 else PAGE_MAX
 
 
-def page(
-    request: RestRequest, items: Sequence[T], key: Callable[[T], str], *, descending: bool = False
-) -> tuple[list[T], str | None]:
+def page(request: RestRequest, items: Sequence[T], key: Callable[[T], str]) -> tuple[list[T], str | None]:
     """Return a page of the items that the request asks for, and the token of the next one, None at the end."""
-    return cut(items, key, request.query.get("pageToken"), request.query.get("maxResults"), descending=descending)
+    return cut(items, key, request.query.get("pageToken"), request.query.get("maxResults"))
 
 
 def cut(
@@ -50,6 +51,24 @@ def cut(
         ordered = [each for each in ordered if (key(each) < token if descending else key(each) > token)]
     found = ordered[:longest]
     return found, key(found[-1]) if len(found) == longest else None
+
+
+def global_page(
+    request: RestRequest, catalog: HiveCatalog, parameter: str, names_in: Callable[[str], Sequence[str]]
+) -> tuple[list[Name], str | None]:
+    """Return a page of the names in all databases, and the token of the next one; `parameter` has the pattern.
+
+    RestError with status 400 for an invalid pattern.
+    """
+    is_database, is_meant = name_filter(request, "databaseNamePattern"), name_filter(request, parameter)
+    names: list[Name] = []
+    for database in filter(is_database, catalog.list_databases()):
+        try:
+            names += [Name(database, each) for each in filter(is_meant, names_in(database))]
+        except DatabaseNotFoundError:
+            # It was dropped since it was listed.
+            continue
+    return page(request, names, lambda name: f"{name.database}.{name.object}")
 
 
 def name_filter(request: RestRequest, parameter: str) -> Callable[[str], bool]:

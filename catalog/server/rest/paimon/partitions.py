@@ -11,7 +11,6 @@ from interbed.catalog.client.partition import Partition, partition_name, partiti
 from interbed.catalog.server.rest.interface import (
     AccessPrivilege,
     ObjectKind,
-    RequiredAccess,
     RestRequest,
     RestResponse,
     RestRoute,
@@ -26,7 +25,7 @@ from interbed.catalog.server.rest.paimon.messages import (
     PartitionSpecsRequest,
 )
 from interbed.catalog.server.rest.paimon.paging import cut, matches
-from interbed.catalog.server.rest.paimon.refusals import missing, refusing, unsupported
+from interbed.catalog.server.rest.paimon.refusals import missing, paimon_route, unsupported
 from interbed.catalog.server.rest.paimon.tables import TABLE, opened
 from interbed.storage.meta.paths import TablePaths
 
@@ -42,56 +41,15 @@ class PartitionRoutes:
 
     def routes(self) -> list[RestRoute]:
         """Return the routes of partitions."""
-        reads, writes = (
-            RequiredAccess(AccessPrivilege.SELECT, ObjectKind.TABLE),
-            RequiredAccess(AccessPrivilege.INSERT, ObjectKind.TABLE),
-        )
+        select, insert, table = AccessPrivilege.SELECT, AccessPrivilege.INSERT, ObjectKind.TABLE
+        by_names, by_filter = f"{PARTITIONS}/list-by-names", f"{PARTITIONS}/list-by-filter"
         return [
-            RestRoute(
-                method="GET",
-                template=PARTITIONS,
-                operation="listPartitions",
-                needs=reads,
-                handler=refusing(self._list),
-            ),
-            RestRoute(
-                method="POST",
-                template=PARTITIONS,
-                operation="createPartitions",
-                needs=writes,
-                handler=refusing(self._create),
-                is_change=True,
-            ),
-            RestRoute(
-                method="POST",
-                template=f"{PARTITIONS}/drop",
-                operation="dropPartitions",
-                needs=writes,
-                handler=refusing(self._drop),
-                is_change=True,
-            ),
-            RestRoute(
-                method="POST",
-                template=f"{PARTITIONS}/mark",
-                operation="markDonePartitions",
-                needs=writes,
-                handler=refusing(self._mark),
-                is_change=True,
-            ),
-            RestRoute(
-                method="POST",
-                template=f"{PARTITIONS}/list-by-names",
-                operation="listPartitionsByNames",
-                needs=reads,
-                handler=refusing(self._list_by_names),
-            ),
-            RestRoute(
-                method="POST",
-                template=f"{PARTITIONS}/list-by-filter",
-                operation="listPartitionsByFilter",
-                needs=reads,
-                handler=refusing(self._list_by_filter),
-            ),
+            paimon_route("GET", PARTITIONS, "listPartitions", select, table, self._list),
+            paimon_route("POST", PARTITIONS, "createPartitions", insert, table, self._create),
+            paimon_route("POST", f"{PARTITIONS}/drop", "dropPartitions", insert, table, self._drop),
+            paimon_route("POST", f"{PARTITIONS}/mark", "markDonePartitions", insert, table, self._mark),
+            paimon_route("POST", by_names, "listPartitionsByNames", select, table, self._list_by_names),
+            paimon_route("POST", by_filter, "listPartitionsByFilter", select, table, self._list_by_filter),
         ]
 
     def _list(self, request: RestRequest) -> RestResponse:

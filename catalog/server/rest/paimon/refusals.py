@@ -22,7 +22,16 @@ from interbed.catalog.client.errors import (
     TableNotFoundError,
     ViewNotFoundError,
 )
-from interbed.catalog.server.rest.interface import Handler, RestError, RestRequest, RestResponse
+from interbed.catalog.server.rest.interface import (
+    AccessPrivilege,
+    Handler,
+    ObjectKind,
+    RestError,
+    RestRequest,
+    RestResponse,
+    RestRoute,
+    route,
+)
 from interbed.storage.base.errors import (
     BranchNotFoundError,
     CommitConflictError,
@@ -145,6 +154,18 @@ def refusing(handler: Callable[[RestRequest], RestResponse]) -> Handler:
             raise refused from error
 
     return answer
+
+
+def paimon_route(
+    method: str,
+    template: str,
+    operation: str,
+    privilege: AccessPrivilege,
+    kind: ObjectKind,
+    handler: Callable[[RestRequest], RestResponse],
+) -> RestRoute:
+    """Return a route whose handler may raise the errors of the catalog."""
+    return route(method, template, operation, privilege, kind, refusing(handler))
 
 
 def translated(error: Exception) -> RestError | None:

@@ -8,7 +8,6 @@ from interbed.catalog.client.identifier import TableName
 from interbed.catalog.server.rest.interface import (
     AccessPrivilege,
     ObjectKind,
-    RequiredAccess,
     RestError,
     RestRequest,
     RestResponse,
@@ -24,7 +23,7 @@ from interbed.catalog.server.rest.paimon.messages import (
     snapshot_json,
 )
 from interbed.catalog.server.rest.paimon.paging import page_length
-from interbed.catalog.server.rest.paimon.refusals import ResourceType, invalid, missing, refusing
+from interbed.catalog.server.rest.paimon.refusals import ResourceType, invalid, missing, paimon_route
 from interbed.catalog.server.rest.paimon.sizes import TableSizes
 from interbed.catalog.server.rest.paimon.tables import TABLE, opened, table_id
 from interbed.storage.base.errors import SnapshotNotFoundError, TagNotFoundError
@@ -45,45 +44,14 @@ class SnapshotRoutes:
 
     def routes(self) -> list[RestRoute]:
         """Return the routes of snapshots."""
-        reads = RequiredAccess(AccessPrivilege.SELECT, ObjectKind.TABLE)
+        select, insert, alter = AccessPrivilege.SELECT, AccessPrivilege.INSERT, AccessPrivilege.ALTER
+        snapshots, table = f"{TABLE}/snapshots", ObjectKind.TABLE
         return [
-            RestRoute(
-                method="GET",
-                template=f"{TABLE}/snapshot",
-                operation="getTableSnapshot",
-                needs=reads,
-                handler=refusing(self._latest),
-            ),
-            RestRoute(
-                method="GET",
-                template=f"{TABLE}/snapshots",
-                operation="listSnapshots",
-                needs=reads,
-                handler=refusing(self._list),
-            ),
-            RestRoute(
-                method="GET",
-                template=f"{TABLE}/snapshots/{{version}}",
-                operation="getVersionSnapshot",
-                needs=reads,
-                handler=refusing(self._version),
-            ),
-            RestRoute(
-                method="POST",
-                template=f"{TABLE}/commit",
-                operation="commitTable",
-                needs=RequiredAccess(AccessPrivilege.INSERT, ObjectKind.TABLE),
-                handler=refusing(self._commit),
-                is_change=True,
-            ),
-            RestRoute(
-                method="POST",
-                template=f"{TABLE}/rollback",
-                operation="rollbackTable",
-                needs=RequiredAccess(AccessPrivilege.ALTER, ObjectKind.TABLE),
-                handler=refusing(self._rollback),
-                is_change=True,
-            ),
+            paimon_route("GET", f"{TABLE}/snapshot", "getTableSnapshot", select, table, self._latest),
+            paimon_route("GET", snapshots, "listSnapshots", select, table, self._list),
+            paimon_route("GET", f"{snapshots}/{{version}}", "getVersionSnapshot", select, table, self._version),
+            paimon_route("POST", f"{TABLE}/commit", "commitTable", insert, table, self._commit),
+            paimon_route("POST", f"{TABLE}/rollback", "rollbackTable", alter, table, self._rollback),
         ]
 
     def _latest(self, request: RestRequest) -> RestResponse:

@@ -4,31 +4,29 @@ import uuid
 from collections.abc import Sequence
 from typing import Any
 
-from interbed.catalog.client.errors import DatabaseNotFoundError, TableExistsError, TableNotFoundError
+from interbed.catalog.client.errors import TableExistsError, TableNotFoundError
 from interbed.catalog.client.hive.catalog import HiveCatalog
 from interbed.catalog.client.hive.registration import Locations, is_external, is_ours, same_location
 from interbed.catalog.client.identifier import Identifier, TableName
 from interbed.catalog.server.rest.interface import (
     AccessPrivilege,
     ObjectKind,
-    RequiredAccess,
     RestRequest,
     RestResponse,
     RestRoute,
     json_response,
 )
-from interbed.catalog.server.rest.paimon.access import CatalogAccess, table_name
+from interbed.catalog.server.rest.paimon.access import CatalogAccess, entries, named_in_path, table_name
 from interbed.catalog.server.rest.paimon.databases import DATABASE
 from interbed.catalog.server.rest.paimon.messages import (
     AlterTableRequest,
-    Name,
     NewTableRequest,
     RegisteredTableRequest,
     RenamedTableRequest,
     TableResponse,
 )
-from interbed.catalog.server.rest.paimon.paging import matches, name_filter, page
-from interbed.catalog.server.rest.paimon.refusals import ResourceType, existing, invalid, missing, refusing
+from interbed.catalog.server.rest.paimon.paging import global_page, matches, page
+from interbed.catalog.server.rest.paimon.refusals import ResourceType, existing, invalid, missing, paimon_route
 from interbed.catalog.server.rest.paimon.schema_json import given_changes, given_schema, refused_change, shown_schema
 from interbed.storage.base.errors import InvalidInputError, NotSupportedError
 from interbed.storage.meta.schema.table_schema import Schema
@@ -36,7 +34,6 @@ from interbed.storage.table.opening import schema_manager
 from interbed.storage.table.table import Table
 
 TABLE = f"{DATABASE}/tables/{{table}}"
-_BATCH = 300
 _TYPE = "type"
 _PLAIN_TYPE = "table"
 
@@ -57,79 +54,20 @@ class TableRoutes:
 
     def routes(self) -> list[RestRoute]:
         """Return the routes of tables."""
-        reads = RequiredAccess(AccessPrivilege.USAGE, ObjectKind.DATABASE)
-        creates = RequiredAccess(AccessPrivilege.CREATE, ObjectKind.DATABASE)
-        tables = f"{DATABASE}/tables"
+        usage, create, alter = AccessPrivilege.USAGE, AccessPrivilege.CREATE, AccessPrivilege.ALTER
+        catalog, database, table = ObjectKind.CATALOG, ObjectKind.DATABASE, ObjectKind.TABLE
+        tables, every = f"{DATABASE}/tables", "v1/{prefix}/tables"
         return [
-            RestRoute(method="GET", template=tables, operation="listTables", needs=reads, handler=refusing(self._list)),
-            RestRoute(
-                method="POST",
-                template=tables,
-                operation="createTable",
-                needs=creates,
-                handler=refusing(self._create),
-                is_change=True,
-            ),
-            RestRoute(
-                method="POST",
-                template=f"{DATABASE}/register",
-                operation="RegisterTable",
-                needs=creates,
-                handler=refusing(self._register),
-                is_change=True,
-            ),
-            RestRoute(
-                method="GET",
-                template=f"{DATABASE}/table-details",
-                operation="listTableDetails",
-                needs=reads,
-                handler=refusing(self._list_details),
-            ),
-            RestRoute(
-                method="GET",
-                template="v1/{prefix}/tables",
-                operation="ListTablesGlobally",
-                needs=RequiredAccess(AccessPrivilege.USAGE, ObjectKind.CATALOG),
-                handler=refusing(self._list_globally),
-            ),
-            RestRoute(
-                method="GET",
-                template="v1/{prefix}/tables/id/{tableId}",
-                operation="getTableById",
-                needs=RequiredAccess(AccessPrivilege.USAGE, ObjectKind.CATALOG),
-                handler=refusing(self._get_by_id),
-            ),
-            RestRoute(
-                method="POST",
-                template="v1/{prefix}/tables/rename",
-                operation="renameTable",
-                needs=RequiredAccess(AccessPrivilege.ALTER, ObjectKind.CATALOG),
-                handler=refusing(self._rename),
-                is_change=True,
-            ),
-            RestRoute(
-                method="GET",
-                template=TABLE,
-                operation="getTable",
-                needs=RequiredAccess(AccessPrivilege.SELECT, ObjectKind.TABLE),
-                handler=refusing(self._get),
-            ),
-            RestRoute(
-                method="POST",
-                template=TABLE,
-                operation="alterTable",
-                needs=RequiredAccess(AccessPrivilege.ALTER, ObjectKind.TABLE),
-                handler=refusing(self._alter),
-                is_change=True,
-            ),
-            RestRoute(
-                method="DELETE",
-                template=TABLE,
-                operation="dropTable",
-                needs=RequiredAccess(AccessPrivilege.DROP, ObjectKind.TABLE),
-                handler=refusing(self._drop),
-                is_change=True,
-            ),
+            paimon_route("GET", tables, "listTables", usage, database, self._list),
+            paimon_route("POST", tables, "createTable", create, database, self._create),
+            paimon_route("POST", f"{DATABASE}/register", "RegisterTable", create, database, self._register),
+            paimon_route("GET", f"{DATABASE}/table-details", "listTableDetails", usage, database, self._list_details),
+            paimon_route("GET", every, "ListTablesGlobally", usage, catalog, self._list_globally),
+            paimon_route("GET", f"{every}/id/{{tableId}}", "getTableById", usage, catalog, self._get_by_id),
+            paimon_route("POST", f"{every}/rename", "renameTable", alter, catalog, self._rename),
+            paimon_route("GET", TABLE, "getTable", AccessPrivilege.SELECT, table, self._get),
+            paimon_route("POST", TABLE, "alterTable", alter, table, self._alter),
+            paimon_route("DELETE", TABLE, "dropTable", AccessPrivilege.DROP, table, self._drop),
         ]
 
     def _list(self, request: RestRequest) -> RestResponse:
@@ -150,15 +88,7 @@ class TableRoutes:
 
     def _list_globally(self, request: RestRequest) -> RestResponse:
         catalog = self._access.catalog(request)
-        is_database = name_filter(request, "databaseNamePattern")
-        is_table = name_filter(request, "tableNamePattern")
-        names: list[Name] = []
-        for database in filter(is_database, catalog.list_databases()):
-            try:
-                names += [Name(database, table) for table in filter(is_table, catalog.list_tables(database))]
-            except DatabaseNotFoundError:
-                continue
-        found, token = page(request, names, lambda name: f"{name.database}.{name.object}")
+        found, token = global_page(request, catalog, "tableNamePattern", catalog.list_tables)
         return json_response({"tables": found, "nextPageToken": token})
 
     def _names(self, catalog: HiveCatalog, request: RestRequest) -> list[str]:
@@ -169,7 +99,7 @@ class TableRoutes:
 
     def _create(self, request: RestRequest) -> RestResponse:
         given = request.json(NewTableRequest)
-        name = _named(given.identifier, request)
+        name = named_in_path(given.identifier, request)
         with self._access.changing(request) as catalog:
             _check_free(catalog, name)
             catalog.create_table(name, given_schema(given.schema))
@@ -177,7 +107,7 @@ class TableRoutes:
 
     def _register(self, request: RestRequest) -> RestResponse:
         given = request.json(RegisteredTableRequest)
-        name = _named(given.identifier, request)
+        name = named_in_path(given.identifier, request)
         with self._access.changing(request) as catalog:
             _check_free(catalog, name)
             schema = schema_manager(given.path, catalog.file_io).latest()
@@ -200,7 +130,7 @@ class TableRoutes:
         catalog, wanted = self._access.catalog(request), request.parts["tableId"].lower()
         for database in catalog.list_databases():
             names = catalog.client.get_all_tables(database)
-            for entry in _entries(catalog, database, names):
+            for entry in entries(catalog, database, names):
                 if is_ours(entry) and table_id(entry) == wanted:
                     return json_response(shown_table(catalog, TableName.parse((database, entry.tableName))))
         raise missing(ResourceType.TABLE, wanted, f"There is no table of the id {wanted}.")
@@ -272,28 +202,13 @@ def _place(table: Table, entry: Any) -> str:
     return registered if same_location(registered, table.location) else table.store.told_location
 
 
-def _entries(catalog: HiveCatalog, database: str, names: Sequence[str]) -> list[Any]:
-    return [
-        entry
-        for start in range(0, len(names), _BATCH)
-        for entry in catalog.client.get_table_objects(database, names[start : start + _BATCH])
-    ]
-
-
 def _of_type(catalog: HiveCatalog, database: str, names: Sequence[str], wanted: str) -> list[str]:
     """Return the tables of a type; the metastore has the option `type` of each table as a parameter."""
     return [
         entry.tableName
-        for entry in _entries(catalog, database, names)
+        for entry in entries(catalog, database, names)
         if (entry.parameters or {}).get(_TYPE, _PLAIN_TYPE) == wanted
     ]
-
-
-def _named(given: Name, request: RestRequest) -> Identifier:
-    """Return the name of a new table. RestError with status 400 if the path names another database."""
-    if given.database != request.parts["database"]:
-        raise invalid(f"The path names the database {request.parts['database']!r}, the table {given.database!r}.")
-    return Identifier.parse((given.database, given.object))
 
 
 def _check_free(catalog: HiveCatalog, name: Identifier) -> None:

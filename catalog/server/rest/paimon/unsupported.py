@@ -9,10 +9,10 @@ from functools import partial
 from interbed.catalog.server.rest.interface import (
     AccessPrivilege,
     ObjectKind,
-    RequiredAccess,
     RestRequest,
     RestResponse,
     RestRoute,
+    route,
 )
 from interbed.catalog.server.rest.paimon.databases import DATABASE
 from interbed.catalog.server.rest.paimon.refusals import unsupported
@@ -58,13 +58,7 @@ class UnsupportedRoutes:
     def routes(self) -> list[RestRoute]:
         """Return the routes of refused operations."""
         return [
-            RestRoute(
-                method=method,
-                template=template,
-                operation=operation,
-                needs=RequiredAccess(AccessPrivilege.USAGE, kind),
-                handler=partial(_refuse, reason),
-            )
+            route(method, template, operation, AccessPrivilege.USAGE, kind, partial(_refuse, reason))
             for method, template, operation, kind, reason in _REFUSED
         ]
 

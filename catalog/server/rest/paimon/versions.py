@@ -8,7 +8,6 @@ from fractions import Fraction
 from interbed.catalog.server.rest.interface import (
     AccessPrivilege,
     ObjectKind,
-    RequiredAccess,
     RestRequest,
     RestResponse,
     RestRoute,
@@ -24,7 +23,7 @@ from interbed.catalog.server.rest.paimon.messages import (
     snapshot_json,
 )
 from interbed.catalog.server.rest.paimon.paging import page
-from interbed.catalog.server.rest.paimon.refusals import ResourceType, existing, missing, refusing
+from interbed.catalog.server.rest.paimon.refusals import ResourceType, existing, missing, paimon_route
 from interbed.catalog.server.rest.paimon.tables import TABLE, opened
 from interbed.storage.base.errors import InvalidInputError, SnapshotNotFoundError, TagNotFoundError
 from interbed.storage.meta.snapshot.tag import TagManager
@@ -41,35 +40,20 @@ class VersionRoutes:
 
     def routes(self) -> list[RestRoute]:
         """Return the routes of tags, branches and consumers."""
-        reads = RequiredAccess(AccessPrivilege.SELECT, ObjectKind.TABLE)
-        alters = RequiredAccess(AccessPrivilege.ALTER, ObjectKind.TABLE)
-        branch = f"{BRANCHES}/{{branch}}"
-        read = (
-            ("GET", TAGS, "listTags", self._list_tags),
-            ("GET", f"{TAGS}/{{tag}}", "getTag", self._get_tag),
-            ("GET", BRANCHES, "listBranches", self._list_branches),
-            ("GET", CONSUMERS, "listConsumers", self._list_consumers),
-        )
-        changes = (
-            ("POST", TAGS, "createTag", self._create_tag),
-            ("DELETE", f"{TAGS}/{{tag}}", "deleteTag", self._delete_tag),
-            ("POST", BRANCHES, "createBranch", self._create_branch),
-            ("DELETE", branch, "dropBranch", self._drop_branch),
-            ("POST", f"{branch}/rename", "renameBranch", self._rename_branch),
-            ("POST", f"{branch}/forward", "forwardBranch", self._forward),
-            ("POST", f"{CONSUMERS}/reset", "resetConsumer", self._reset_consumer),
-        )
+        select, alter, table = AccessPrivilege.SELECT, AccessPrivilege.ALTER, ObjectKind.TABLE
+        tag, branch = f"{TAGS}/{{tag}}", f"{BRANCHES}/{{branch}}"
         return [
-            RestRoute(
-                method=method,
-                template=template,
-                operation=operation,
-                needs=needs,
-                handler=refusing(handler),
-                is_change=needs is alters,
-            )
-            for needs, routes in ((reads, read), (alters, changes))
-            for method, template, operation, handler in routes
+            paimon_route("GET", TAGS, "listTags", select, table, self._list_tags),
+            paimon_route("POST", TAGS, "createTag", alter, table, self._create_tag),
+            paimon_route("GET", tag, "getTag", select, table, self._get_tag),
+            paimon_route("DELETE", tag, "deleteTag", alter, table, self._delete_tag),
+            paimon_route("GET", BRANCHES, "listBranches", select, table, self._list_branches),
+            paimon_route("POST", BRANCHES, "createBranch", alter, table, self._create_branch),
+            paimon_route("DELETE", branch, "dropBranch", alter, table, self._drop_branch),
+            paimon_route("POST", f"{branch}/rename", "renameBranch", alter, table, self._rename_branch),
+            paimon_route("POST", f"{branch}/forward", "forwardBranch", alter, table, self._forward),
+            paimon_route("GET", CONSUMERS, "listConsumers", select, table, self._list_consumers),
+            paimon_route("POST", f"{CONSUMERS}/reset", "resetConsumer", alter, table, self._reset_consumer),
         ]
 
     @contextmanager

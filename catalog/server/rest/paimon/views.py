@@ -2,29 +2,27 @@
 
 from typing import Any
 
-from interbed.catalog.client.errors import DatabaseNotFoundError, TableExistsError, ViewNotFoundError
+from interbed.catalog.client.errors import TableExistsError, ViewNotFoundError
 from interbed.catalog.client.hive.catalog import HiveCatalog
 from interbed.catalog.client.identifier import Identifier
 from interbed.catalog.server.rest.interface import (
     AccessPrivilege,
     ObjectKind,
-    RequiredAccess,
     RestRequest,
     RestResponse,
     RestRoute,
     json_response,
 )
-from interbed.catalog.server.rest.paimon.access import CatalogAccess, object_name
+from interbed.catalog.server.rest.paimon.access import CatalogAccess, named_in_path, object_name
 from interbed.catalog.server.rest.paimon.databases import DATABASE, derived_id
 from interbed.catalog.server.rest.paimon.messages import (
     AlterViewRequest,
-    Name,
     NewViewRequest,
     RenamedTableRequest,
     ViewResponse,
 )
-from interbed.catalog.server.rest.paimon.paging import name_filter, page
-from interbed.catalog.server.rest.paimon.refusals import ResourceType, existing, invalid, missing, refusing
+from interbed.catalog.server.rest.paimon.paging import global_page, name_filter, page
+from interbed.catalog.server.rest.paimon.refusals import ResourceType, existing, missing, paimon_route
 from interbed.catalog.server.rest.paimon.view_schema import changed_view, given_view, shown_view
 
 VIEWS = f"{DATABASE}/views"
@@ -39,31 +37,18 @@ class ViewRoutes:
 
     def routes(self) -> list[RestRoute]:
         """Return the routes of views."""
-        lists = RequiredAccess(AccessPrivilege.USAGE, ObjectKind.DATABASE)
-        alters = RequiredAccess(AccessPrivilege.ALTER, ObjectKind.VIEW)
-        listed = RequiredAccess(AccessPrivilege.USAGE, ObjectKind.CATALOG)
-        renames = RequiredAccess(AccessPrivilege.ALTER, ObjectKind.CATALOG)
-        creates = RequiredAccess(AccessPrivilege.CREATE, ObjectKind.DATABASE)
-        rows = (
-            ("GET", VIEWS, "listViews", lists, self._list, False),
-            ("POST", VIEWS, "createView", creates, self._create, True),
-            ("GET", f"{DATABASE}/view-details", "listViewDetails", lists, self._list_details, False),
-            ("GET", "v1/{prefix}/views", "listViewsGlobally", listed, self._list_globally, False),
-            ("POST", "v1/{prefix}/views/rename", "renameView", renames, self._rename, True),
-            ("GET", VIEW, "getView", RequiredAccess(AccessPrivilege.SELECT, ObjectKind.VIEW), self._get, False),
-            ("POST", VIEW, "alterView", alters, self._alter, True),
-            ("DELETE", VIEW, "dropView", RequiredAccess(AccessPrivilege.DROP, ObjectKind.VIEW), self._drop, True),
-        )
+        usage, create, alter = AccessPrivilege.USAGE, AccessPrivilege.CREATE, AccessPrivilege.ALTER
+        catalog, database, view = ObjectKind.CATALOG, ObjectKind.DATABASE, ObjectKind.VIEW
+        every = "v1/{prefix}/views"
         return [
-            RestRoute(
-                method=method,
-                template=template,
-                operation=operation,
-                needs=needs,
-                handler=refusing(handler),
-                is_change=is_change,
-            )
-            for method, template, operation, needs, handler, is_change in rows
+            paimon_route("GET", VIEWS, "listViews", usage, database, self._list),
+            paimon_route("POST", VIEWS, "createView", create, database, self._create),
+            paimon_route("GET", f"{DATABASE}/view-details", "listViewDetails", usage, database, self._list_details),
+            paimon_route("GET", every, "listViewsGlobally", usage, catalog, self._list_globally),
+            paimon_route("POST", f"{every}/rename", "renameView", alter, catalog, self._rename),
+            paimon_route("GET", VIEW, "getView", AccessPrivilege.SELECT, view, self._get),
+            paimon_route("POST", VIEW, "alterView", alter, view, self._alter),
+            paimon_route("DELETE", VIEW, "dropView", AccessPrivilege.DROP, view, self._drop),
         ]
 
     def _list(self, request: RestRequest) -> RestResponse:
@@ -84,22 +69,12 @@ class ViewRoutes:
 
     def _list_globally(self, request: RestRequest) -> RestResponse:
         catalog = self._access.catalog(request)
-        is_database = name_filter(request, "databaseNamePattern")
-        is_view = name_filter(request, "viewNamePattern")
-        names: list[Name] = []
-        for database in filter(is_database, catalog.list_databases()):
-            try:
-                names += [Name(database, view) for view in filter(is_view, catalog.list_views(database))]
-            except DatabaseNotFoundError:
-                continue
-        found, token = page(request, names, lambda name: f"{name.database}.{name.object}")
+        found, token = global_page(request, catalog, "viewNamePattern", catalog.list_views)
         return json_response({"views": found, "nextPageToken": token})
 
     def _create(self, request: RestRequest) -> RestResponse:
         given = request.json(NewViewRequest)
-        if given.identifier.database != request.parts["database"]:
-            raise invalid(f"The path names another database than the view, {given.identifier.database!r}.")
-        name = Identifier.parse((given.identifier.database, given.identifier.object))
+        name = named_in_path(given.identifier, request)
         with self._access.changing(request) as catalog:
             try:
                 catalog.create_view(name, given_view(given.schema))

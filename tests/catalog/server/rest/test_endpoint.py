@@ -19,13 +19,12 @@ from interbed.catalog.server.rest.interface import (
     NO_CONTENT,
     AccessPrivilege,
     ObjectKind,
-    RequiredAccess,
     RestError,
     RestInterface,
     RestRequest,
     RestResponse,
-    RestRoute,
     json_response,
+    route,
 )
 from interbed.catalog.server.settings import ServerSettings
 from tests.support.waits import at_most
@@ -55,28 +54,17 @@ def _translated(error: Exception) -> RestError | None:
 
 
 def _interface() -> RestInterface:
-    needs = RequiredAccess(AccessPrivilege.USAGE, ObjectKind.CATALOG)
-    handlers = {
-        ("GET", "v1/{prefix}/echo/{namespace}"): (_echoed, False),
-        ("POST", "v1/{prefix}/echo/{namespace}"): (_echoed, True),
-        ("DELETE", "v1/{prefix}/echo/{namespace}"): (lambda request: NO_CONTENT, True),
-        ("GET", "v1/{prefix}/refused"): (_refused, False),
-        ("POST", "v1/{prefix}/broken"): (_broken, True),
-        ("GET", "v1/{prefix}/handled"): (_handled, False),
-    }
+    usage, alter, kind = AccessPrivilege.USAGE, AccessPrivilege.ALTER, ObjectKind.CATALOG
     return RestInterface(
         name="probe",
         path="/probe",
         routes=[
-            RestRoute(
-                method=method,
-                template=template,
-                operation=f"{method.lower()}-{template.split('/')[2]}",
-                needs=needs,
-                handler=handler,
-                is_change=is_change,
-            )
-            for (method, template), (handler, is_change) in handlers.items()
+            route("GET", "v1/{prefix}/echo/{namespace}", "get-echo", usage, kind, _echoed),
+            route("POST", "v1/{prefix}/echo/{namespace}", "post-echo", alter, kind, _echoed),
+            route("DELETE", "v1/{prefix}/echo/{namespace}", "delete-echo", alter, kind, lambda request: NO_CONTENT),
+            route("GET", "v1/{prefix}/refused", "get-refused", usage, kind, _refused),
+            route("POST", "v1/{prefix}/broken", "post-broken", alter, kind, _broken),
+            route("GET", "v1/{prefix}/handled", "get-handled", usage, kind, _handled),
         ],
         error_body=lambda error: {"error": str(error), "type": error.kind, "code": int(error.status), **error.fields},
         translated=_translated,
