@@ -3,5 +3,6 @@
 Start with group.py (the catalog of a command), then table.py, whose commands are in define.py, describe.py, rows.py,
 maintenance.py and version.py. define.py also has `interbed catalog`, maintenance.py has `interbed compact` and
 `interbed simulate`. sql.py is `interbed sql`: sql_statements.py parses statements that change rows, sql_new_values.py
-converts their values, sql_changes.py executes them. long_run.py has the display and the metrics of commands that run for long. forms/ reads and writes rows.
+converts their values, sql_changes.py executes them. long_run.py has the display and the metrics of commands that run
+for long. forms/ reads and writes rows.
 """
