@@ -351,14 +351,21 @@ class DataField:
     def from_dict(data: Mapping[str, Any]) -> "DataField":
         """Return the field of a dict with `id`, `name`, `type`, and perhaps `description` and `defaultValue`.
 
-        Raises CorruptFileError for an invalid type.
+        Raises CorruptFileError for an invalid type, and for a member that is no text.
         """
+        texts = {name: data.get(name) for name in ("name", "description", "defaultValue")}
+        for name, text in texts.items():
+            if text is not None and not isinstance(text, str):
+                raise CorruptFileError(f"The member {name!r} of a field is {text!r}, which is no text.")
+        number = data["id"]
+        if not isinstance(number, int) or isinstance(number, bool):
+            raise CorruptFileError(f"The id of a field is {number!r}, which is no integer.")
         return DataField(
-            id=int(data["id"]),
+            id=number,
             name=str(data["name"]),
             type=_parsed(data["type"]),
-            description=data.get("description"),
-            default_value=data.get("defaultValue"),
+            description=texts["description"],
+            default_value=texts["defaultValue"],
         )
 
 

@@ -69,8 +69,8 @@ class SchemaChange:
 
     A column is named by its name, a nested field by its path: `["address", "city"]`; the element of an ARRAY is
     `element`, the value of a MAP is `value`. Types are text (`"BIGINT"`), DataTypes or Arrow types. The methods have
-    pypaimon's names and arguments, and raise InvalidInputError for an invalid type; everything else is checked when the
-    change is applied.
+    pypaimon's names and arguments, and raise InvalidInputError for an invalid type or another name than text; everything
+    else is checked when the change is applied.
     """
 
     __slots__ = ()
@@ -78,12 +78,12 @@ class SchemaChange:
     @staticmethod
     def set_option(key: str, value: object) -> "SetOption":
         """Set a table option."""
-        return SetOption(key, option_text(value))
+        return SetOption(_text("name of an option", key), option_text(value))
 
     @staticmethod
     def remove_option(key: str) -> "RemoveOption":
         """Reset a table option to its default."""
-        return RemoveOption(key)
+        return RemoveOption(_text("name of an option", key))
 
     @staticmethod
     def update_comment(comment: str | None) -> "UpdateComment":
@@ -113,7 +113,7 @@ class SchemaChange:
     @staticmethod
     def rename_column(field_name: "GivenPath", new_name: str) -> "RenameColumn":
         """Rename a column or a nested field."""
-        return RenameColumn(_path(field_name), new_name)
+        return RenameColumn(_path(field_name), _text("new name of a column", new_name))
 
     @staticmethod
     def drop_column(field_name: "GivenPath") -> "DropColumn":
@@ -152,6 +152,8 @@ class SchemaChange:
         path = _path(field_names)
         if not isinstance(path, str):
             raise NotSupportedError(f"Only columns of a table have defaults, not the nested field {'.'.join(path)!r}.")
+        if default_value is not None:
+            _text("default value of a column", default_value)
         return UpdateColumnDefault(path, default_value)
 
     @staticmethod
@@ -255,6 +257,12 @@ class UpdateColumnDefault(SchemaChange):
 
     name: str
     default_value: str | None
+
+
+def _text(what: str, value: object) -> str:
+    if not isinstance(value, str):
+        raise InvalidInputError(f"The {what} is text, not {value!r}.")
+    return value
 
 
 def _path(given: GivenPath) -> ColumnPath:

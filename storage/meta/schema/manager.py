@@ -49,6 +49,18 @@ def was_dropped(location: str) -> str:
     )
 
 
+def _readable_content(schema: TableSchema) -> bytes:
+    """Return the content of the schema file. Raises InvalidInputError unless it is read as the same schema."""
+    try:
+        content = schema.to_json().encode()
+        read = TableSchema.from_json(content, source="the new schema")
+    except (CorruptFileError, UnicodeEncodeError, RecursionError, TypeError, ValueError) as error:
+        raise InvalidInputError(f"The schema was not written, because it could not be read again: {error}") from error
+    if read != schema:
+        raise InvalidInputError(f"The schema was not written, because it would be read as {read!r}.")
+    return content
+
+
 class SchemaManager:
     """Schemas of one table; schema files never change, so they are cached. Thread-safe."""
 
@@ -219,10 +231,13 @@ class SchemaManager:
         return any(s.name.startswith("snapshot-") for s in self._file_io.list(directory))
 
     def commit(self, schema: TableSchema) -> bool:
-        """Create the schema file. Return False when another writer took the id."""
+        """Create the schema file. Return False when another writer took the id.
+
+        Raises InvalidInputError for a schema that could not be read back: nothing is written.
+        """
         if schema.id == 0:
             self._check_fallback(schema, None)
-        return self._file_io.create_exclusive(self._paths.schema(schema.id), schema.to_json().encode())
+        return self._file_io.create_exclusive(self._paths.schema(schema.id), _readable_content(schema))
 
     def change(
         self,

@@ -286,6 +286,7 @@ class Schema:
         The options `primary-key` and `partition` replace missing keys and are removed; primary-key columns become NOT
         NULL. Raises InvalidInputError naming the mistake.
         """
+        _check_fields(self.fields)
         options = dict(self.options)
         primary_keys = self.primary_keys
         if PRIMARY_KEY in options:
@@ -368,6 +369,36 @@ def highest_field_id(fields: Iterable[DataField]) -> int:
     return max(_ids(RowType(fields)), default=-1)
 
 
+def _check_fields(fields: Sequence[DataField]) -> None:
+    """Raise InvalidInputError for fields whose texts and ids a schema file cannot hold."""
+    for each in fields:
+        if not isinstance(each.name, str) or not isinstance(each.id, int) or isinstance(each.id, bool):
+            raise InvalidInputError(f"A column has a name and a number as its id, not {each.name!r} and {each.id!r}.")
+        _check_text("name of a column", each.name)
+        _check_text(f"comment of the column {each.name!r}", each.description)
+        _check_text(f"default value of the column {each.name!r}", each.default_value)
+        _check_fields_within(each.type)
+
+
+def _check_fields_within(data_type: DataType) -> None:
+    if isinstance(data_type, RowType):
+        _check_fields(data_type.fields)
+    else:
+        for child in data_type.children():
+            _check_fields_within(child)
+
+
+def _check_text(what: str, text: object) -> None:
+    if text is None:
+        return
+    if not isinstance(text, str):
+        raise InvalidInputError(f"The {what} is text, not {text!r}.")
+    try:
+        text.encode()
+    except UnicodeEncodeError as error:
+        raise InvalidInputError(f"The {what} has a character that UTF-8 does not have: {text!r}.") from error
+
+
 def _check_fields_once(data_type: DataType, column: str) -> None:
     """Raise InvalidInputError for a ROW with two fields of one name, of which a dict can hold one."""
     names = data_type.names if isinstance(data_type, RowType) else ()
@@ -379,7 +410,9 @@ def _check_fields_once(data_type: DataType, column: str) -> None:
 
 
 def validate_schema(schema: TableSchema) -> None:
-    """Check names, keys and buckets; option_rules has the other checks. Raises InvalidInputError."""
+    """Check texts, names, keys and buckets; option_rules has the other checks. Raises InvalidInputError."""
+    _check_text("comment of the table", schema.comment)
+    _check_fields(schema.fields)
     names = schema.names
     if not names:
         raise InvalidInputError("A table needs at least one column.")
