@@ -46,7 +46,7 @@ class Identifier:
             parts = f"{parts}{SEPARATOR}{BRANCH_PREFIX}{branch}"
         if system_table is not None:
             parts = f"{parts}{SEPARATOR}{_part('system table', system_table)}"
-        object.__setattr__(self, "database", path_name("database", database))
+        object.__setattr__(self, "database", check_database_name(database))
         object.__setattr__(self, "table", parts)
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -208,7 +208,12 @@ def check_table_name(name: str) -> str:
 
 def check_database_name(name: str) -> str:
     """Return the name; raise InvalidInputError unless a database can have it."""
-    return path_name("database", name)
+    checked = path_name("database", name)
+    if checked.startswith("@") and "#" in checked:
+        raise InvalidInputError(
+            f"Not a database name: {checked!r}. A metastore would read it as a database of another catalog."
+        )
+    return checked
 
 
 def parse_table_name(identifier: "str | Identifier") -> Identifier:

@@ -97,6 +97,19 @@ def test_an_unpickled_identifier_is_checked() -> None:
     refused(lambda: pickle.loads(pickled))
 
 
+@pytest.mark.parametrize("name", ["@hive#d", "@other#", "@#d", "@a#b#c"])
+def test_a_database_name_that_a_metastore_reads_as_another_catalog_is_refused(catalog: Catalog, name: str) -> None:
+    for call in (
+        lambda: Identifier(name, "t"),
+        lambda: TableName.parse((name, "t")),
+        lambda: catalog.create_database(name),
+        lambda: catalog.get_database(name),
+        lambda: catalog.drop_database(name),
+        lambda: catalog.list_tables(name),
+    ):
+        refused(call)
+
+
 class LyingText(str):
     """Text that is formatted as another text."""
 

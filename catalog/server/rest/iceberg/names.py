@@ -107,7 +107,9 @@ def check_new_namespace(levels: Sequence[str]) -> str:
             f"Cannot support multi part namespace in Hive Metastore: {shown}; a namespace has one level",
         )
     name = levels[0]
-    if not is_valid_name(name) and not _is_storable(name, NAME_LENGTH_MAX):
+    # Thrift's clients write `@catalog#database` for a database of another catalog.
+    is_of_catalog = name.startswith("@") and "#" in name
+    if is_of_catalog or (not is_valid_name(name) and not _is_storable(name, NAME_LENGTH_MAX)):
         raise bad_request(f"{shown!r} is not a valid name of a namespace")
     return normalized(name)
 

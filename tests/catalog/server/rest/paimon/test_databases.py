@@ -57,6 +57,13 @@ def test_a_name_that_leads_elsewhere_is_refused(rest: RestClient, name: str) -> 
     assert rest.call("POST", "hive", "databases", body={"name": name}).status == 400
 
 
+def test_a_name_of_a_database_in_another_catalog_is_refused(rest: RestClient) -> None:
+    """Thrift's clients write `@catalog#database`, which would leave the catalog of the prefix."""
+    assert rest.call("POST", "hive", "databases", body={"name": "@hive#other"}).status == 400
+    for method, *parts in (("GET",), ("DELETE",), ("GET", "tables"), ("GET", "views"), ("GET", "tables", "t")):
+        assert rest.call(method, "hive", "databases", "@hive#default", *parts).status == 400, (method, parts)
+
+
 def test_a_name_that_hive_does_not_allow_is_refused(rest: RestClient) -> None:
     answer = rest.call("POST", "hive", "databases", body={"name": "a name"})
     assert answer.status == 400
