@@ -69,8 +69,8 @@ class SchemaChange:
 
     A column is named by its name, a nested field by its path: `["address", "city"]`; the element of an ARRAY is
     `element`, the value of a MAP is `value`. Types are text (`"BIGINT"`), DataTypes or Arrow types. The methods have
-    pypaimon's names and arguments, and raise InvalidInputError for an invalid type or another name than text; everything
-    else is checked when the change is applied.
+    pypaimon's names and arguments, and raise InvalidInputError for an invalid type or a name that is no text;
+    everything else is checked when the change is applied.
     """
 
     __slots__ = ()
