@@ -10,12 +10,14 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from interbed.catalog.server.rest.iceberg.entries import LOCATION, TABLE, TABLE_TYPE, VIEW, kind_of, new_entry
-from interbed.catalog.server.rest.iceberg.errors import exists, no_namespace, no_table, no_view
+from interbed.catalog.server.rest.iceberg.errors import bad_request, exists, no_namespace, no_table, no_view
 from interbed.catalog.server.rest.iceberg.files import MetadataContent, MetadataFiles, codec_of, folder_of
 from interbed.catalog.server.rest.iceberg.metadata.documents import completed, written
 from interbed.catalog.server.rest.iceberg.metadata.schemas import Document
+from interbed.catalog.server.rest.iceberg.metadata.shapes import check_all_columns
 from interbed.catalog.server.rest.iceberg.names import IcebergName, check_new_table, database_of
 from interbed.catalog.server.rest.interface import RestError
+from interbed.catalog.server.service.directories.remote_files import StoreUnavailableError
 from interbed.catalog.server.service.errors import (
     AlreadyExistsError,
     MetastoreError,
@@ -121,9 +123,16 @@ class TableStore:
         return location
 
     def register(self, name: IcebergName, location: str, owner: str | None) -> None:
-        """Store an entry for an existing metadata file."""
+        """Store an entry for an existing metadata file. RestError with status 400 for one that cannot be read."""
         self.check_free(name)
-        document = completed(self.files.read(location).document())
+        try:
+            content = self.files.read(location)
+        except StoreUnavailableError:
+            raise
+        except MetastoreError as error:
+            raise bad_request(str(error)) from error
+        document = completed(content.document())
+        check_all_columns(document)
         self.add(name, new_entry(name.catalog, name.database, name.table, document, location, owner), ())
 
     def add(self, name: IcebergName, entry: MetastoreTable, written_files: Iterable[str], kind: str = TABLE) -> None:

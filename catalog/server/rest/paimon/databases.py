@@ -11,6 +11,7 @@ from urllib.parse import unquote_plus
 
 from interbed.catalog.client.hive.catalog import HiveCatalog
 from interbed.catalog.client.hive.registration import is_ours, is_view
+from interbed.catalog.client.identifier import DEFAULT_DATABASE
 from interbed.catalog.server.rest.interface import (
     AccessPrivilege,
     ObjectKind,
@@ -122,7 +123,11 @@ class DatabaseRoutes:
 
 
 def _check_droppable(catalog: HiveCatalog, database: str) -> None:
-    """Raise RestError with status 400 for a database with objects that its client may not have seen."""
+    """Raise RestError with status 400 for the database `default`, and for one with objects that its client may not have
+    seen.
+    """
+    if database.lower() == DEFAULT_DATABASE:
+        raise invalid(f"The database {DEFAULT_DATABASE!r} of a metastore cannot be dropped.")
     catalog.get_database(database)
     names = catalog.client.get_all_tables(database)
     tables, views, others = 0, [], []

@@ -23,9 +23,11 @@ from interbed.catalog.server.rest.iceberg.metadata.schemas import (
     Document,
     InvalidMetadataError,
     check_schema,
+    columns,
     highest_id,
     with_fresh_ids,
 )
+from interbed.catalog.server.rest.iceberg.metadata.shapes import check_table
 from interbed.catalog.server.rest.iceberg.metadata.snapshots import MAIN, ROW_LINEAGE_VERSION
 
 VERSION_MAX = 3
@@ -146,7 +148,7 @@ def _without_id(field: Document) -> Document:
 def completed(document: Document) -> Document:
     """Return the document of a metadata file in the form of documents in memory.
 
-    InvalidMetadataError for a document that lacks what every version has.
+    InvalidMetadataError for a document that lacks what every version has, or that has a member of another type.
     """
     made = dict(document)
     version = made.get(FORMAT_VERSION)
@@ -156,7 +158,7 @@ def completed(document: Document) -> Document:
         raise InvalidMetadataError("The metadata has no location")
     try:
         _complete_lists(made)
-    except (KeyError, TypeError, AttributeError) as error:
+    except (KeyError, TypeError, AttributeError, ValueError) as error:
         raise InvalidMetadataError(f"The metadata has no valid {error}") from error
     # Files of version 1 repeat them for old readers.
     made.pop("schema", None)
@@ -172,6 +174,9 @@ def completed(document: Document) -> Document:
     made.setdefault("last-sequence-number", 0)
     if version >= ROW_LINEAGE_VERSION:
         made.setdefault("next-row-id", 0)
+    check_table(made)
+    for _ in columns(current_schema(made)):
+        pass
     return made
 
 

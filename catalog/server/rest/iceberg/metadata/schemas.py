@@ -108,7 +108,10 @@ def check_schema(schema: Document, version: int) -> None:
                 f"Invalid initial default for {name}: non-null default ({field[_DEFAULTS[0]]}) is not supported "
                 "until v3"
             )
-    for number in schema.get("identifier-field-ids") or ():
+    identifiers = schema.get("identifier-field-ids") or []
+    if not isinstance(identifiers, list) or not all(map(_is_id, identifiers)):
+        raise InvalidMetadataError("The identifier-field-ids of the schema are no list of ids")
+    for number in identifiers:
         if number not in ids:
             raise InvalidMetadataError(f"Cannot add identifier field {number}: it is no column of the schema")
     if problems:

@@ -14,6 +14,7 @@ from interbed.catalog.server.rest.iceberg.metadata.schemas import (
     check_schema,
     same_schema,
 )
+from interbed.catalog.server.rest.iceberg.metadata.shapes import check_view
 from interbed.catalog.server.rest.iceberg.metadata.updates import (
     AddSchema,
     AddViewVersion,
@@ -71,11 +72,9 @@ def updated_view(base: Document, updates: Iterable[Update], now_ms: int) -> Docu
 
 def completed_view(document: Document) -> Document:
     """Return the document of a metadata file. InvalidMetadataError for one that lacks what every view has."""
-    for key, kind in (("location", str), ("view-uuid", str), ("schemas", list), ("versions", list)):
-        if not isinstance(document.get(key), kind):
-            raise InvalidMetadataError(f"The metadata of the view has no valid {key}")
     made = {**document, "properties": document.get("properties") or {}}
     made["version-log"] = document.get("version-log") or []
+    check_view(made)
     current_version(made)
     return made
 

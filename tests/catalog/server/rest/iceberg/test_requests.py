@@ -1,6 +1,7 @@
 """Requests of raw HTTP: errors, pages, ETags, transactions, staged tables, and changes by other clients."""
 
 import json
+import os
 import threading
 import time
 from pathlib import Path
@@ -9,6 +10,7 @@ from urllib.parse import quote_plus
 import pytest
 
 from interbed.catalog.client.hive.client import HiveMetastoreClient
+from interbed.catalog.server.rest.iceberg.files import FILE_BYTES_MAX
 from interbed.thrift_idl.hive_metastore import ttypes
 from tests.catalog.server.rest.iceberg.rest_server import SCHEMA, IcebergRest, RestAnswer, set_properties
 from tests.support.servers.metastore import lock_component, lock_request, plain_client, table
@@ -332,3 +334,17 @@ def test_reports_of_metrics_and_requests_for_credentials_are_answered(server: Ic
     server.call("POST", f"namespaces/{namespace}/tables/t/metrics", report).expect(204)
     found = server.call("GET", f"namespaces/{namespace}/tables/t/credentials").expect(200)
     assert found == {"storage-credentials": []}
+
+
+def test_a_metadata_file_without_an_end_is_refused(server: IcebergRest, namespace: str, tmp_path: Path) -> None:
+    """A device has no end, and a pipe blocks its reader: neither has a size."""
+    pipe = tmp_path / "00000-pipe.metadata.json"
+    os.mkfifo(pipe)
+    sparse = tmp_path / "00000-sparse.metadata.json"
+    with sparse.open("wb") as file:
+        file.truncate(FILE_BYTES_MAX + 1)
+    for location in ("file:/dev/zero", f"file:{pipe}", f"file:{sparse}", f"file:{tmp_path}/none.metadata.json"):
+        body = {"name": "t", "metadata-location": location}
+        answer = server.call("POST", f"namespaces/{namespace}/register", body)
+        assert answer.status == 400, answer.body
+    assert server.call("GET", f"namespaces/{namespace}/tables").expect(200)["identifiers"] == []

@@ -57,6 +57,11 @@ def test_a_name_that_leads_elsewhere_is_refused(rest: RestClient, name: str) -> 
     assert rest.call("POST", "hive", "databases", body={"name": name}).status == 400
 
 
+def test_the_default_database_is_not_dropped(rest: RestClient) -> None:
+    assert rest.call("DELETE", "hive", "databases", "default").status == 400
+    assert rest.get("databases", "default")["name"] == "default"
+
+
 def test_a_name_of_a_database_in_another_catalog_is_refused(rest: RestClient) -> None:
     """Thrift's clients write `@catalog#database`, which would leave the catalog of the prefix."""
     assert rest.call("POST", "hive", "databases", body={"name": "@hive#other"}).status == 400

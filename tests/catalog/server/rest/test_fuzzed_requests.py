@@ -1,0 +1,189 @@
+"""Requests that no client sends: each has an answer of the specification, without an internal error or a traceback."""
+
+import json
+import os
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from http import HTTPStatus
+from itertools import count
+from pathlib import Path
+from typing import Any
+from urllib.parse import parse_qsl
+
+import pytest
+
+from interbed.catalog.server.database import schema
+from interbed.catalog.server.database.session import SqlRepository
+from interbed.catalog.server.process.main import dispatcher_for
+from interbed.catalog.server.rest.iceberg.routes import interface as iceberg_interface
+from interbed.catalog.server.rest.interface import RestError, RestInterface, RestRequest, RouteTable
+from interbed.catalog.server.rest.paimon.interface import paimon_interface
+from interbed.catalog.server.service.errors import MetastoreError
+from interbed.catalog.server.service.service import Metastore
+from interbed.catalog.server.thrift.edge.call import ClientSession
+from tests.catalog.server.rest.valid_bodies import ICEBERG, PAIMON
+from tests.support import shares
+from tests.support.fuzzed_requests import FuzzedRequest, FuzzedRoute, RequestGenerator, without_each_part
+from tests.support.tally import Tally
+
+REQUESTS = 40_000 if shares.LONG else 400
+SESSION = ClientSession(peer="192.0.2.1:1234")
+BODIES: Mapping[str, Mapping[str, Sequence[object]]] = {"iceberg": ICEBERG, "paimon": PAIMON}
+
+LEADS_OUT = "leads out of"
+
+_sandbox: list[str] = []
+_hooks = count()
+
+
+def _refuse_to_leave_the_sandbox(event: str, arguments: tuple[Any, ...]) -> None:
+    if not _sandbox or event not in ("os.mkdir", "os.remove", "os.rmdir", "os.rename", "shutil.rmtree"):
+        return
+    path = arguments[0]
+    if isinstance(path, str) and os.path.isabs(path) and not os.path.realpath(path).startswith(_sandbox[0] + os.sep):
+        # A table may be registered anywhere, and its directory is made there. Nothing may be deleted there.
+        kind = PermissionError if event == "os.mkdir" else AssertionError
+        raise kind(f"{event} of {path} {LEADS_OUT} {_sandbox[0]}")
+
+
+@dataclass(slots=True)
+class RestTarget:
+    """An interface in this process, on SQLite."""
+
+    interface: RestInterface
+    table: RouteTable
+    statuses: dict[int, int] = field(default_factory=dict)
+
+    @property
+    def routes(self) -> list[FuzzedRoute]:
+        """The routes, as the generator takes them."""
+        return [FuzzedRoute(each.method, each.template, each.operation) for each in self.interface.routes]
+
+    def take(self, sent: FuzzedRequest) -> int:
+        """Carry out a request as the server does; return the status of the answer. AssertionError for a failure."""
+        try:
+            found = self.table.find(sent.method, sent.path)
+            query = parse_qsl(sent.query, keep_blank_values=True, errors="strict", max_num_fields=100)
+        except ValueError:
+            return self._counted(HTTPStatus.BAD_REQUEST)
+        if found is None:
+            return self._counted(self.interface.missing(sent.method, sent.path).status)
+        route, parts = found
+        request = RestRequest(parts=parts, query=dict(query), headers=sent.headers, body=sent.body, session=SESSION)
+        try:
+            return self._counted(route.handler(request).status)
+        except RestError as error:
+            refused: RestError | None = error
+        except Exception as error:
+            refused = self.interface.translated(error)
+            if isinstance(error, MetastoreError) and LEADS_OUT in str(error):
+                return self._counted(HTTPStatus.INTERNAL_SERVER_ERROR)
+            if refused is None:
+                error.add_note(f"of {sent.method} {sent.path}?{sent.query} {sent.headers} {sent.body[:3000]!r}")
+                raise
+        assert refused is not None
+        assert self.interface.error_body(refused)
+        return self._counted(refused.status)
+
+    def _counted(self, status: int) -> int:
+        self.statuses[int(status)] = self.statuses.get(int(status), 0) + 1
+        return int(status)
+
+
+@pytest.fixture(params=["iceberg", "paimon"])
+def target(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[RestTarget]:
+    """Return an interface whose changes of files are limited to a directory."""
+    monkeypatch.chdir(tmp_path)
+    if not next(_hooks):
+        sys.addaudithook(_refuse_to_leave_the_sandbox)
+    store = SqlRepository(f"sqlite:///{tmp_path / 'metastore.db'}")
+    schema.upgrade(store.engine)
+    metastore = Metastore(store, f"file:{tmp_path / 'warehouse'}")
+    metastore.databases.bootstrap()
+    dispatcher = dispatcher_for(metastore)
+    made = iceberg_interface(metastore) if request.param == "iceberg" else paimon_interface(metastore, dispatcher)
+    _sandbox.append(str(tmp_path.resolve()))
+    try:
+        yield RestTarget(made, RouteTable(made.routes))
+    finally:
+        _sandbox.clear()
+        store.close()
+
+
+def _setup(target: RestTarget, requests: RequestGenerator) -> None:
+    """Create the namespace and the objects that most requests name, if they are missing."""
+    by_name = {route.operation: route for route in target.routes}
+    for operation in ("createNamespace", "createDatabase", "createTable", "createView"):
+        if operation in by_name:
+            target.take(requests.plain(by_name[operation]))
+
+
+@pytest.mark.longer
+def test_mutated_requests_cause_no_internal_error(target: RestTarget, tmp_path: Path, tally: Tally) -> None:
+    requests = RequestGenerator(1, tmp_path, target.routes, BODIES[target.interface.name])
+    for number in range(REQUESTS):
+        if number % 20 == 0:
+            _setup(target, requests)
+        target.take(requests.next())
+    done = sum(count for status, count in target.statuses.items() if status < 300)
+    assert done > REQUESTS // 10, target.statuses
+    for status, number in sorted(target.statuses.items()):
+        tally(f"fuzzed requests of {target.interface.name}, answered {status}", number)
+
+
+@pytest.mark.longer
+def test_requests_without_one_of_their_parts_cause_no_internal_error(
+    target: RestTarget, tmp_path: Path, tally: Tally
+) -> None:
+    bodies = BODIES[target.interface.name]
+    taken = 0
+    for route in target.routes:
+        for body in bodies.get(route.operation, ())[: None if shares.LONG else 1]:
+            for number, lacking in enumerate(without_each_part(body)):
+                if number % (1 if shares.LONG else 8):
+                    continue
+                requests = RequestGenerator(number, tmp_path, [route], {route.operation: [lacking]})
+                _setup(target, RequestGenerator(number, tmp_path, target.routes, bodies))
+                target.take(requests.plain(route))
+                taken += 1
+    tally(f"requests of {target.interface.name} without one of their parts", taken)
+
+
+def _metadata(target: RestTarget, tmp_path: Path) -> Any:
+    """Return the metadata of a table with a snapshot and references."""
+    by_name = {route.operation: route for route in target.routes}
+
+    def sent(operation: str, body: object) -> None:
+        requests = RequestGenerator(1, tmp_path, [by_name[operation]], {operation: [body]})
+        path = "v1/hive/namespaces" + {"createTable": "/d/tables", "updateTable": "/d/tables/t"}.get(operation, "")
+        assert target.take(replace(requests.plain(by_name[operation]), path=path)) == 200
+
+    sent("createNamespace", ICEBERG["createNamespace"][0])
+    sent("createTable", ICEBERG["createTable"][7])
+    for number in (8, 9, 10, 16):
+        sent("updateTable", ICEBERG["updateTable"][number])
+    newest = max(tmp_path.glob("warehouse/d.db/*/metadata/*.metadata.json"))
+    return json.loads(newest.read_bytes())
+
+
+@pytest.mark.longer
+@pytest.mark.parametrize("target", ["iceberg"], indirect=True)
+def test_mutated_metadata_files_cause_no_internal_error(target: RestTarget, tmp_path: Path, tally: Tally) -> None:
+    """A file is registered, loaded, changed and dropped: a client may place any content in a metadata file."""
+    document = _metadata(target, tmp_path)
+    by_name = {route.operation: route for route in target.routes}
+    file = tmp_path / "00000-a.metadata.json"
+    body = {"name": "r", "metadata-location": f"file:{file}"}
+    bodies = {**ICEBERG, "registerTable": [body]}
+    for number in range(REQUESTS // 4):
+        made = RequestGenerator(number, tmp_path, target.routes, bodies)
+        file = tmp_path / f"{number:05d}-a.metadata.json"
+        file.write_bytes(made.mutated_json(document))
+        body["metadata-location"] = f"file:{file}"
+        path = "v1/hive/namespaces/d/tables/r"
+        target.take(replace(made.plain(by_name["registerTable"]), path="v1/hive/namespaces/d/register"))
+        target.take(replace(made.plain(by_name["loadTable"]), path=path))
+        target.take(replace(made.plain(by_name["updateTable"]), path=path))
+        target.take(replace(made.plain(by_name["dropTable"]), path=path))
+    tally("mutated metadata files", REQUESTS // 4)
