@@ -196,7 +196,12 @@ class ConnectedClients:
 
     def of(self, kind: str) -> ChangingClient:
         """Return the client of a kind."""
-        return {"iceberg": self.iceberg, "paimon": self.paimon, "thrift": self.thrift}[kind]
+        clients: dict[str, ChangingClient] = {
+            "iceberg": self.iceberg,
+            "paimon": self.paimon,
+            "thrift": self.thrift,
+        }
+        return clients[kind]
 
 
 @contextmanager
