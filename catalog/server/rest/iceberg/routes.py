@@ -9,6 +9,7 @@ from http import HTTPStatus
 from interbed.catalog.server.rest.iceberg.configuration import ConfigurationHandler
 from interbed.catalog.server.rest.iceberg.errors import error_body, translated
 from interbed.catalog.server.rest.iceberg.namespaces import NamespaceHandler
+from interbed.catalog.server.rest.iceberg.scan_plans import PLANNING_NEEDS, ScanPlanHandler
 from interbed.catalog.server.rest.iceberg.store import TableStore
 from interbed.catalog.server.rest.iceberg.tables import IcebergTableHandler
 from interbed.catalog.server.rest.iceberg.views import ViewHandler
@@ -24,6 +25,7 @@ from interbed.catalog.server.rest.interface import (
     route,
 )
 from interbed.catalog.server.service.service import Metastore
+from interbed.storage.base.errors import is_installed
 
 PATH = "/iceberg"
 
@@ -39,10 +41,6 @@ UNSUPPORTED: Sequence[tuple[str, str, str]] = (
     ("POST", "v1/oauth/tokens", "getToken"),
     ("GET", f"{_NAMESPACE}/functions", "listFunctions"),
     ("GET", f"{_NAMESPACE}/functions/{{function}}", "loadFunction"),
-    ("POST", f"{_TABLE}/plan", "planTableScan"),
-    ("GET", f"{_TABLE}/plan/{{plan-id}}", "fetchPlanningResult"),
-    ("DELETE", f"{_TABLE}/plan/{{plan-id}}", "cancelPlanning"),
-    ("POST", f"{_TABLE}/tasks", "fetchScanTasks"),
     ("POST", f"{_TABLE}/unregister", "unregisterTable"),
     ("POST", f"{_TABLE}/sign", "signRequest"),
     ("POST", f"{_NAMESPACE}/register-view", "registerView"),
@@ -65,7 +63,8 @@ def interface(metastore: Metastore) -> RestInterface:
 
 
 def _routes(store: TableStore, configuration: ConfigurationHandler) -> list[RestRoute]:
-    return [*_table_routes(store, configuration), *_view_routes(ViewHandler(store))]
+    plans = _plan_routes(ScanPlanHandler(store)) if is_installed(PLANNING_NEEDS) else []
+    return [*_table_routes(store, configuration), *_view_routes(ViewHandler(store)), *plans]
 
 
 def _table_routes(store: TableStore, configuration: ConfigurationHandler) -> list[RestRoute]:
@@ -107,6 +106,16 @@ def _view_routes(views: ViewHandler) -> list[RestRoute]:
         route("POST", _VIEW, "replaceView", alter, view, views.replace),
         route("DELETE", _VIEW, "dropView", AccessPrivilege.DROP, view, views.drop),
         route("POST", f"{_CATALOG}/views/rename", "renameView", alter, view, views.rename),
+    ]
+
+
+def _plan_routes(plans: ScanPlanHandler) -> list[RestRoute]:
+    select, table = AccessPrivilege.SELECT, ObjectKind.TABLE
+    return [
+        route("POST", f"{_TABLE}/plan", "planTableScan", select, table, plans.plan),
+        route("GET", f"{_TABLE}/plan/{{plan-id}}", "fetchPlanningResult", select, table, plans.result),
+        route("DELETE", f"{_TABLE}/plan/{{plan-id}}", "cancelPlanning", select, table, plans.cancel),
+        route("POST", f"{_TABLE}/tasks", "fetchScanTasks", select, table, plans.tasks),
     ]
 
 
