@@ -7,6 +7,7 @@ the pool. Observers are notified of it as of a call, with the method `iceberg.lo
 import asyncio
 import logging
 import time
+from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from http import HTTPStatus
@@ -19,6 +20,7 @@ from starlette.types import Receive, Scope, Send
 from interbed.catalog.server.http.application import HttpError, client_of, read_body, respond
 from interbed.catalog.server.http.connection import HttpClient
 from interbed.catalog.server.rest.interface import JSON, RestError, RestInterface, RestRequest, RestRoute, RouteTable
+from interbed.catalog.server.rest.retries import RequestRetries, RetryLaterError, request_retries
 from interbed.catalog.server.service.directories.remote_files import MissedDeadlines, missed_deadlines
 from interbed.catalog.server.session import current_link, session_settings
 from interbed.catalog.server.thrift.edge.budgets import HEAVY_BYTES_MIN, LIGHT_BYTES_MAX
@@ -111,6 +113,7 @@ class ServedRequest:
         self._started = time.monotonic()
         self._loop = asyncio.get_running_loop()
         self._reply: asyncio.Future[_EncodedReply | None] = self._loop.create_future()
+        self._retries = RequestRetries()
         self.request_id = self._edge.dispatcher.next_request_id()
 
     async def refuse(self, send: Send, error: RestError, *, closes: bool = False) -> None:
@@ -120,15 +123,18 @@ class ServedRequest:
 
     async def answer(self, send: Send, route: RestRoute, request: RestRequest) -> None:
         """Have the pool carry out a request, and answer it."""
-        is_heavy = max(len(request.body), self._client.reply_bytes) >= HEAVY_BYTES_MIN
-        run = partial(self._begin, route, request, time.monotonic())
-        self._edge.pool.submit(run, self._client.share, is_heavy=is_heavy)
+        self._submit(route, request)
         reply = await self._reply
         if reply is None:
             self._client.drop()
             return
         self._client.reply_bytes = len(reply.body)
         await self._send(send, reply)
+
+    def _submit(self, route: RestRoute, request: RestRequest) -> None:
+        is_heavy = max(len(request.body), self._client.reply_bytes) >= HEAVY_BYTES_MIN
+        run = partial(self._begin, route, request, time.monotonic())
+        self._edge.pool.submit(run, self._client.share, is_heavy=is_heavy)
 
     async def _send(self, send: Send, reply: "_EncodedReply", *, closes: bool = False) -> None:
         headers = [(name.lower().encode("latin-1"), value.encode("latin-1")) for name, value in reply.headers.items()]
@@ -166,12 +172,16 @@ class ServedRequest:
             (session_settings, request.session.settings),
             (missed_deadlines, MissedDeadlines()),
             (current_link, request.session.link),
+            (request_retries, self._retries),
         )
         outcome, error = CallOutcome.OK, None
         try:
             try:
                 answered = route.handler(request)
                 reply = _EncodedReply(int(answered.status), answered.body, dict(answered.headers))
+            except RetryLaterError as later:
+                self._call_soon(self._loop.call_later, later.seconds, self._submit, route, request)
+                return
             except Exception as failure:
                 # A request gets an answer, and the server goes on.
                 refusal = failure if isinstance(failure, RestError) else self._interface.translated(failure)
@@ -211,9 +221,13 @@ class ServedRequest:
         )
 
     def _finish(self, reply: "_EncodedReply | None") -> None:
+        self._call_soon(_resolve, self._reply, reply)
+
+    def _call_soon(self, call: Callable[..., object], *arguments: object) -> None:
+        """Have the loop's thread call a function."""
         # The loop is closed when a server that stops has waited long enough.
         try:
-            self._loop.call_soon_threadsafe(_resolve, self._reply, reply)
+            self._loop.call_soon_threadsafe(call, *arguments)
         except RuntimeError:
             logger.info("connection from %s ended before its response", self._client.session.peer)
 

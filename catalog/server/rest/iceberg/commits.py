@@ -24,6 +24,7 @@ from interbed.catalog.server.rest.iceberg.metadata.views import completed_view, 
 from interbed.catalog.server.rest.iceberg.names import IcebergName
 from interbed.catalog.server.rest.iceberg.store import StoredTable, TableStore, now_ms
 from interbed.catalog.server.rest.interface import RestError
+from interbed.catalog.server.rest.retries import retries_of
 from interbed.catalog.server.service.errors import MetastoreError, NoSuchObjectError, OutcomeUnknownError
 from interbed.catalog.server.service.model import MetastoreTable
 from interbed.catalog.server.service.tables.pointers import PointerChange, PointerMovedError, TableLockedError
@@ -83,7 +84,7 @@ class TableCommitter:
             raise bad_request("A transaction of several tables cannot create a table: create it before")
         if len({(each.name.database, each.name.table) for each in commits}) != len(commits):
             raise bad_request("A transaction names a table twice: send all updates of a table in one change")
-        retries = self._backoff.start(f"the commit to {', '.join(str(each.name) for each in commits)}", logger)
+        retries = retries_of(self._backoff, f"the commit to {', '.join(str(each.name) for each in commits)}", logger)
         while True:
             attempts = [self._attempt(each) for each in commits]
             try:

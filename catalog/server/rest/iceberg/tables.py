@@ -25,6 +25,7 @@ from interbed.catalog.server.rest.iceberg.names import (
 )
 from interbed.catalog.server.rest.iceberg.store import TableStore, now_ms
 from interbed.catalog.server.rest.interface import NO_CONTENT, RestRequest, RestResponse, json_response
+from interbed.catalog.server.rest.retries import retries_of
 from interbed.catalog.server.service.model import MetastoreDatabase
 from interbed.catalog.server.service.names import shortened
 from interbed.catalog.server.service.tables.pointers import PointerMovedError, TableLockedError
@@ -228,7 +229,7 @@ def listed(store: TableStore, request: RestRequest, kind: str) -> RestResponse:
 
 def renamed(store: TableStore, source: IcebergName, target: IcebergName, kind: str) -> None:
     """Rename a table or view; again if another client changes it meanwhile."""
-    retries = BACKOFF.start(f"the rename of {source}", logger)
+    retries = retries_of(BACKOFF, f"the rename of {source}", logger)
     while True:
         try:
             store.rename(source, target, kind)
