@@ -92,6 +92,7 @@ SPECS = [
     _spec(9, (6, _ONE)),
     _spec(10, (2, _ONE), (1, BucketTransform(2)), (1, TruncateTransform(5))),
     _spec(11, (5, _ONE)),
+    _spec(12, (1, _ONE)),
 ]
 
 

@@ -10,6 +10,7 @@ struct are lists in the order of the columns, or dicts by their names.
 
 import contextlib
 import itertools
+import json
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -125,13 +126,22 @@ class TableFile:
     content_size: int | None = None
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JavaPlan:
+    """The class of a scan, and its tasks: path, deletes, residual filter and lower bounds as texts."""
+
+    kind: str
+    tasks: list[tuple[str, list[str], str, str]]
+
+
 class IcebergPeer(SparkProcess):
     """Spark session with the catalog `ice` in a warehouse: a Hadoop catalog, or a metastore when `uri` names one.
 
-    Tables have their SQL names: `ice.db.t`. Commands that Spark or Iceberg refuses raise PeerError.
+    `further` settings may add catalogs. Tables have their SQL names: `ice.db.t`. Commands that Spark or Iceberg refuses
+    raise PeerError.
     """
 
-    def __init__(self, warehouse: Path, uri: str | None = None) -> None:
+    def __init__(self, warehouse: Path, uri: str | None = None, further: Mapping[str, str] | None = None) -> None:
         self.warehouse = warehouse
         self._numbers = itertools.count(1)
         settings = iceberg_settings(uri or "", warehouse, CATALOG)
@@ -141,7 +151,9 @@ class IcebergPeer(SparkProcess):
         settings["spark.jars"] += f",{_classes()}"
         settings["spark.sql.warehouse.dir"] = f"file:{warehouse}"
         # The program imports from the tests, which are not on the path of its own folder.
-        super().__init__(PROGRAM, {"spark.master": "local[1]", **settings}, variables={"PYTHONPATH": str(ROOT)})
+        super().__init__(
+            PROGRAM, {"spark.master": "local[1]", **settings, **(further or {})}, variables={"PYTHONPATH": str(ROOT)}
+        )
 
     def run(self, sql: str) -> list[list[Any]]:
         """Return the rows of a statement: times as ISO text, decimals as text, bytes hexadecimal, maps as lists of
@@ -183,6 +195,20 @@ class IcebergPeer(SparkProcess):
     def files(self, table: str) -> list[TableFile]:
         """Return the data and delete files of the current snapshot."""
         return [TableFile(**file) for file in self._process.call("files", table=table)]
+
+    def plan(
+        self,
+        table: str,
+        filter: Any,  # noqa: A002 - the field's word
+        *,
+        snapshot_id: int | None = None,
+        start_snapshot_id: int | None = None,
+        columns: Sequence[str] | None = None,
+    ) -> "JavaPlan":
+        """Return the plan of a scan with a filter in JSON, of Iceberg's library or of the server that it asks."""
+        fields = {"snapshot_id": snapshot_id, "start_snapshot_id": start_snapshot_id, "columns": columns}
+        answer = self._process.call("plan", table=table, filter=json.dumps(filter), fields=fields)
+        return JavaPlan(kind=answer["kind"], tasks=[tuple(task) for task in answer["tasks"]])
 
     def metadata(self, table: str) -> str:
         """Return the path of the current metadata file of the table."""

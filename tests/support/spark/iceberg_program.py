@@ -75,6 +75,29 @@ class IcebergCommands:
         found: list[list[Any]] = json.loads(self._own.Files.rows(self._table(table), snapshot_id))
         return found
 
+    def plan(self, table: str, filter: str, fields: dict[str, Any]) -> dict[str, Any]:  # noqa: A002
+        """Return the tasks of a scan as Iceberg plans it, and the class of the scan."""
+        of = self._table(table)
+        start = fields.get("start_snapshot_id")
+        if start is None:
+            scan = of.newScan()
+            if fields.get("snapshot_id") is not None:
+                scan = scan.useSnapshot(fields["snapshot_id"])
+        else:
+            scan = of.newScan().appendsBetween(start, fields["snapshot_id"])
+        scan = scan.filter(self._iceberg.expressions.ExpressionParser.fromJson(filter))
+        if fields.get("columns") is not None:
+            scan = scan.select(fields["columns"]).includeColumnStats()
+        tasks = []
+        found = scan.planFiles()
+        each_task = found.iterator()
+        while each_task.hasNext():
+            task = each_task.next()
+            deletes = sorted(f"{each.location()} {each.contentOffset()}" for each in task.deletes())
+            tasks.append([task.file().location(), deletes, task.residual().toString(), str(task.file().lowerBounds())])
+        found.close()
+        return {"kind": scan.getClass().getSimpleName(), "tasks": sorted(tasks)}
+
     def metadata(self, table: str) -> str:
         """Return the path of the current metadata file of the table."""
         location: str = self._table(table).operations().current().metadataFileLocation()

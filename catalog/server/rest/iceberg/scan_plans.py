@@ -10,7 +10,7 @@ import binascii
 import threading
 import uuid
 import zlib
-from base64 import urlsafe_b64decode, urlsafe_b64encode
+from base64 import b64decode, urlsafe_b64encode
 from collections.abc import Callable
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -247,8 +247,11 @@ def _encoded(token: msgspec.Struct) -> str:
 def _decoded(text: str, kind: type[_T]) -> _T | None:
     """Return the token of a text, None if it is none."""
     try:
-        packed = urlsafe_b64decode(text + "=" * (-len(text) % 4))
-        content = zlib.decompressobj().decompress(packed, _DECODED_BYTES_MAX)
+        packed = b64decode(text + "=" * (-len(text) % 4), altchars=b"-_", validate=True)
+        reader = zlib.decompressobj()
+        content = reader.decompress(packed, _DECODED_BYTES_MAX)
+        if not reader.eof or reader.unused_data:
+            return None
         return msgspec.json.decode(content, type=kind)
     except (binascii.Error, ValueError, zlib.error, msgspec.DecodeError, RecursionError):
         return None
