@@ -87,16 +87,21 @@ class IcebergCommands:
             scan = of.newScan().appendsBetween(start, fields["snapshot_id"])
         scan = scan.filter(self._iceberg.expressions.ExpressionParser.fromJson(filter))
         if fields.get("columns") is not None:
-            scan = scan.select(fields["columns"]).includeColumnStats()
+            scan = scan.select(fields["columns"]).includeColumnStats(fields["columns"])
         tasks = []
         found = scan.planFiles()
         each_task = found.iterator()
         while each_task.hasNext():
             task = each_task.next()
             deletes = sorted(f"{each.location()} {each.contentOffset()}" for each in task.deletes())
-            tasks.append([task.file().location(), deletes, task.residual().toString(), str(task.file().lowerBounds())])
+            bounds = task.file().lowerBounds() or {}
+            lower = {number: self._bytes(bounds[number]).hex() for number in sorted(bounds)}
+            tasks.append([task.file().location(), deletes, task.residual().toString(), str(lower)])
         found.close()
         return {"kind": scan.getClass().getSimpleName(), "tasks": sorted(tasks)}
+
+    def _bytes(self, buffer: Any) -> bytes:
+        return bytes(self._iceberg.util.ByteBuffers.toByteArray(buffer))
 
     def metadata(self, table: str) -> str:
         """Return the path of the current metadata file of the table."""
