@@ -111,7 +111,7 @@ class TableCommitter:
         if commit.kind == VIEW:
             made = updated_view(before, commit.updates, now_ms())
         else:
-            _check_not_published(commit.name, before)
+            check_not_published(commit.name, before)
             made = updated(before, base.location, commit.updates, now_ms())
         if made is not None and made["location"] != before["location"]:
             self._store.metastore.pointers.checked(made["location"])
@@ -171,7 +171,8 @@ def _dropped(attempts: Sequence[_TableAttempt], store: TableStore) -> RestError:
     return no_view(missing.name) if missing.kind == VIEW else no_table(missing.name)
 
 
-def _check_not_published(name: IcebergName, document: Document) -> None:
+def check_not_published(name: IcebergName, document: Document) -> None:
+    """Raise RestError with status 403 for a table in Paimon's format, whose metadata this interface does not change."""
     snapshot = current_snapshot(document)
     if snapshot is not None and (snapshot.get("summary") or {}).get(_PUBLISHED) is not None:
         raise read_only(name, "commits of a table in Paimon's format write its metadata; change that table")

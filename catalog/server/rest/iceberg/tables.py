@@ -23,6 +23,7 @@ from interbed.catalog.server.rest.iceberg.names import (
     page_of,
     table_of,
 )
+from interbed.catalog.server.rest.iceberg.registrations import register_over
 from interbed.catalog.server.rest.iceberg.store import TableStore, now_ms
 from interbed.catalog.server.rest.interface import NO_CONTENT, RestRequest, RestResponse, json_response
 from interbed.catalog.server.rest.retries import retries_of
@@ -109,13 +110,12 @@ class IcebergTableHandler:
         return self._store.metastore.pointers.free_location(database, name.table)
 
     def register(self, request: RestRequest) -> RestResponse:
-        """Answer registerTable. RestError with status 400 for `overwrite`, which is not carried out."""
+        """Answer registerTable; with `overwrite` also over an existing table."""
         body = request.json(RegisterTableRequest)
-        if body.overwrite:
-            raise bad_request("overwrite of registerTable is not supported: drop the table before")
         levels = levels_of(request.parts["namespace"])
         name = IcebergName(catalog=catalog_of(request), levels=levels, name=body.name)
-        self._store.register(name, body.metadata_location, request.session.user)
+        register = register_over if body.overwrite else TableStore.register
+        register(self._store, name, body.metadata_location, request.session.user)
         return self._loaded(name)
 
     def load(self, request: RestRequest) -> RestResponse:
