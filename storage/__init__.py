@@ -177,6 +177,7 @@ OFFERED: Mapping[str, tuple[str, ...]] = {
         "version.orphans",
         "version.own_files",
         "version.own_paths",
+        "version.schema_rollback",
         "version.tags",
     ),
     "logs of tables, made and dropped with them": (

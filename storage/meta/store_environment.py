@@ -10,6 +10,7 @@ from interbed.storage.meta.snapshot.publish import CatalogLock, SnapshotPublishe
 
 if TYPE_CHECKING:
     from interbed.storage.meta.schema.change import SchemaChange
+    from interbed.storage.meta.schema.table_schema import TableSchema
 
 
 class VersionKeeper(Protocol):
@@ -46,12 +47,14 @@ class StoreEnvironment:
 
     `lock` creates the lock that is held around the creation of a snapshot. `publisher` replaces that creation as a
     whole, for branches too if there are `versions`. `known_latest` returns the newest snapshot id that the catalog
-    knows. `alter` creates the next schema where the catalog keeps a copy of it. `versions` returns the keeper of the
-    versions of a branch, by its name, in a catalog that keeps the history of its tables.
+    knows. `alter` creates the next schema, and `roll_back_schema` deletes the schemas after an id, where the catalog
+    keeps a copy of the newest. `versions` returns the keeper of the versions of a branch, by its name, in a catalog
+    that keeps the history of its tables.
     """
 
     lock: Callable[[], CatalogLock] | None = None
     publisher: Callable[[FileIO, TablePaths], SnapshotPublisher] | None = None
     known_latest: Callable[[], int | None] | None = None
     alter: "Callable[[Sequence[SchemaChange]], None] | None" = None
+    roll_back_schema: "Callable[[int], TableSchema] | None" = None
     versions: Callable[[str], VersionKeeper] | None = None

@@ -79,7 +79,7 @@ def check_options(schema: TableSchema, before: TableSchema | None = None) -> Non
         DynamicBucketRules.of(options)
         _named_columns(schema, options)
     # Last, because contradictions between options have more specific messages.
-    check_supported(schema.options, had)
+    check_supported(schema.options, had, partitioned=bool(schema.partition_keys))
     for listener in commit_listeners(schema.options):
         listener.check(schema, before)
 

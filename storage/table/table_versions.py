@@ -8,13 +8,14 @@ from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
 from interbed.storage.base.clock import Moment, moment_millis
-from interbed.storage.base.errors import InvalidInputError, SnapshotNotFoundError
+from interbed.storage.base.errors import InvalidInputError, NotSupportedError, SnapshotNotFoundError
 from interbed.storage.base.quantities import parse_duration_millis
 from interbed.storage.meta.paths import MAIN_BRANCH
 from interbed.storage.table.table_part import TablePart
 
 if TYPE_CHECKING:
     from interbed.storage.meta.file_store import VersionKeeper
+    from interbed.storage.meta.schema.table_schema import TableSchema
     from interbed.storage.meta.snapshot.snapshot import Snapshot
     from interbed.storage.meta.snapshot.tag import Tag, TagManager
 
@@ -245,6 +246,22 @@ class TableVersions(TablePart):
         target = roll_back_to_watermark(self.store, watermark)
         self._announce()
         return target
+
+    def rollback_schema(self, schema_id: int) -> "TableSchema":
+        """Delete the schemas after that of an id, which is returned; later ones may not be in use.
+
+        Raises InvalidInputError, CommitConflictError, NotSupportedError in a catalog that keeps the history.
+        """
+        from interbed.storage.version.schema_rollback import roll_back_schema
+
+        self.store.check_here()
+        if self.store.version_keeper is not None:
+            raise NotSupportedError(f"The catalog of '{self.name}' rolls back no schemas; change the schema instead.")
+        on_main = self.store.paths.branch == MAIN_BRANCH
+        by_catalog = self.store.environment.roll_back_schema if on_main else None
+        found = roll_back_schema(self.store, schema_id) if by_catalog is None else by_catalog(schema_id)
+        self._table.refresh()
+        return found
 
     # -- consumers ---------------------------------------------------------------------------------------------------
 

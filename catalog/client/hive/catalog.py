@@ -162,7 +162,11 @@ class HiveCatalog(Catalog):
 
     def _load_table(self, identifier: Identifier) -> Table:
         store = self._entries.open(identifier, self._entries.table(identifier))
-        environment = replace(store.environment, alter=partial(self._tables.alter, identifier))
+        environment = replace(
+            store.environment,
+            alter=partial(self._tables.alter, identifier),
+            roll_back_schema=partial(self._tables.roll_back_schema, identifier),
+        )
         return Table(str(identifier), replace(store, environment=environment))
 
     def _location_of(self, identifier: Identifier) -> str:

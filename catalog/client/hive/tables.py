@@ -7,6 +7,7 @@ metastore.
 
 import logging
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 from interbed.catalog.client.errors import (
@@ -57,6 +58,7 @@ from interbed.storage.meta.schema.change import SchemaChange
 from interbed.storage.meta.schema.table_schema import TableSchema
 from interbed.storage.table.opening import open_store, schema_manager
 from interbed.storage.table.table import Table
+from interbed.storage.version.schema_rollback import roll_back_schema
 
 _log = logging.getLogger(__name__)
 
@@ -330,6 +332,26 @@ class HiveTables:
                     self._entries.file_io.delete(store.paths.schema(changed.id))
                     error.add_note(f"The schema {changed.id} of '{identifier}' was withdrawn; nothing has changed.")
                 raise
+
+    def roll_back_schema(self, identifier: Identifier, schema_id: int) -> TableSchema:
+        """Delete the schemas after that of an id, and update the metastore's copy; raises as roll_back_schema.
+
+        A process that is killed in between leaves the newer copy, which the next change of the schema replaces.
+        """
+        with self._entries.hold(identifier):
+            entry = self._entries.table(identifier)
+            self._renames.finish(identifier, entry)
+            store = self._entries.open(identifier, entry)
+            # The lock of the table is held already.
+            unlocked = replace(store, environment=replace(store.environment, lock=None))
+            before = store.schema
+            found = roll_back_schema(unlocked, schema_id)
+            try:
+                self.update(identifier, found, previous=before)
+            except (CallStateUnknownError, CatalogError) as error:
+                error.add_note(_committed_note(found, identifier))
+                raise
+            return found
 
     def _bring_up_to_date(self, identifier: Identifier, entry: Any, schema: TableSchema) -> None:
         """Update the metastore to a schema that a killed process made without doing so."""

@@ -36,6 +36,7 @@ from interbed.storage.meta.schema.change import (
     AddColumn,
     ColumnPath,
     DropColumn,
+    DropPrimaryKey,
     Fields,
     Position,
     RemoveOption,
@@ -85,6 +86,11 @@ def apply_changes(
             if isinstance(change, SetOption):
                 check_public({change.key: change.value})
             check_option(result, change.key, change.value if isinstance(change, SetOption) else None, has_snapshots)
+        if isinstance(change, DropPrimaryKey) and has_snapshots:
+            raise NotSupportedError(
+                "The primary key of a table with snapshots can't be dropped: its files are merged by the key. Make a "
+                "new table of its rows instead."
+            )
         result = _apply(result, change)
     result = replace(
         _with_keys_of_options(result),
@@ -124,6 +130,8 @@ def _apply(schema: TableSchema, change: SchemaChange) -> TableSchema:
             return replace(schema, options={k: v for k, v in schema.options.items() if k != key})
         case UpdateComment(comment=comment):
             return replace(schema, comment=comment)
+        case DropPrimaryKey():
+            return replace(schema, primary_keys=())
         case AddColumn():
             return _add(schema, change)
         case RenameColumn(name=path, new_name=new_name):

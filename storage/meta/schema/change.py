@@ -157,6 +157,11 @@ class SchemaChange:
         return UpdateColumnDefault(path, default_value)
 
     @staticmethod
+    def drop_primary_key() -> "DropPrimaryKey":
+        """Make a table with a primary key one without; the table may have no snapshots."""
+        return DropPrimaryKey()
+
+    @staticmethod
     def update_column_position(move: Move) -> "UpdateColumnPosition":
         """Move a column or a nested field: `Move.first("x")`, `Move.after("x", "y")`."""
         return UpdateColumnPosition(move.field_name, move.position)
@@ -182,6 +187,11 @@ class UpdateComment(SchemaChange):
     """Change the table's comment; None removes it."""
 
     comment: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class DropPrimaryKey(SchemaChange):
+    """Make a table with a primary key one without; the table may have no snapshots."""
 
 
 @dataclass(frozen=True, slots=True)

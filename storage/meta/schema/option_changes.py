@@ -102,7 +102,7 @@ def check_dynamic_options(schema: TableSchema, options: Mapping[str, str]) -> No
     Raises InvalidOptionError and NotSupportedError naming the key.
     """
     check_names(options, schema.options)
-    check_supported(options, schema.options)
+    check_supported(options, schema.options, partitioned=bool(schema.partition_keys))
     for key, value in options.items():
         if _is_layout(schema, key) and schema.options.get(key) != value:
             raise InvalidOptionError(f"Option '{key}' is part of the table's layout and can't be set dynamically.")

@@ -102,13 +102,16 @@ class StoreLikeFileIO(LocalFileIO):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VisibleState:
-    """Everything that readers of a table see: the rows of the newest version, and of each snapshot, tag and branch."""
+    """Everything that readers of a table see: the rows and the schema of the newest version, and the rows of each
+    snapshot, tag and branch.
+    """
 
     rows: Any
     snapshots: Any
     tags: Any
     branches: Any
     consumers: Any
+    schema_id: int = 0
 
 
 @dataclass(slots=True)
@@ -153,6 +156,7 @@ def seen(catalog: FileSystemCatalog, name: str = NAME) -> VisibleState | None:
         },
         branches={b: (rows_of(table.branch(b)), versions(table.branch(b))) for b in table.versions.branches()},
         consumers=table.versions.consumers(),
+        schema_id=table.schema.id,
     )
 
 

@@ -57,6 +57,12 @@ def with_changed_schema(catalog: FileSystemCatalog) -> None:
     catalog.alter_table(NAME, interbed.SchemaChange.set_option("snapshot.num-retained.max", "90"))
 
 
+def with_unused_schemas(catalog: FileSystemCatalog) -> None:
+    """Change the schema twice after the last snapshot."""
+    with_changed_schema(catalog)
+    catalog.alter_table(NAME, interbed.SchemaChange.set_option("snapshot.num-retained.max", "91"))
+
+
 def with_longer_branch(catalog: FileSystemCatalog) -> None:
     table = history(catalog)
     table.versions.create_branch("work", "early")
@@ -89,6 +95,7 @@ OPERATIONS: dict[str, tuple[Callable[[FileSystemCatalog], object], Act]] = {
     "rollback_to": (history, of(lambda t: t.versions.rollback_to(3))),
     "rollback_to the newest": (history, of(lambda t: t.versions.rollback_to(5))),
     "rollback_to a tag whose snapshot expired": (expired, of(lambda t: t.versions.rollback_to("early"))),
+    "rollback_schema": (with_unused_schemas, of(lambda t: t.versions.rollback_schema(0))),
     "create_branch": (history, of(lambda t: t.versions.create_branch("new", "early"))),
     "create_branch without a tag": (history, of(lambda t: t.versions.create_branch("new"))),
     "create_branch of an expired snapshot": (expired, of(lambda t: t.versions.create_branch("new", "early"))),

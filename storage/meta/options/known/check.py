@@ -82,14 +82,18 @@ def check_names(options: Mapping[str, str], before: Mapping[str, str] | None = N
             raise InvalidOptionError(mistake)
 
 
-def check_supported(options: Mapping[str, str], before: Mapping[str, str] | None = None) -> None:
-    """Check the options that are new, or have other values than `before`.
+def check_supported(
+    options: Mapping[str, str], before: Mapping[str, str] | None = None, *, partitioned: bool = False
+) -> None:
+    """Check the options that are new, or have other values than `before`; `partitioned` says what the table is.
 
     Raises NotSupportedError for an option that is not supported.
     """
     for key in _new(options, before):
         option = known_option(key)
-        if option is not None and option.refuses(options[key]):
+        if option is None or (partitioned and option.only_unpartitioned):
+            continue
+        if option.refuses(options[key]):
             raise NotSupportedError(_not_carried_out(option, key, options[key]))
 
 

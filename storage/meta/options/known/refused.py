@@ -33,7 +33,8 @@ class KnownOption:
     """Option by its key; `<…>` in the key matches any text.
 
     `why` is the reason why the option is harmless or refused. `takes` are the values, in lower case, that a refused
-    option may have, because they are Paimon's default or interbed's behaviour; empty text is one.
+    option may have, because they are Paimon's default or interbed's behaviour; empty text is one. An option that is
+    `only_unpartitioned` has no effect on partitioned tables, in Paimon neither, so they may have any value of it.
     """
 
     key: str
@@ -42,6 +43,7 @@ class KnownOption:
     way_out: str = ""
     takes: tuple[str, ...] = ()
     blocks: BlockedUse = BlockedUse.NOTHING
+    only_unpartitioned: bool = False
 
     def refuses(self, value: str) -> bool:
         """Return whether this value of the option is refused."""
@@ -248,11 +250,13 @@ _WITHOUT_EFFECT: tuple[KnownOption, ...] = (
         "sort the table by sys.compact with an order of columns",
         takes=("auto",),
     ),
-    *_refused(
-        "metastore.tag-to-partition",
-        "tags are not registered as partitions of the metastore",
-        "read a tag by VERSION AS OF",
+    KnownOption(
+        key="metastore.tag-to-partition",
+        status=OptionStatus.REFUSED,
+        why="tags are not registered as partitions of the metastore",
+        way_out="read a tag by VERSION AS OF",
         takes=("none",),
+        only_unpartitioned=True,
     ),
     *_refused(
         "commit.force-create-snapshot",
