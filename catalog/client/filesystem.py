@@ -341,8 +341,18 @@ class FileSystemCatalog(Catalog):
                 f"The table '{name}' is not dropped: {link} is a symbolic link, and nothing is deleted through one. "
                 f"Remove the link to forget the tables in it, or open {os.path.realpath(link)} in a catalog of its own."
             )
-        outside, logged = files_outside(self._file_io, location), table_with_log(self._file_io, location)
-        delete_table_files(self._file_io, location)
+        try:
+            outside, logged = files_outside(self._file_io, location), table_with_log(self._file_io, location)
+            is_dropped = delete_table_files(self._file_io, location)
+        except FileNotFoundError:
+            if self.table_exists(name):
+                raise
+            is_dropped = False
+        if not is_dropped:
+            # Another process has dropped or renamed it meanwhile.
+            if ignore_if_not_exists:
+                return
+            raise TableNotFoundError(f"There is no table '{name}' in {self.described}.")
         delete_files_outside(self._file_io, outside)
         delete_log(logged)
 
@@ -361,7 +371,14 @@ class FileSystemCatalog(Catalog):
                 "would see half a table, and a concurrent commit could be lost. A Hive catalog renames the entry and "
                 "leaves the files; here, make a new table of its rows (create_table_as) and drop the old one."
             )
-        if self.table_exists(new) or not self._file_io.rename(self._table_path(old), self._table_path(new)):
+        taken = self.table_exists(new)
+        # Another process may have dropped or renamed it meanwhile, and may be making the next one.
+        is_table = self._has_schema(self._table_path(old))
+        if taken or not is_table or not self._file_io.rename(self._table_path(old), self._table_path(new)):
+            if not (is_table and self._file_io.exists(self._table_path(old))):
+                if ignore_if_not_exists:
+                    return
+                raise TableNotFoundError(f"There is no table '{old}' in {self.described}.")
             raise TableExistsError(f"There is a table or directory '{new}' in {self.described} already.")
 
     def alter_table(

@@ -27,6 +27,8 @@ from interbed.storage.io.api import LOCAL_CAPABILITIES, FileStatus, FileSystemCa
 from interbed.storage.io.deleting import check_deletable, delete_one_by_one
 
 SYNC_THREADS = 4
+_RACE_TRIES = 5
+"""Tries of a step whose directory other processes delete."""
 """Files that are synced at the same time: the journal of the file system joins their transactions."""
 
 _NOT_FOR_DIRECTORIES = frozenset({errno.EINVAL, errno.EBADF, errno.ENOTSUP, errno.EOPNOTSUPP})
@@ -116,12 +118,23 @@ class LocalDisk:
         self.sync_names(p if known else os.path.dirname(p) for p, known in zip(given, is_directory, strict=True))
 
     def sync_names(self, directories: Iterable[str]) -> None:
-        """Make the entries of the directories durable, and the directories themselves."""
-        existing = dict.fromkeys(map(_nearest, directories))
-        self._each(self.sync_directory, list(existing))
-        synced = set(existing)
-        for directory in existing:
-            self._sync_above(directory, synced)
+        """Make the entries of the directories durable, and the directories themselves.
+
+        For a directory that does not exist, or that another process deletes meanwhile, its deletion is made durable.
+        """
+        wanted = list(directories)
+        for tries_left in reversed(range(_RACE_TRIES)):
+            existing = dict.fromkeys(map(_nearest, wanted))
+            try:
+                self._each(self.sync_directory, list(existing))
+                synced = set(existing)
+                for directory in existing:
+                    self._sync_above(directory, synced)
+            except (FileNotFoundError, SyncFailedError) as error:
+                if not tries_left or not isinstance(error.__cause__ or error, FileNotFoundError):
+                    raise
+            else:
+                return
 
     def sync_file(self, path: str) -> bool:
         """Make the content of a file durable. Return True, and do nothing, for a directory."""
@@ -383,30 +396,40 @@ class LocalFileIO:
 
     def rename(self, source: str, target: str) -> bool:
         """Move a file or directory; return False when the target exists or the source does not. Overwrites no file."""
+        before, after = os.path.dirname(source), os.path.dirname(target)
         with _translated("rename", source):
-            if os.path.lexists(target) or not os.path.lexists(source):
-                return False
-            before, after = os.path.dirname(source), os.path.dirname(target)
-            self._disk.make_directories(after)
-            try:
-                if os.path.isdir(source):
-                    # The target's directory has to be durable before the move.
-                    self._sync_names(after)
-                    # Renaming a directory onto a non-empty one fails by itself.
-                    self._disk.rename_directory(source, target)
-                else:
-                    self._disk.link(source, target)
-                    # The new name has to be durable before the old one is removed.
-                    self._sync_names(after)
-                    self._disk.unlink(source)
-            except (FileExistsError, FileNotFoundError):
-                return False
-            except OSError as error:
-                if error.errno == errno.ENOTEMPTY:
+            for tries_left in reversed(range(_RACE_TRIES)):
+                if os.path.lexists(target) or not os.path.lexists(source):
                     return False
-                raise
+                try:
+                    self._move(source, target)
+                    break
+                except FileExistsError:
+                    return False
+                except FileNotFoundError:
+                    # Another process has moved the source, or has deleted the directory of the target.
+                    if not tries_left:
+                        raise
+                except OSError as error:
+                    if error.errno == errno.ENOTEMPTY:
+                        return False
+                    raise
             self._sync_names(after, before)
             return True
+
+    def _move(self, source: str, target: str) -> None:
+        after = os.path.dirname(target)
+        self._disk.make_directories(after)
+        if os.path.isdir(source):
+            # The target's directory has to be durable before the move.
+            self._sync_names(after)
+            # Renaming a directory onto a non-empty one fails by itself.
+            self._disk.rename_directory(source, target)
+        else:
+            self._disk.link(source, target)
+            # The new name has to be durable before the old one is removed.
+            self._sync_names(after)
+            self._disk.unlink(source)
 
     def _sync_names(self, *directories: str) -> None:
         if self._syncs:

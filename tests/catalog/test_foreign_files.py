@@ -291,7 +291,7 @@ def test_a_file_created_during_a_drop_is_kept(lake: FileSystemCatalog, monkeypat
     drop = table_files.drop_directory
     database = Path(lake.warehouse) / "d.db"
 
-    def late(file_io: Any, location: str) -> bool:
+    def late(file_io: Any, location: str) -> bool | None:
         (database / "ok" / "late.txt").write_text("mine")
         return drop(file_io, location)
 

@@ -111,24 +111,28 @@ def _above(path: str) -> Iterator[str]:
         yield path
 
 
-def delete_table_files(file_io: FileIO, location: str) -> None:
+def delete_table_files(file_io: FileIO, location: str) -> bool:
     """Delete the files of a table in its directory, and the directory if it is empty then; it may be missing.
 
-    Foreign files stay, which is logged. Of a link only the link is deleted. Raises StorageAccessError.
+    Return whether this call has dropped a table: of several processes one, unless the file system does not know which
+    of them deletes a file. Foreign files stay, which is logged. Of a link only the link is deleted. Raises
+    StorageAccessError.
     """
     if is_link(file_io, location):
         remove_link(file_io, location)
-        return
+        return True
     found = surveyed(file_io, location)
-    if not found.foreign and drop_directory(file_io, location):
-        return
+    if not found.foreign and (is_moved := drop_directory(file_io, location)) is not None:
+        return is_moved
+    is_dropped = False
     if file_io.exists(f"{location}/{_FIRST_SCHEMA}"):
-        _take_out_of_sight(file_io, location)
+        is_dropped = _take_out_of_sight(file_io, location)
     elif not file_io.exists(f"{location}/{DROPPED}"):
         # There is no table: its known files are deleted without a note.
         _delete_tree(file_io, location)
-        return
+        return False
     _delete_dropped(file_io, location)
+    return is_dropped
 
 
 def remove_link(file_io: FileIO, location: str) -> None:
@@ -137,8 +141,8 @@ def remove_link(file_io: FileIO, location: str) -> None:
     file_io.delete(location)
 
 
-def _take_out_of_sight(file_io: FileIO, location: str) -> None:
-    """Write the note of the drop and delete the first schema."""
+def _take_out_of_sight(file_io: FileIO, location: str) -> bool:
+    """Write the note of the drop and delete the first schema; return False if another process has deleted it."""
     first, note = f"{location}/{_FIRST_SCHEMA}", f"{location}/{DROPPED}"
     try:
         file_io.overwrite(note, b"")
@@ -146,8 +150,8 @@ def _take_out_of_sight(file_io: FileIO, location: str) -> None:
         # If a quota allows no further file, the schema itself becomes the note.
         if not file_io.capabilities.atomic_rename or not file_io.rename(first, note):
             raise
-    else:
-        file_io.delete(first)
+        return True
+    return file_io.delete(first)
 
 
 def finish_drop(file_io: FileIO, location: str) -> bool:
@@ -210,20 +214,25 @@ def _log_foreign(location: str, foreign: Sequence[str]) -> None:
     )
 
 
-def drop_directory(file_io: FileIO, location: str) -> bool:
-    """Move the directory of a table out of sight in one step and delete it; return False if the file system can't.
+def drop_directory(file_io: FileIO, location: str) -> bool | None:
+    """Move the directory of a table out of sight in one step and delete it.
 
-    Directories that a killed process moved out of sight are deleted, too, as far as possible.
+    Return whether there was a table, None if the file system can't move it in one step. Directories that a killed
+    process moved out of sight are deleted, too, as far as possible.
     """
     hidden = f"{location.rpartition('/')[0]}/{DROPPED}"
     if not file_io.capabilities.exclusive_rename or is_link(file_io, hidden):
-        return False
+        return None
     moved = f"{hidden}/{uuid.uuid4()}"
+    # Another process may have dropped the table, and may be making the next one.
+    is_table = file_io.exists(f"{location}/{_FIRST_SCHEMA}")
     # A running writer may create the directory again; it finds no table there.
-    if file_io.rename(location, moved):
-        _delete_tree(file_io, moved)
+    if is_moved := file_io.rename(location, moved):
+        # Another process that drops a table here may delete the same files.
+        with suppress(FileNotFoundError):
+            _delete_tree(file_io, moved)
     remove_dropped(file_io, location)
-    return True
+    return is_moved and is_table
 
 
 def remove_dropped(file_io: FileIO, location: str) -> list[str]:
