@@ -45,6 +45,8 @@ class CatalogAccess:
                 "uri": _ADDRESS,
                 "warehouse": metastore.warehouse.root,
                 "lock-acquire-timeout": f"{round(LOCK_SECONDS_MAX * 1000)} ms",
+                # A check costs no request: the metastore is in this process.
+                "lock-check-max-sleep": "50 ms",
             }
         )
         self._changes = threading.BoundedSemaphore(changes_max)
