@@ -1,6 +1,7 @@
 """Servers of interbed.testing, which live as long as a block."""
 
 import os
+import pickle
 import socket
 import subprocess
 import sys
@@ -38,6 +39,8 @@ def test_a_server_runs_during_the_block_and_is_deleted_after_it(
         client.create_table(table("default", "t"))
         assert client.get_all_tables("default") == ["t"]
         assert client.get_table("default", "t").sd.location.startswith(f"file:{temporary}/")
+        # Another process gets the whole address.
+        assert pickle.loads(pickle.dumps(uri)).paimon == uri.paimon
     assert list(temporary.iterdir()) == []
     assert capfd.readouterr() == ("", "")
 

@@ -52,6 +52,9 @@ class MetastoreUri(str):
         made._http = http
         return made
 
+    def __reduce__(self) -> tuple[type[Self], tuple[str, str]]:
+        return type(self), (str(self), self._http)
+
     @property
     def iceberg(self) -> str:
         """The uri of the Iceberg REST catalog."""
