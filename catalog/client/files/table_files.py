@@ -32,7 +32,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from functools import partial
 
-from interbed.catalog.client.errors import TableExistsError
+from interbed.catalog.client.errors import CatalogError, TableExistsError
 from interbed.catalog.client.identifier import Identifier
 from interbed.storage.base.errors import StorageAccessError
 from interbed.storage.io.api import FileIO, FileStatus
@@ -378,7 +378,10 @@ class ChangeMark:
         return self.table.lower() == str(identifier).lower()
 
     def write(self, file_io: FileIO, location: str) -> None:
-        """Write the mark into a table's directory, durably."""
+        """Write the mark into a table's directory, durably.
+
+        Raises CatalogError when another process deletes the directory meanwhile.
+        """
         members = {
             "change": str(self.change),
             "table": self.table,
@@ -387,7 +390,13 @@ class ChangeMark:
             "to": self.target,
         }
         given = {key: value for key, value in members.items() if value is not None}
-        file_io.overwrite(f"{location}/{_NAME}", json.dumps(given).encode())
+        try:
+            file_io.overwrite(f"{location}/{_NAME}", json.dumps(given).encode())
+        except FileNotFoundError as error:
+            raise CatalogError(
+                f"The directory {location} was deleted meanwhile, because another process drops or renames the table "
+                f"'{self.table}' without a lock; try again."
+            ) from error
 
 
 def read_mark(file_io: FileIO, location: str) -> ChangeMark | None:
