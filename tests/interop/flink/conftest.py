@@ -26,10 +26,11 @@ Change = tuple[str, list[Any]]
 
 @dataclass(frozen=True)
 class Server:
-    """A metastore of interbed, used by Flink and by interbed."""
+    """A metastore of interbed, used by Flink and by interbed: by Thrift, and by Paimon's REST interface."""
 
     uri: str
     warehouse: Path
+    rest_uri: str
 
     @property
     def options(self) -> dict[str, str]:
@@ -38,6 +39,13 @@ class Server:
         """
         warehouse = f"file:{self.warehouse}"
         return {"metastore": "hive", "uri": self.uri, "warehouse": warehouse, "lock.enabled": "true"}
+
+    @property
+    def rest_options(self) -> dict[str, str]:
+        """Options of a catalog behind the REST interface. The server accepts its warehouse's location as the name."""
+        warehouse = f"file:{self.warehouse}"
+        token = {"token.provider": "bear", "token": "none"}
+        return {"metastore": "rest", "uri": self.rest_uri, "warehouse": warehouse, **token}
 
 
 @dataclass(frozen=True)
@@ -120,7 +128,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     """A metastore that the module shares."""
     warehouse = tmp_path_factory.mktemp("lake")
     with metastore(warehouse=f"file:{warehouse}") as uri:
-        yield Server(uri, warehouse)
+        yield Server(uri, warehouse, uri.paimon)
 
 
 @pytest.fixture
@@ -130,12 +138,14 @@ def hive(flink: Flink, server: Server) -> Iterator[SharedLake]:
         yield lake
 
 
-@pytest.fixture(params=each_run(["hive", "filesystem"], lambda kind: kind == "hive"))
+@pytest.fixture(params=each_run(["hive", "filesystem", "rest"], lambda kind: kind == "hive"))
 def lake(request: pytest.FixtureRequest, flink: Flink, server: Server, tmp_path: Path) -> Iterator[SharedLake]:
-    """Catalog over interbed's metastore, or one of directories."""
-    options = {"warehouse": f"file:{tmp_path}"}
-    if request.param == "hive":
-        options = server.options
+    """Catalog over interbed's metastore, by Thrift or REST, or one of directories."""
+    options = {
+        "hive": server.options,
+        "rest": server.rest_options,
+        "filesystem": {"warehouse": f"file:{tmp_path}"},
+    }[request.param]
     with shared_lake(flink, options) as shared:
         yield shared
 

@@ -3,6 +3,7 @@
 from interbed.catalog.server.rest.interface import RestInterface
 from interbed.catalog.server.rest.paimon.access import CatalogAccess
 from interbed.catalog.server.rest.paimon.databases import DatabaseRoutes
+from interbed.catalog.server.rest.paimon.functions import FunctionRoutes
 from interbed.catalog.server.rest.paimon.partitions import PartitionRoutes
 from interbed.catalog.server.rest.paimon.refusals import error_body, no_route, translated
 from interbed.catalog.server.rest.paimon.snapshots import SnapshotRoutes
@@ -26,6 +27,7 @@ def paimon_interface(metastore: Metastore, dispatcher: Dispatcher) -> RestInterf
         PartitionRoutes(access),
         VersionRoutes(access),
         ViewRoutes(access),
+        FunctionRoutes(access),
         UnsupportedRoutes(),
     )
     return RestInterface(

@@ -1,7 +1,7 @@
 """Operations of Paimon's document that this server refuses by name, with status 501.
 
-A metastore has Hive's functions, which are classes of Java: they have no definitions in several languages. Tokens for
-the data of a table, and rights on its rows and columns, need identities of clients, which the server does not have.
+Tokens for the data of a table, and rights on its rows and columns, need identities of clients, which the server does not
+have.
 """
 
 from functools import partial
@@ -14,25 +14,14 @@ from interbed.catalog.server.rest.interface import (
     RestRoute,
     route,
 )
-from interbed.catalog.server.rest.paimon.databases import DATABASE
 from interbed.catalog.server.rest.paimon.refusals import unsupported
 from interbed.catalog.server.rest.paimon.tables import TABLE
 
-_FUNCTIONS = f"{DATABASE}/functions"
-_FUNCTION = f"{_FUNCTIONS}/{{function}}"
-_NO_FUNCTIONS = "Functions are not supported: a Hive metastore keeps no definitions of them."
 _NO_TOKENS = "Tokens for the data of tables are not supported; set 'data-token.enabled' to false, and give the "
 _NO_TOKENS += "credentials of the file system to the client."
 _NO_RIGHTS = "Rights on rows and columns are not supported; set 'query-auth.enabled' of the table to false."
 
 _REFUSED = (
-    ("GET", _FUNCTIONS, "listFunctions", ObjectKind.DATABASE, _NO_FUNCTIONS),
-    ("POST", _FUNCTIONS, "createFunction", ObjectKind.DATABASE, _NO_FUNCTIONS),
-    ("GET", f"{DATABASE}/function-details", "listFunctionDetails", ObjectKind.DATABASE, _NO_FUNCTIONS),
-    ("GET", "v1/{prefix}/functions", "listFunctionsGlobally", ObjectKind.CATALOG, _NO_FUNCTIONS),
-    ("GET", _FUNCTION, "getFunction", ObjectKind.FUNCTION, _NO_FUNCTIONS),
-    ("POST", _FUNCTION, "alterFunction", ObjectKind.FUNCTION, _NO_FUNCTIONS),
-    ("DELETE", _FUNCTION, "dropFunction", ObjectKind.FUNCTION, _NO_FUNCTIONS),
     ("GET", f"{TABLE}/token", "getTableToken", ObjectKind.TABLE, _NO_TOKENS),
     ("POST", f"{TABLE}/auth", "authTableQuery", ObjectKind.TABLE, _NO_RIGHTS),
     (

@@ -4,7 +4,7 @@ from typing import Any
 
 from interbed.catalog.client.errors import TableExistsError, ViewNotFoundError
 from interbed.catalog.client.hive.catalog import HiveCatalog
-from interbed.catalog.client.identifier import Identifier
+from interbed.catalog.client.identifier import Identifier, parse_table_name
 from interbed.catalog.server.rest.interface import (
     AccessPrivilege,
     ObjectKind,
@@ -24,6 +24,7 @@ from interbed.catalog.server.rest.paimon.messages import (
 from interbed.catalog.server.rest.paimon.paging import global_page, name_filter, page
 from interbed.catalog.server.rest.paimon.refusals import ResourceType, existing, missing, paimon_route
 from interbed.catalog.server.rest.paimon.view_schema import changed_view, given_view, shown_view
+from interbed.storage.base.errors import InvalidInputError, NotSupportedError
 
 VIEWS = f"{DATABASE}/views"
 VIEW = f"{VIEWS}/{{view}}"
@@ -83,10 +84,10 @@ class ViewRoutes:
         return RestResponse()
 
     def _get(self, request: RestRequest) -> RestResponse:
-        return json_response(_shown(self._access.catalog(request), object_name(request, "view")))
+        return json_response(_shown(self._access.catalog(request), _view_name(request)))
 
     def _alter(self, request: RestRequest) -> RestResponse:
-        changes, name = request.json(AlterViewRequest).changes, object_name(request, "view")
+        changes, name = request.json(AlterViewRequest).changes, _view_name(request)
         with self._access.changing(request) as catalog:
             # The last of two concurrent changes wins, as with Hive's clients.
             catalog.create_view(name, changed_view(catalog.get_view(name), str(name), changes), replace=True)
@@ -106,8 +107,19 @@ class ViewRoutes:
 
     def _drop(self, request: RestRequest) -> RestResponse:
         with self._access.changing(request) as catalog:
-            catalog.drop_view(object_name(request, "view"))
+            catalog.drop_view(_view_name(request))
         return RestResponse()
+
+
+def _view_name(request: RestRequest) -> Identifier:
+    """Return the view that the path of a request names. RestError with status 404 for a name that no view can have, such
+    as those of system tables: clients ask for a view when they find no table.
+    """
+    try:
+        return parse_table_name(object_name(request, "view"))
+    except (NotSupportedError, InvalidInputError) as error:
+        database, view = request.parts["database"], request.parts["view"]
+        raise missing(ResourceType.VIEW, view, f"View {database}.{view} does not exist.") from error
 
 
 def _names(catalog: HiveCatalog, request: RestRequest) -> list[str]:
