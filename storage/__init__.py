@@ -134,6 +134,7 @@ OFFERED: Mapping[str, tuple[str, ...]] = {
     "reads of files that are not of interbed's tables": (
         "base.predicate.evaluate",
         "files.format.api",
+        "files.format.int96",
         "files.format.pages.footer",
         "files.format.readers",
         "read.arrow_rows",

@@ -8,11 +8,8 @@ The pages of a mapped file count as memory of the process from the first access 
 them at any time. They are released after they were read, so that a merge of many large files does not appear to need as
 much memory as the files have bytes.
 
-Arrow converts INT96 to nanoseconds, which 64 bits hold from 1677 to 2262 only, and returns other days for values beyond
-them without an error. Only the stored values show whether there are any: 64 bits for the nanoseconds of the day, which
-Java has below zero before 1970, and 32 bits for the Julian day. So INT96 columns of other writers are read once more,
-as bytes (pages/footer.py). Files of interbed hold no such values. Source: parquet-format, LogicalTypes (INT96); Paimon,
-ParquetRowDataWriter.
+INT96 columns of other writers are read once more, as bytes, to find timestamps that Arrow reads as other ones
+(int96.py). Files of interbed hold no such values.
 """
 
 import ctypes
@@ -25,15 +22,13 @@ import numpy as np
 import pyarrow as pa
 
 from interbed.storage.base.arrays import Positions
-from interbed.storage.base.arrow_values import to_numpy
 from interbed.storage.base.checksums import opened
-from interbed.storage.base.errors import NotSupportedError
 from interbed.storage.base.predicate.expr import AlwaysTrue, Predicate
 from interbed.storage.base.prefetch import read_ahead
 from interbed.storage.base.types.data_type import DataField
-from interbed.storage.base.types.nested import leaves_of
 from interbed.storage.files.format.api import CHECKSUMS, DecodeTally, ReadChecks, data_file_errors
-from interbed.storage.files.format.pages.footer import INT96_BYTES, Footer, RowGroups, read_footer
+from interbed.storage.files.format.int96 import check_nanosecond_range
+from interbed.storage.files.format.pages.footer import Footer, RowGroups, read_footer
 from interbed.storage.files.format.pages.selection import PageRead, PageRequest
 from interbed.storage.io.api import FileIO, open_sized
 from interbed.storage.io.prefetch.needs import PrefetchingInput, prefetch
@@ -281,42 +276,6 @@ def _row_groups(groups: RowGroups, predicate: Predicate | None, wanted: Position
         return chosen
     ends = np.searchsorted(wanted, starts)
     return [g for g in (range(len(starts) - 1) if chosen is None else chosen) if ends[g] < ends[g + 1]]
-
-
-# -- timestamps of INT96 -----------------------------------------------------------------------------------------------
-
-_EPOCH = 2_440_588
-"""The Julian day of 1970-01-01."""
-_MOST_DAYS = 106_752
-"""Days before and after the epoch at which 64 bits of nanoseconds begin and end."""
-_MICROS_OF_A_DAY = 86_400_000_000
-
-
-def check_nanosecond_range(batch: pa.RecordBatch, raw: pa.RecordBatch, path: str) -> None:
-    """Raise NotSupportedError for timestamps that differ from the stored ones, which `raw` has as bytes."""
-    for name in raw.schema.names:
-        found = zip(leaves_of("", raw.column(name)), leaves_of("", batch.column(name)), strict=True)
-        for (_, values), (_, nanos) in found:
-            # The column may also have timestamps of 64 bits, and bytes that are no timestamps.
-            if values.type != pa.binary(INT96_BYTES) or not isinstance(nanos.type, pa.TimestampType):
-                continue
-            if not _is_near(values.drop_null(), to_numpy(nanos.drop_null().view(pa.int64()))):
-                raise NotSupportedError(
-                    f"The data file {path} has timestamps in the column {name!r} before 1678 or after 2261, which are "
-                    "not read from columns with more than 6 fractional digits; read the others, or have such days "
-                    "stored in a TIMESTAMP(6)."
-                )
-
-
-def _is_near(stored: Any, nanos: Any) -> bool:
-    if not len(stored):
-        return True
-    places = np.dtype([("nanos", "<i8"), ("day", "<i4")])
-    values = np.frombuffer(stored.buffers()[1], places, len(stored), stored.offset * INT96_BYTES)
-    days = values["day"].astype(np.int64) - _EPOCH
-    if (np.abs(days) > _MOST_DAYS).any():
-        return False
-    return bool((days * _MICROS_OF_A_DAY + values["nanos"] // 1000 == nanos // 1000).all())
 
 
 class AlignedRows:

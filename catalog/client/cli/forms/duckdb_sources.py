@@ -6,7 +6,8 @@ as DuckDB parses them, are answered from the catalog, because DuckDB's own catal
 DuckDB guesses DOUBLE for any number with a fraction. So a CSV file is read by DuckDB, which detects its dialect, but
 columns that it guesses to be DOUBLE, dates or times are read as texts first. Numbers of which a DOUBLE would lose
 digits become a DECIMAL. Texts stay texts if neither type fits, or if a date is not in ISO form. JSON files are read by
-interbed, because DuckDB reads every number in them as a DOUBLE.
+interbed, because DuckDB reads every number in them as a DOUBLE, and so are Parquet files with types of which DuckDB
+loses digits: INT96, whose nanoseconds it cuts off, and decimals of more than 38 digits, which it reads as DOUBLE.
 """
 
 import json
@@ -54,6 +55,10 @@ _CSV = frozenset({".csv", ".tsv"})
 _JSON = frozenset({".json", ".jsonl", ".ndjson"})
 
 _COMPRESSED = frozenset({".gz", ".zst"})
+
+_PARQUET = frozenset({".parquet"})
+
+_PARQUET_FUNCTIONS = frozenset({"read_parquet", "parquet_scan"})
 
 _CSV_FUNCTIONS = frozenset({"read_csv", "read_csv_auto"})
 
@@ -324,6 +329,8 @@ class SourceFiles:
                     f"{name} reads numbers of JSON as DOUBLE, which loses digits; name the file as a table: "
                     "FROM 'orders.jsonl'."
                 )
+            elif name in _PARQUET_FUNCTIONS and source.expressions:
+                self._check_parquet(_sql(source.expressions[0]))
 
     def _prepare_file(self, table: Any, name: str) -> None:
         suffixes = [s.lower() for s in Path(name).suffixes if s.lower() not in _COMPRESSED]
@@ -335,7 +342,34 @@ class SourceFiles:
                 table.set("alias", exp.TableAlias(this=exp.to_identifier(Path(name).name.split(".")[0], quoted=True)))
             table.set("this", self._exact_csv(call.this))
         elif suffix in _JSON:
-            self._connection.register(name, JsonFile(Path(name), self._tables.failures))
+            self._connection.register(name, ExactFile(Path(name), self._tables.failures))
+        elif suffix in _PARQUET:
+            if Path(name).is_file() and {kind for _, _, kind in self._inexact_parquet(_text(name))} == {"INT96"}:
+                self._connection.register(name, ExactFile(Path(name), self._tables.failures))
+            else:
+                self._check_parquet(_text(name))
+
+    def _check_parquet(self, files: str) -> None:
+        """Raise NotSupportedError if one of the Parquet files has a column of which DuckDB loses digits."""
+        for file, column, kind in self._inexact_parquet(files):
+            alone = f"name the file alone as a table, FROM {_text(file)}, or " if kind == "INT96" else ""
+            raise NotSupportedError(
+                f"The column {column!r} of the file {file} is {kind}, of which DuckDB loses digits; {alone}"
+                "write the file into a table by `interbed table import`."
+            )
+
+    def _inexact_parquet(self, files: str) -> list[tuple[str, str, str]]:
+        """Return the files, columns and types of Parquet of which DuckDB loses digits."""
+        import duckdb
+
+        kind = "CASE WHEN type = 'INT96' THEN 'INT96' ELSE format('DECIMAL({}, {})', precision, scale) END"
+        lossy = "type = 'INT96' OR precision > 38"
+        query = f"SELECT DISTINCT file_name, name, {kind} FROM parquet_schema({files}) WHERE {lossy} ORDER BY ALL"
+        try:
+            return self._connection.execute(query).fetchall()
+        except duckdb.Error:
+            # The statement itself fails for a file that can't be read, with an error that has its text.
+            return []
 
     def _exact_csv(self, call: Any) -> Any:
         """Return the call that reads a CSV file, with types for the columns of which DuckDB would lose something.
@@ -360,8 +394,8 @@ class SourceFiles:
         return _with_types(call, exact) if exact else call
 
 
-class JsonFile(ds.Dataset):
-    """A JSON file as a dataset for DuckDB, with types that hold all its values."""
+class ExactFile(ds.Dataset):
+    """A JSON or Parquet file as a dataset for DuckDB, with types that hold all its values."""
 
     def __init__(self, path: Path, failures: list[InterbedError]) -> None:
         # The base class is only an interface here, without data of its own.
@@ -418,6 +452,8 @@ def _exact_types(batches: Iterable[pa.RecordBatch], kinds: Mapping[str, str], se
 def _function_of(source: Any) -> str | None:
     if isinstance(source, exp.ReadCSV):
         return "read_csv"
+    if isinstance(source, exp.ReadParquet):
+        return "read_parquet"
     return str(source.name).lower() if isinstance(source, exp.Anonymous) else None
 
 

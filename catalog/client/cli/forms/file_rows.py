@@ -17,7 +17,6 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.orc
-import pyarrow.parquet
 
 from interbed.catalog.client.cli.forms.csv_rows import csv_batches, inferred_csv_schema
 from interbed.catalog.client.cli.forms.file_batch import BadLines, FileBatch
@@ -27,6 +26,7 @@ from interbed.storage.base.errors import InvalidInputError, SchemaMismatchError
 from interbed.storage.base.shown_text import did_you_mean
 from interbed.storage.base.types.arrow import cast_to_schema
 from interbed.storage.base.types.data_type import DataField
+from interbed.storage.files.format.int96 import open_foreign
 from interbed.storage.table.table import Table
 from interbed.storage.write.row_check import RowCheck
 from interbed.storage.write.row_converter import RowConverter
@@ -124,7 +124,7 @@ class FileRows:
     def _typed_batches(self) -> Iterator[pa.RecordBatch]:
         match self.form:
             case "parquet":
-                with pyarrow.parquet.ParquetFile(self.path) as parquet:
+                with open_foreign(str(self.path)) as parquet:
                     yield from _or_empty(parquet.iter_batches(), parquet.schema_arrow)
             case "orc":
                 orc = pyarrow.orc.ORCFile(self.path)
