@@ -45,6 +45,9 @@ _SEVERAL_SPELLINGS = (
     "an object or a list with a number that has a point or an exponent is no text of a key: the number may be written "
     "in several ways"
 )
+_SEVERAL_ORDERS = (
+    "an object whose names are not in alphabetical order is no text of a key: it may be written in several orders"
+)
 
 
 class SentColumn:
@@ -79,8 +82,8 @@ class SentColumn:
             reasons = {int(sure[i]): self._reason(shown_value(values, int(sure[i])), e) for i, e in errors.items()}
         given = {i: sent.value(i, self._name) for i in np.flatnonzero(alone).tolist()}
         if self._is_key and isinstance(target, AtomicType) and target.root in STRINGS:
-            for i in [i for i, value in given.items() if isinstance(value, dict | list) and _has_fraction(value)]:
-                reasons[i] = self._reason(_shown(given[i]), ValueError(_SEVERAL_SPELLINGS))
+            for i, several in [(i, why) for i, value in given.items() if (why := _several_texts(value)) is not None]:
+                reasons[i] = self._reason(_shown(given[i]), ValueError(several))
                 given[i] = None
         for numbers, array in exact_arrays(given, target):
             made, errors = converted_values(array, convert, kind)
@@ -169,11 +172,16 @@ def _doubtful_doubles(values: Any, target: DataType, rows: _Rows, owner: "np.nda
     return valid(values)
 
 
-def _has_fraction(value: object) -> bool:
-    """Return whether a number with a point or an exponent is in an object or a list."""
-    if isinstance(value, dict | list):
-        return any(map(_has_fraction, value.values() if isinstance(value, dict) else value))
-    return isinstance(value, SentNumber)
+def _several_texts(value: object) -> str | None:
+    """Return the reason why an object or a list may be sent as several texts; None for all other values."""
+    if not isinstance(value, dict | list):
+        return None
+    if isinstance(value, dict) and list(value) != sorted(value):
+        return _SEVERAL_ORDERS
+    parts = list(value.values()) if isinstance(value, dict) else value
+    if any(isinstance(part, SentNumber) for part in parts):
+        return _SEVERAL_SPELLINGS
+    return next((why for part in parts if (why := _several_texts(part)) is not None), None)
 
 
 def _shown(value: object) -> str:

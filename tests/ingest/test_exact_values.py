@@ -236,14 +236,21 @@ def test_an_object_of_a_key_has_one_text(tmp_path: Path, form: str) -> None:
     catalog.create_table("shop.orders", Schema(fields=fields, primary_keys=["x"], options={"bucket": "1"}))
     make, write = FORMS[form]
     spellings = ['{"a":1}', '{"a": 1}', '{ "a" : 1 }', '{"\\u0061":1}', "[1, 2]", "[1,2]"]
-    doubtful = ['{"a":1.0}', '{"a":{"b":[1e0]}}']
-    as_text = ['"{\\"a\\": 1}"', '"{\\"b\\":1.0}"']
+    doubtful = ['{"a":1.0}', '{"a":{"b":[1e0]}}', '{"b":2,"a":1}', '{"a":[{"b":2,"a":1}]}']
+    as_text = ['"{\\"a\\": 1}"', '"{\\"b\\":1.0}"', '{"a":1,"b":2}', '{ "a": 1, "b": 2}', '"{\\"b\\":2,\\"a\\":1}"']
     values = [*spellings, *doubtful, *as_text]
     messages = [(None, write(i, value).encode()) for i, value in enumerate(values)]
-    run = ingested(catalog, EncodedStream(messages=messages, decoder=make), sizes=[10], bad_messages=BadMessages.SKIP)
+    run = ingested(catalog, EncodedStream(messages=messages, decoder=make), sizes=[20], bad_messages=BadMessages.SKIP)
     assert run.result.bad == len(doubtful)
     found = {row["x"]: row["id"] for row in rows_of(catalog)}
-    assert found == {'{"a":1}': 3, "[1,2]": 5, '{"a": 1}': 8, '{"b":1.0}': 9}
+    assert found == {
+        '{"a":1}': 3,
+        "[1,2]": 5,
+        '{"a": 1}': 10,
+        '{"b":1.0}': 11,
+        '{"a":1,"b":2}': 13,
+        '{"b":2,"a":1}': 14,
+    }
 
 
 @pytest.mark.sample(4)
