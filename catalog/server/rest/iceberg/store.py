@@ -14,7 +14,7 @@ from interbed.catalog.server.rest.iceberg.errors import bad_request, exists, no_
 from interbed.catalog.server.rest.iceberg.files import MetadataContent, MetadataFiles, codec_of, folder_of
 from interbed.catalog.server.rest.iceberg.metadata.documents import completed, written
 from interbed.catalog.server.rest.iceberg.metadata.schemas import Document
-from interbed.catalog.server.rest.iceberg.metadata.shapes import check_all_columns
+from interbed.catalog.server.rest.iceberg.metadata.document_types import check_all_columns
 from interbed.catalog.server.rest.iceberg.names import IcebergName, check_new_table, database_of
 from interbed.catalog.server.rest.interface import RestError
 from interbed.catalog.server.service.directories.remote_files import StoreUnavailableError

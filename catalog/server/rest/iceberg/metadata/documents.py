@@ -27,7 +27,7 @@ from interbed.catalog.server.rest.iceberg.metadata.schemas import (
     highest_id,
     with_fresh_ids,
 )
-from interbed.catalog.server.rest.iceberg.metadata.shapes import check_table
+from interbed.catalog.server.rest.iceberg.metadata.document_types import check_table
 from interbed.catalog.server.rest.iceberg.metadata.snapshots import MAIN, ROW_LINEAGE_VERSION
 
 VERSION_MAX = 3

@@ -14,7 +14,7 @@ from interbed.catalog.server.rest.iceberg.metadata.schemas import (
     check_schema,
     same_schema,
 )
-from interbed.catalog.server.rest.iceberg.metadata.shapes import check_view
+from interbed.catalog.server.rest.iceberg.metadata.document_types import check_view
 from interbed.catalog.server.rest.iceberg.metadata.updates import (
     AddSchema,
     AddViewVersion,
