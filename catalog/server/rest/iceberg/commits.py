@@ -14,10 +14,10 @@ from dataclasses import dataclass
 from interbed.catalog.server.rest.iceberg.entries import LOCATION, TABLE, VIEW, changed_entry, changed_view_entry
 from interbed.catalog.server.rest.iceberg.errors import bad_request, no_table, no_view, read_only
 from interbed.catalog.server.rest.iceberg.files import codec_of, folder_of, next_version
+from interbed.catalog.server.rest.iceberg.metadata.base import Document
 from interbed.catalog.server.rest.iceberg.metadata.builder import created, updated
 from interbed.catalog.server.rest.iceberg.metadata.documents import written
 from interbed.catalog.server.rest.iceberg.metadata.requirements import RequirementFailedError, check_requirements
-from interbed.catalog.server.rest.iceberg.metadata.schemas import Document
 from interbed.catalog.server.rest.iceberg.metadata.snapshots import current_snapshot, files_to_delete
 from interbed.catalog.server.rest.iceberg.metadata.updates import AssertCreate, CommitRequirement, Update
 from interbed.catalog.server.rest.iceberg.metadata.views import completed_view, updated_view

@@ -11,12 +11,12 @@ from typing import Any
 
 import msgspec
 
+from interbed.catalog.server.rest.iceberg.metadata.base import Document
 from interbed.catalog.server.rest.iceberg.metadata.documents import (
     current_schema,
     default_order,
     default_spec,
 )
-from interbed.catalog.server.rest.iceberg.metadata.schemas import Document
 from interbed.catalog.server.rest.iceberg.metadata.snapshots import current_snapshot
 from interbed.catalog.server.service.model import (
     EXTERNAL_TABLE,

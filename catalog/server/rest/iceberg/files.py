@@ -16,7 +16,7 @@ from functools import partial
 
 import msgspec
 
-from interbed.catalog.server.rest.iceberg.metadata.schemas import Document, InvalidMetadataError
+from interbed.catalog.server.rest.iceberg.metadata.base import Document, InvalidMetadataError
 from interbed.catalog.server.rest.iceberg.names import IcebergName
 from interbed.catalog.server.service.errors import MetastoreError
 from interbed.catalog.server.service.tables.pointers import PointerService

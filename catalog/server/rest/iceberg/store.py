@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from interbed.catalog.server.rest.iceberg.entries import LOCATION, TABLE, TABLE_TYPE, VIEW, kind_of, new_entry
 from interbed.catalog.server.rest.iceberg.errors import bad_request, exists, no_namespace, no_table, no_view
 from interbed.catalog.server.rest.iceberg.files import MetadataContent, MetadataFiles, codec_of, folder_of
-from interbed.catalog.server.rest.iceberg.metadata.documents import completed, written
-from interbed.catalog.server.rest.iceberg.metadata.schemas import Document
+from interbed.catalog.server.rest.iceberg.metadata.base import Document
 from interbed.catalog.server.rest.iceberg.metadata.document_types import check_all_columns
+from interbed.catalog.server.rest.iceberg.metadata.documents import completed, written
 from interbed.catalog.server.rest.iceberg.names import IcebergName, check_new_table, database_of
 from interbed.catalog.server.rest.interface import RestError
 from interbed.catalog.server.service.directories.remote_files import StoreUnavailableError

@@ -10,8 +10,8 @@ import msgspec
 from interbed.catalog.server.rest.iceberg.commits import BACKOFF, TableCommit, TableCommitter
 from interbed.catalog.server.rest.iceberg.entries import LOCATION, TABLE
 from interbed.catalog.server.rest.iceberg.errors import bad_request
+from interbed.catalog.server.rest.iceberg.metadata.base import Document
 from interbed.catalog.server.rest.iceberg.metadata.documents import new_table, written
-from interbed.catalog.server.rest.iceberg.metadata.schemas import Document
 from interbed.catalog.server.rest.iceberg.metadata.snapshots import with_referenced_snapshots
 from interbed.catalog.server.rest.iceberg.metadata.updates import TableRequirement, TableUpdate
 from interbed.catalog.server.rest.iceberg.names import (

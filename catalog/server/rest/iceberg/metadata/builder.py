@@ -7,6 +7,7 @@ update names are kept as they are. The base is not changed.
 from collections.abc import Iterable
 from typing import Any
 
+from interbed.catalog.server.rest.iceberg.metadata.base import Document, InvalidMetadataError
 from interbed.catalog.server.rest.iceberg.metadata.documents import (
     FORMAT_VERSION,
     by_id,
@@ -18,7 +19,9 @@ from interbed.catalog.server.rest.iceberg.metadata.documents import (
     stored_properties,
 )
 from interbed.catalog.server.rest.iceberg.metadata.partitions import (
+    FIRST_PARTITION_ID,
     UNSORTED,
+    check_all_specs,
     check_names,
     check_order,
     check_spec,
@@ -29,18 +32,22 @@ from interbed.catalog.server.rest.iceberg.metadata.partitions import (
     same_spec,
     with_field_ids,
 )
-from interbed.catalog.server.rest.iceberg.metadata.schemas import (
-    Document,
-    InvalidMetadataError,
-    check_schema,
-    highest_id,
-    same_schema,
+from interbed.catalog.server.rest.iceberg.metadata.schemas import check_schema, highest_id, same_schema, without_nulls
+from interbed.catalog.server.rest.iceberg.metadata.shapes import (
+    BranchShape,
+    EncryptionKeyShape,
+    PartitionStatisticsShape,
+    SnapshotShape,
+    StatisticsShape,
+    TagShape,
+    shaped,
 )
 from interbed.catalog.server.rest.iceberg.metadata.snapshots import (
     MAIN,
     ROW_LINEAGE_VERSION,
     check_snapshot,
     corrected_log,
+    log_entry,
     with_previous_file,
 )
 from interbed.catalog.server.rest.iceberg.metadata.updates import (
@@ -93,7 +100,7 @@ def updated(base: Document, base_location: str, updates: Iterable[Update], now_m
     InvalidMetadataError for an update that cannot be applied, OutdatedSnapshotError for one that the client has to
     make again.
     """
-    builder = _Builder(base, now_ms)
+    builder = _Builder(base, max(now_ms, base["last-updated-ms"]))
     for update in updates:
         builder.apply(update)
     if builder.document == base:
@@ -109,6 +116,8 @@ class _Builder:
 
     def __init__(self, base: Document, now_ms: int) -> None:
         self.document = dict(base)
+        known = (each for each in base["schemas"] if each["schema-id"] == base["current-schema-id"])
+        self._base_specs = (base["partition-specs"], next(known, None))
         self._now_ms = now_ms
         self._last_schema: int | None = None
         self._last_spec: int | None = None
@@ -123,6 +132,8 @@ class _Builder:
         schema = current_schema(document)
         check_spec(default_spec(document), schema)
         check_order(default_order(document), schema)
+        if (document["partition-specs"], schema) != self._base_specs:
+            check_all_specs(document["partition-specs"], schema)
         if self._has_removed or len(self._once_main) > 1:
             document["snapshot-log"] = corrected_log(document, self._added, self._once_main, removed=self._has_removed)
         return document
@@ -180,6 +191,7 @@ class _Builder:
 
     def _add_schema(self, schema: Document) -> None:
         document = self.document
+        schema = without_nulls(schema)
         check_schema(schema, document[FORMAT_VERSION])
         document["last-column-id"] = max(document["last-column-id"], highest_id(schema))
         known = next((each for each in document["schemas"] if same_schema(each, schema)), None)
@@ -212,7 +224,10 @@ class _Builder:
     def _add_spec(self, spec: Document) -> None:
         document = self.document
         specs, schema = document["partition-specs"], self._schema()
-        made = with_field_ids(spec, specs, document["last-partition-id"])
+        if document[FORMAT_VERSION] == 1:
+            made = with_field_ids(spec, (), FIRST_PARTITION_ID - 1)
+        else:
+            made = with_field_ids(spec, specs, document["last-partition-id"])
         known = next((each for each in specs if same_spec(each, made)), None)
         if known is None:
             check_spec(made, schema)
@@ -253,39 +268,42 @@ class _Builder:
 
     def _add_snapshot(self, snapshot: Document) -> None:
         document = self.document
+        snapshot = shaped(snapshot, SnapshotShape, "snapshot")
         check_snapshot(snapshot, document)
         if document[FORMAT_VERSION] > 1:
-            document["last-sequence-number"] = snapshot.get("sequence-number", 0)
+            # A snapshot without a parent may have an older number. The highest number of the table stays: deletes of
+            # the next snapshot must be newer than all rows.
+            numbers = (document["last-sequence-number"], snapshot.get("sequence-number", 0))
+            document["last-sequence-number"] = max(numbers)
         if document[FORMAT_VERSION] >= ROW_LINEAGE_VERSION:
-            document["next-row-id"] += snapshot["added-rows"]
+            document["next-row-id"] = snapshot["first-row-id"] + snapshot["added-rows"]
         document["snapshots"] = [*document["snapshots"], snapshot]
         self._added.add(snapshot["snapshot-id"])
 
     def _set_ref(self, update: SetSnapshotRef) -> None:
         document, name = self.document, update.ref_name
-        ref: Document = {"snapshot-id": update.snapshot_id, "type": update.type}
-        for key, value in (
-            ("min-snapshots-to-keep", update.min_snapshots_to_keep),
-            ("max-snapshot-age-ms", update.max_snapshot_age_ms),
-            ("max-ref-age-ms", update.max_ref_age_ms),
-        ):
-            if value is not None:
-                ref[key] = value
+        if update.type not in ("branch", "tag"):
+            raise InvalidMetadataError(f"Invalid snapshot ref type: {update.type}")
+        given = {
+            "snapshot-id": update.snapshot_id,
+            "type": update.type,
+            "min-snapshots-to-keep": update.min_snapshots_to_keep,
+            "max-snapshot-age-ms": update.max_snapshot_age_ms,
+            "max-ref-age-ms": update.max_ref_age_ms,
+        }
+        ref = shaped(given, TagShape if update.type == "tag" else BranchShape, f"{update.type} {name}")
         if document["refs"].get(name) == ref:
             return
         number = update.snapshot_id
         snapshot = next((each for each in document["snapshots"] if each["snapshot-id"] == number), None)
         if snapshot is None:
             raise InvalidMetadataError(f"Cannot set {name} to unknown snapshot: {number}")
-        if update.type not in ("branch", "tag"):
-            raise InvalidMetadataError(f"Invalid snapshot ref type: {update.type}")
         if name == MAIN:
             if update.type != "branch":
                 raise InvalidMetadataError("Cannot set main to a tag, it must be a branch")
-            # A rollback to an existing snapshot counts from now on.
-            at = snapshot["timestamp-ms"] if number in self._added else self._now_ms
+            entry = log_entry(snapshot, document["snapshot-log"], self._now_ms, added=number in self._added)
             document["current-snapshot-id"] = number
-            document["snapshot-log"] = [*document["snapshot-log"], {"timestamp-ms": at, "snapshot-id": number}]
+            document["snapshot-log"] = [*document["snapshot-log"], entry]
             self._once_main.append(number)
         document["refs"] = {**document["refs"], name: ref}
 
@@ -310,18 +328,20 @@ class _Builder:
         document = self.document
         match update:
             case SetStatistics():
-                _replace(document, "statistics", update.statistics)
+                _replace(document, "statistics", shaped(update.statistics, StatisticsShape, "statistics file"))
             case RemoveStatistics():
                 document["statistics"] = _without(document["statistics"], "snapshot-id", [update.snapshot_id])
             case SetPartitionStatistics():
-                _replace(document, "partition-statistics", update.partition_statistics)
+                file = shaped(update.partition_statistics, PartitionStatisticsShape, "partition statistics file")
+                _replace(document, "partition-statistics", file)
             case RemovePartitionStatistics():
                 kept = _without(document["partition-statistics"], "snapshot-id", [update.snapshot_id])
                 document["partition-statistics"] = kept
             case AddEncryptionKey():
-                keys, number = document.get("encryption-keys", []), update.encryption_key.get("key-id")
-                if all(each.get("key-id") != number for each in keys):
-                    document["encryption-keys"] = [*keys, update.encryption_key]
+                key = shaped(update.encryption_key, EncryptionKeyShape, "encryption key")
+                keys = document.get("encryption-keys", [])
+                if all(each.get("key-id") != key["key-id"] for each in keys):
+                    document["encryption-keys"] = [*keys, key]
             case RemoveEncryptionKey():
                 if "encryption-keys" in document:
                     kept = _without(document["encryption-keys"], "key-id", [update.key_id])
@@ -344,7 +364,4 @@ def _without(owners: list[Any], key: str, removed: Iterable[Any]) -> list[Any]:
 
 
 def _replace(document: Document, key: str, file: Document) -> None:
-    number = file.get("snapshot-id")
-    if not isinstance(number, int):
-        raise InvalidMetadataError(f"The file of {key} has no snapshot-id")
-    document[key] = [*_without(document[key], "snapshot-id", [number]), file]
+    document[key] = [*_without(document[key], "snapshot-id", [file["snapshot-id"]]), file]

@@ -8,7 +8,8 @@ from typing import Any
 
 import msgspec
 
-from interbed.catalog.server.rest.iceberg.metadata.schemas import Document, InvalidMetadataError, columns
+from interbed.catalog.server.rest.iceberg.metadata.base import Document, InvalidMetadataError
+from interbed.catalog.server.rest.iceberg.metadata.schemas import columns
 
 
 class _Shape(msgspec.Struct, rename="kebab", kw_only=True):

@@ -9,6 +9,8 @@ import uuid
 from collections.abc import Mapping
 from typing import Any
 
+from interbed.catalog.server.rest.iceberg.metadata.base import Document, InvalidMetadataError
+from interbed.catalog.server.rest.iceberg.metadata.document_types import check_table
 from interbed.catalog.server.rest.iceberg.metadata.partitions import (
     FIRST_PARTITION_ID,
     UNSORTED,
@@ -20,14 +22,12 @@ from interbed.catalog.server.rest.iceberg.metadata.partitions import (
     with_field_ids,
 )
 from interbed.catalog.server.rest.iceberg.metadata.schemas import (
-    Document,
-    InvalidMetadataError,
     check_schema,
     columns,
     highest_id,
     with_fresh_ids,
+    without_nulls,
 )
-from interbed.catalog.server.rest.iceberg.metadata.document_types import check_table
 from interbed.catalog.server.rest.iceberg.metadata.snapshots import MAIN, ROW_LINEAGE_VERSION
 
 VERSION_MAX = 3
@@ -94,6 +94,7 @@ def new_table(
     """
     document = empty_document(_version(properties), now_ms)
     version = document[FORMAT_VERSION]
+    schema = without_nulls(schema)
     check_schema(schema, version)
     fresh, ids = with_fresh_ids(schema, itertools.count(1).__next__)
     plain = {"spec-id": 0, "fields": [_without_id(field) for field in _fields(spec)]}

@@ -7,12 +7,8 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from interbed.catalog.server.rest.iceberg.metadata.schemas import (
-    Document,
-    InvalidMetadataError,
-    columns,
-    types_by_id,
-)
+from interbed.catalog.server.rest.iceberg.metadata.base import Document, InvalidMetadataError
+from interbed.catalog.server.rest.iceberg.metadata.schemas import columns, types_by_id
 
 FIRST_PARTITION_ID = 1000
 UNSORTED: Document = {"order-id": 0, "fields": []}
@@ -51,6 +47,9 @@ def _check_field(field: Document, types: Mapping[int, Any], verb: str, what: str
     transform, source = field.get("transform"), _source(field)
     if not isinstance(transform, str) or not isinstance(source, int):
         raise InvalidMetadataError(f"A {what} has no transform or no source-id")
+    argument = _ARGUMENT.fullmatch(transform)
+    if argument is not None and not 0 < int(argument[2]) < 2**31:
+        raise InvalidMetadataError(f"Invalid argument of a transform: {transform} (must be between 1 and 2^31 - 1)")
     if transform == "void":
         return
     kind = types.get(source)
@@ -114,6 +113,25 @@ def check_names(spec: Document, schema: Document) -> None:
             raise InvalidMetadataError(
                 f"Cannot create identity partition sourced from different field in schema: {name}"
             )
+
+
+def check_all_specs(specs: Iterable[Document], schema: Document) -> None:
+    """Raise InvalidMetadataError if a field of any spec, also of a former one, does not fit its source column, or has
+    the name of another column: Iceberg's library does not load a table with such a spec (up to 1.10 also if the source
+    was dropped). A field whose source was dropped is allowed.
+    """
+    by_name = {name: field["id"] for name, field in columns(schema)}
+    types = types_by_id(schema)
+    for spec in specs:
+        for field in _fields(spec, "partition spec"):
+            name, source, number = field.get("name"), _source(field), spec.get("spec-id")
+            if isinstance(name, str) and by_name.get(name, source) != source:
+                raise InvalidMetadataError(
+                    f"The partition field {name} of the spec {number} has the name of a column that is not its source. "
+                    "Give the column or the field another name"
+                )
+            if source in types:
+                _check_field(field, types, "partition", f"partition field of the spec {number}")
 
 
 def _key(field: Document) -> tuple[Any, str]:

@@ -4,7 +4,7 @@ their tests compare them.
 
 from collections.abc import Iterable
 
-from interbed.catalog.server.rest.iceberg.metadata.schemas import Document
+from interbed.catalog.server.rest.iceberg.metadata.base import Document
 from interbed.catalog.server.rest.iceberg.metadata.updates import (
     AssertCreate,
     AssertCurrentSchemaId,

@@ -8,24 +8,20 @@ import re
 from collections.abc import Callable, Iterator
 from typing import Any
 
-Document = dict[str, Any]
-"""A JSON object."""
-
-
-class InvalidMetadataError(Exception):
-    """The metadata or their change are invalid: nothing was changed."""
-
+from interbed.catalog.server.rest.iceberg.metadata.base import Document, InvalidMetadataError
+from interbed.catalog.server.rest.iceberg.metadata.defaults import DEFAULTS, check_defaults
 
 _PRIMITIVE = re.compile(
     r"boolean|int|long|float|double|date|time|timestamp|timestamptz|timestamp_ns|timestamptz_ns|string|uuid|binary"
-    r"|unknown|variant|decimal\(\s*\d+\s*,\s*\d+\s*\)|fixed\[\s*\d+\s*\]|geometry(\(.*\))?|geography(\(.*\))?"
+    r"|unknown|variant|decimal\(\s*(?:[12]?\d|3[0-8])\s*,\s*\d+\s*\)|fixed\[\s*\d+\s*\]|geometry(\(.*\))?|geography(\(.*\))?"
 )
 
 _SINCE_3 = re.compile(r"timestamp_ns|timestamptz_ns|unknown|variant|geometry.*|geography.*")
 """Types that version 3 of the format has added."""
 
-_DEFAULTS = ("initial-default", "write-default")
 _DEFAULTS_SINCE = 3
+_NO_IDENTIFIERS = ("float", "double")
+_ID_MAX = 2**31 - 1
 
 LEVELS_MAX = 100
 """Depth of nested types."""
@@ -50,6 +46,8 @@ def _fields_of(struct: Document, prefix: str, level: int) -> Iterator[tuple[str,
             raise InvalidMetadataError("A field of the schema has no name or no type")
         if not _is_id(field.get("id")):
             raise InvalidMetadataError(f"The field '{field['name']}' of the schema has no id")
+        if not isinstance(field.get("required"), bool):
+            raise InvalidMetadataError(f"The field '{field['name']}' of the schema has no 'required'")
         name = f"{prefix}{field['name']}"
         yield name, field
         yield from _inner(field["type"], name, level + 1)
@@ -77,13 +75,15 @@ def _part(kind: Document, part: str, name: str, level: int) -> Iterator[tuple[st
         raise InvalidMetadataError(f"The schema has types of more than {LEVELS_MAX} levels")
     if not _is_id(kind.get(f"{part}-id")) or part not in kind:
         raise InvalidMetadataError(f"The type of the column '{name}' has no id or no type of its {part}")
+    if part != "key" and not isinstance(kind.get(f"{part}-required"), bool):
+        raise InvalidMetadataError(f"The type of the column '{name}' has no '{part}-required'")
     full = f"{name}.{part}"
     yield full, {"id": kind[f"{part}-id"], "name": part, "type": kind[part]}
     yield from _inner(kind[part], full, level + 1)
 
 
 def _is_id(value: object) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool)
+    return isinstance(value, int) and not isinstance(value, bool) and -_ID_MAX <= value <= _ID_MAX
 
 
 def check_schema(schema: Document, version: int) -> None:
@@ -100,22 +100,46 @@ def check_schema(schema: Document, version: int) -> None:
         if name in names:
             raise InvalidMetadataError(f"Invalid schema: multiple fields for name {name}: {field['id']}")
         names.add(name)
+        check_defaults(name, field)
         kind = field["type"]
+        if kind == "unknown" and field.get("required"):
+            raise InvalidMetadataError(f"Cannot create required field with unknown type: {name}")
         if isinstance(kind, str) and version < _DEFAULTS_SINCE and _SINCE_3.fullmatch(kind):
             problems.append(f"Invalid type for {name}: {kind} is not supported until v3")
-        if version < _DEFAULTS_SINCE and field.get(_DEFAULTS[0]) is not None:
+        if version < _DEFAULTS_SINCE and field.get(DEFAULTS[0]) is not None:
             problems.append(
-                f"Invalid initial default for {name}: non-null default ({field[_DEFAULTS[0]]}) is not supported "
-                "until v3"
+                f"Invalid initial default for {name}: non-null default ({field[DEFAULTS[0]]}) is not supported until v3"
             )
-    identifiers = schema.get("identifier-field-ids") or []
-    if not isinstance(identifiers, list) or not all(map(_is_id, identifiers)):
-        raise InvalidMetadataError("The identifier-field-ids of the schema are no list of ids")
-    for number in identifiers:
-        if number not in ids:
-            raise InvalidMetadataError(f"Cannot add identifier field {number}: it is no column of the schema")
+    _check_identifiers(schema, ids)
     if problems:
         raise InvalidMetadataError(f"Invalid schema for v{version}:\n- " + "\n- ".join(problems))
+
+
+def _check_identifiers(schema: Document, ids: dict[int, str]) -> None:
+    numbers = schema.get("identifier-field-ids") or ()
+    if not isinstance(numbers, list | tuple) or not all(_is_id(number) for number in numbers):
+        raise InvalidMetadataError("The identifier-field-ids of the schema are no list of ids")
+    allowed = set(_allowed_identifiers(schema))
+    for number in numbers:
+        if number not in ids:
+            raise InvalidMetadataError(f"Cannot add identifier field {number}: it is no column of the schema")
+        if number not in allowed:
+            raise InvalidMetadataError(
+                f"Cannot add field {ids[number]} as an identifier field: it must be a required field of a primitive "
+                "type other than float and double, and the structs around it must be required fields"
+            )
+
+
+def _allowed_identifiers(struct: Document) -> Iterator[int]:
+    for field in struct["fields"]:
+        kind = field["type"]
+        if not field["required"]:
+            continue
+        if isinstance(kind, str):
+            if kind not in _NO_IDENTIFIERS:
+                yield field["id"]
+        elif kind["type"] == "struct":
+            yield from _allowed_identifiers(kind)
 
 
 def types_by_id(schema: Document) -> dict[int, Any]:
@@ -139,14 +163,15 @@ def same_schema(left: Document, right: Document) -> bool:
 
 
 def _comparable(schema: Document) -> tuple[Any, list[int]]:
-    return _without_nulls(schema.get("fields")), sorted(schema.get("identifier-field-ids") or ())
+    return without_nulls(schema.get("fields")), sorted(schema.get("identifier-field-ids") or ())
 
 
-def _without_nulls(value: Any) -> Any:
+def without_nulls(value: Any) -> Any:
+    """Return a JSON value without the fields that are null: Iceberg's library takes null for no value of a field."""
     if isinstance(value, dict):
-        return {key: _without_nulls(each) for key, each in value.items() if each is not None}
+        return {key: without_nulls(each) for key, each in value.items() if each is not None}
     if isinstance(value, list):
-        return [_without_nulls(each) for each in value]
+        return [without_nulls(each) for each in value]
     return value
 
 

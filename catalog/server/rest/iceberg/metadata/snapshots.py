@@ -3,14 +3,15 @@
 Source: Iceberg's table specification, "Snapshots", "Snapshot References", "Table Metadata Fields".
 """
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from typing import Any
 
-from interbed.catalog.server.rest.iceberg.metadata.schemas import Document, InvalidMetadataError
+from interbed.catalog.server.rest.iceberg.metadata.base import Document, InvalidMetadataError
 
 MAIN = "main"
 ROW_LINEAGE_VERSION = 3
 
+_CLOCK_TOLERANCE_MS = 60_000
 _LOG_MAX = "write.metadata.previous-versions-max"
 _LOG_MAX_DEFAULT = 100
 _DELETES_OLD = "write.metadata.delete-after-commit.enabled"
@@ -22,11 +23,7 @@ class OutdatedSnapshotError(Exception):
 
 def check_snapshot(snapshot: Document, document: Document) -> None:
     """Raise InvalidMetadataError for a snapshot that cannot be added, OutdatedSnapshotError for an outdated one."""
-    for key in ("snapshot-id", "timestamp-ms"):
-        if not isinstance(snapshot.get(key), int):
-            raise InvalidMetadataError(f"The snapshot has no {key}")
-    files = {key: snapshot.get(key) for key in ("manifest-list", "manifests")}
-    if not isinstance(files["manifest-list"], str) and not isinstance(files["manifests"], list):
+    if "manifest-list" not in snapshot and "manifests" not in snapshot:
         raise InvalidMetadataError("The snapshot has no manifest-list")
     for key, what in (
         ("schemas", "a schema"),
@@ -39,6 +36,8 @@ def check_snapshot(snapshot: Document, document: Document) -> None:
     if any(each["snapshot-id"] == number for each in document["snapshots"]):
         raise InvalidMetadataError(f"Snapshot already exists for id: {number}")
     sequence, last = snapshot.get("sequence-number", 0), document.get("last-sequence-number", 0)
+    if document["format-version"] == 1 and sequence != 0:
+        raise InvalidMetadataError(f"Sequence number must be 0 in v1: {sequence}")
     if document["format-version"] > 1 and sequence <= last and snapshot.get("parent-snapshot-id") is not None:
         raise OutdatedSnapshotError(
             f"Cannot add snapshot with sequence number {sequence} older than last sequence number {last}"
@@ -55,8 +54,33 @@ def _check_rows(snapshot: Document, document: Document) -> None:
         raise OutdatedSnapshotError(
             f"Cannot add a snapshot, first-row-id is behind table next-row-id: {first} < {document['next-row-id']}"
         )
-    if not isinstance(snapshot.get("added-rows"), int):
+    if "added-rows" not in snapshot:
         raise InvalidMetadataError("Cannot add a snapshot: added-rows is null")
+
+
+def log_entry(snapshot: Document, log: Sequence[Document], now_ms: int, *, added: bool) -> Document:
+    """Return the entry of the log for a snapshot that becomes current.
+
+    A snapshot that the same commit adds counts from its own time on, an older one (a rollback) from now on. Iceberg's
+    library does not load a table whose log goes back, or is ahead of the table, by more than a minute.
+    InvalidMetadataError for a time of the client that would do that: its clock is wrong.
+    """
+    number, last = snapshot["snapshot-id"], log[-1]["timestamp-ms"] if log else None
+    if not added:
+        is_ahead = last is not None and last > now_ms + _CLOCK_TOLERANCE_MS
+        return {"timestamp-ms": last if is_ahead else now_ms, "snapshot-id": number}
+    at = snapshot["timestamp-ms"]
+    if last is not None and at < last - _CLOCK_TOLERANCE_MS:
+        raise InvalidMetadataError(
+            f"The snapshot {number} is from {last - at} ms before the current one (timestamp-ms {at} < {last}). "
+            "Correct the clock of the client, and commit again"
+        )
+    if at > now_ms + _CLOCK_TOLERANCE_MS:
+        raise InvalidMetadataError(
+            f"The snapshot {number} is from {at - now_ms} ms in the future (timestamp-ms {at}, now {now_ms}). Correct "
+            "the clock of the client, or of the server, and commit again"
+        )
+    return {"timestamp-ms": at, "snapshot-id": number}
 
 
 def current_snapshot(document: Document) -> Document | None:

@@ -7,14 +7,11 @@ import uuid
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from interbed.catalog.server.rest.iceberg.metadata.partitions import next_id
-from interbed.catalog.server.rest.iceberg.metadata.schemas import (
-    Document,
-    InvalidMetadataError,
-    check_schema,
-    same_schema,
-)
+from interbed.catalog.server.rest.iceberg.metadata.base import Document, InvalidMetadataError
 from interbed.catalog.server.rest.iceberg.metadata.document_types import check_view
+from interbed.catalog.server.rest.iceberg.metadata.partitions import next_id
+from interbed.catalog.server.rest.iceberg.metadata.schemas import check_schema, same_schema, without_nulls
+from interbed.catalog.server.rest.iceberg.metadata.shapes import ViewVersionShape, shaped
 from interbed.catalog.server.rest.iceberg.metadata.updates import (
     AddSchema,
     AddViewVersion,
@@ -130,6 +127,7 @@ class _ViewBuilder:
                 raise InvalidMetadataError(f"{type(update).__name__} is no update of a view")
 
     def _add_schema(self, schema: Document) -> None:
+        schema = without_nulls(schema)
         check_schema(schema, _TABLE_VERSION_MAX)
         schemas = self.document["schemas"]
         known = next((each for each in schemas if same_schema(each, schema)), None)
@@ -139,7 +137,7 @@ class _ViewBuilder:
         self._last_schema = number
 
     def _add_version(self, version: Document) -> None:
-        made = dict(version)
+        made = shaped(version, ViewVersionShape, "view version")
         if made.get("schema-id") == _LAST_ADDED:
             if self._last_schema is None:
                 raise InvalidMetadataError("Cannot set last added schema: no schema has been added")
@@ -201,14 +199,9 @@ def _behaviour(version: Document) -> tuple[Any, ...]:
 
 
 def _check_version(version: Document) -> None:
-    representations = version.get("representations")
-    if not isinstance(representations, list) or not all(isinstance(each, dict) for each in representations):
-        raise InvalidMetadataError("The view version has no list of representations")
     seen: set[str] = set()
-    for each in representations:
-        if each.get("type") == "sql" and not (
-            isinstance(each.get("sql"), str) and isinstance(each.get("dialect"), str)
-        ):
+    for each in version["representations"]:
+        if each["type"] == "sql" and not ("sql" in each and "dialect" in each):
             raise InvalidMetadataError("A representation of the view version has no sql or no dialect")
     for dialect in _dialects(version):
         if dialect in seen:

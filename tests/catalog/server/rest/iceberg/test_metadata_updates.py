@@ -4,70 +4,17 @@ from typing import Any
 
 import msgspec
 import pytest
-from pyiceberg.table.metadata import TableMetadataUtil
 
-from interbed.catalog.server.rest.iceberg.metadata.builder import created, updated
-from interbed.catalog.server.rest.iceberg.metadata.documents import completed, new_table, written
-from interbed.catalog.server.rest.iceberg.metadata.schemas import Document, InvalidMetadataError
+from interbed.catalog.server.rest.iceberg.metadata.base import Document, InvalidMetadataError
+from interbed.catalog.server.rest.iceberg.metadata.builder import created
+from interbed.catalog.server.rest.iceberg.metadata.documents import completed, written
 from interbed.catalog.server.rest.iceberg.metadata.snapshots import OutdatedSnapshotError
-from interbed.catalog.server.rest.iceberg.metadata.updates import TableUpdate
-
-NOW = 1_700_000_000_000
-LOCATION = "file:/warehouse/t"
-SCHEMA: Document = {
-    "type": "struct",
-    "fields": [
-        {"id": 7, "name": "id", "required": True, "type": "long"},
-        {
-            "id": 9,
-            "name": "place",
-            "required": False,
-            "type": {"type": "struct", "fields": [{"id": 20, "name": "x", "required": False, "type": "double"}]},
-        },
-        {"id": 8, "name": "at", "required": False, "type": "timestamp"},
-    ],
-}
-SPEC = {"fields": [{"source-id": 8, "transform": "day", "name": "at_day"}]}
-ORDER = {"fields": [{"source-id": 7, "transform": "identity", "direction": "asc", "null-order": "nulls-first"}]}
-
-
-def _table(version: int = 2) -> Document:
-    return new_table(SCHEMA, SPEC, ORDER, LOCATION, {"format-version": str(version)}, NOW)
-
-
-def _updated(base: Document, *updates: Any) -> Document:
-    made = updated(base, f"{LOCATION}/metadata/00000-a.metadata.json", _of(*updates), NOW + 1)
-    assert made is not None
-    _check(made)
-    return made
-
-
-def _of(*updates: Any) -> list[TableUpdate]:
-    return msgspec.convert(list(updates), list[TableUpdate])
-
-
-def _check(document: Document) -> None:
-    """Have pyiceberg read the document as a file has it."""
-    TableMetadataUtil.parse_raw(msgspec.json.encode(written(document)).decode())
-
-
-def _snapshot(number: int, parent: int | None = None, **more: Any) -> Document:
-    made = {
-        "snapshot-id": number,
-        "sequence-number": number,
-        "timestamp-ms": NOW + number,
-        "manifest-list": f"{LOCATION}/metadata/snap-{number}.avro",
-        "summary": {"operation": "append"},
-        **more,
-    }
-    return made if parent is None else {**made, "parent-snapshot-id": parent}
-
-
-def _add(number: int, parent: int | None = None, **more: Any) -> list[Document]:
-    return [
-        {"action": "add-snapshot", "snapshot": _snapshot(number, parent, **more)},
-        {"action": "set-snapshot-ref", "ref-name": "main", "type": "branch", "snapshot-id": number},
-    ]
+from tests.catalog.server.rest.iceberg.documents import LOCATION, NOW, ORDER, SCHEMA, SPEC
+from tests.catalog.server.rest.iceberg.documents import add as _add
+from tests.catalog.server.rest.iceberg.documents import changed as _updated
+from tests.catalog.server.rest.iceberg.documents import check as _check
+from tests.catalog.server.rest.iceberg.documents import of as _of
+from tests.catalog.server.rest.iceberg.documents import table as _table
 
 
 @pytest.mark.parametrize("version", [1, 2, 3])
