@@ -30,7 +30,13 @@ from interbed.catalog.server.service.model import (
     MetastoreTable,
 )
 from interbed.catalog.server.service.moves import settle_all
-from interbed.catalog.server.service.names import is_valid_name, matching, normalized, shortened
+from interbed.catalog.server.service.names import (
+    is_valid_name,
+    is_valid_paimon_function_name,
+    matching,
+    normalized,
+    shortened,
+)
 from interbed.catalog.server.service.repository import Repository, Transaction
 from interbed.catalog.server.service.tables.rules import data_locations, skips_trash
 from interbed.catalog.server.service.undrop.drops import DatabaseContents, SoftDrops
@@ -349,16 +355,21 @@ class FunctionService:
         """Return the functions of a database, or of all."""
         return self._store.read(lambda transaction: transaction.functions.select(catalog, database))
 
-    def alter(self, catalog: str, database: str, name: str, changed: Function) -> None:
-        """Replace the function, perhaps under another name. MetastoreError if there is none, or for what cannot be:
-        other errors than those of `create`, as with Hive.
+    def alter(
+        self, catalog: str, database: str, name: str, changed: Function, *, expected: Function | None = None
+    ) -> bool:
+        """Replace the function, perhaps under another name; return False if it is not the expected one any more.
+
+        MetastoreError if there is none, or for what cannot be: other errors than those of `create`, as with Hive.
         """
         key = (catalog, normalized(database), normalized(name))
 
-        def work(transaction: Transaction) -> None:
+        def work(transaction: Transaction) -> bool:
             stored = transaction.functions.find(*key, for_update=True)
             if stored is None:
                 raise MetastoreError(f"function {shortened(name)} doesn't exist")
+            if expected is not None and stored.value != expected:
+                return False
             try:
                 _check(changed)
             except InvalidObjectError as error:
@@ -370,8 +381,9 @@ class FunctionService:
             if not transaction.functions.replace(stored.id, target.id, complete):
                 raise MetastoreError(f"Function {changed.name} already exists")
             transaction.events.append(events.drop_function(stored.value), events.create_function(complete))
+            return True
 
-        self._store.write(work)
+        return self._store.write(work)
 
     def drop(self, catalog: str, database: str, name: str) -> None:
         """Drop a function; NoSuchObjectError if there is none of that name."""
@@ -389,7 +401,8 @@ class FunctionService:
 
 def _check(function: Function) -> None:
     """Raise InvalidObjectError for an invalid name, or for a function without a class."""
-    if not is_valid_name(function.name):
+    is_paimons = function.paimon_definition is not None and is_valid_paimon_function_name(function.name)
+    if not (is_paimons or is_valid_name(function.name)):
         raise InvalidObjectError(f"{shortened(function.name)} is not a valid object name")
     if function.class_name is None:
         raise InvalidObjectError(f"Function {function.name} has no class")

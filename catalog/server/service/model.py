@@ -6,7 +6,7 @@ the epoch. Names are held in lower case; code that builds a value from outside i
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import IntEnum
 from typing import Any
 
@@ -24,6 +24,9 @@ CREATION_METADATA = "creationMetadata"
 PARAMETER_EXTERNAL = "EXTERNAL"
 PARAMETER_DDL_TIME = "transient_lastDdlTime"
 PARAMETER_EXTERNAL_PURGE = "external.table.purge"
+
+_FILE_RESOURCE = 2
+_PAIMON_FUNCTION = "paimon-function:"
 
 
 class PrincipalType(IntEnum):
@@ -187,6 +190,16 @@ class Function:
     create_time: int = 0
     function_type: int = 1
     resources: tuple[tuple[int, str], ...] = ()
+
+    @property
+    def paimon_definition(self) -> str | None:
+        """The JSON of a function of Paimon, which is one more resource; None for a function of Hive."""
+        found = (uri for _, uri in self.resources if uri.startswith(_PAIMON_FUNCTION))
+        return next((uri.removeprefix(_PAIMON_FUNCTION) for uri in found), None)
+
+    def with_paimon_definition(self, definition: str) -> "Function":
+        """Return the function with the JSON of a function of Paimon as its only resource."""
+        return replace(self, resources=((_FILE_RESOURCE, f"{_PAIMON_FUNCTION}{definition}"),))
 
 
 class ConstraintKind(IntEnum):

@@ -34,6 +34,7 @@ LISTED_MAX = 10_000
 """Columns, tables or types of events that one request may list for exclusion."""
 
 _VALID_NAME = re.compile(r"\w+", re.ASCII)
+_PAIMON_FUNCTION_NAME = re.compile(r"(?=.*[a-z])[\w.-]+", re.ASCII | re.IGNORECASE)
 
 DEFAULT_PARTITION_NAME = "__HIVE_DEFAULT_PARTITION__"
 """The name in place of a null or empty value."""
@@ -52,6 +53,11 @@ _ESCAPES = str.maketrans({char: f"%{ord(char):02X}" for char in _ESCAPED})
 def is_valid_name(name: str | None, *, length_max: int = NAME_LENGTH_MAX) -> bool:
     """Return whether a catalog, database or function may have this name."""
     return bool(name) and len(name or "") <= length_max and _VALID_NAME.fullmatch(name or "") is not None
+
+
+def is_valid_paimon_function_name(name: str) -> bool:
+    """Return whether a function of Paimon may have this name, which may contain dots and hyphens."""
+    return len(name) <= NAME_LENGTH_MAX and _PAIMON_FUNCTION_NAME.fullmatch(name) is not None
 
 
 def is_valid_table_name(name: str | None) -> bool:

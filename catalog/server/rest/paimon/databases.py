@@ -1,11 +1,12 @@
 """The configuration of clients, and databases: list, create, get, alter, drop.
 
 A client that drops a database without `cascade` looks for tables itself, and asks for the same as one with it. It sees
-neither tables of other formats nor views. So a database with tables of other formats is not dropped, and one with views
-only if it has tables as well: then the client has asked for all of them.
+neither tables of other formats nor views and functions. So a database with tables of other formats is not dropped, and
+one with views or functions only if it has tables as well: then the client has asked for all of them.
 """
 
 import uuid
+from collections.abc import Sequence
 from typing import Any
 from urllib.parse import unquote_plus
 
@@ -30,6 +31,7 @@ from interbed.catalog.server.rest.paimon.messages import (
 )
 from interbed.catalog.server.rest.paimon.paging import name_filter, page
 from interbed.catalog.server.rest.paimon.refusals import invalid, paimon_route
+from interbed.catalog.server.service.databases import FunctionService
 from interbed.catalog.server.service.model import DEFAULT_CATALOG
 
 DATABASES = "v1/{prefix}/databases"
@@ -49,8 +51,9 @@ def derived_id(*parts: object) -> str:
 class DatabaseRoutes:
     """The routes of databases."""
 
-    def __init__(self, access: CatalogAccess) -> None:
+    def __init__(self, access: CatalogAccess, functions: FunctionService) -> None:
         self._access = access
+        self._functions = functions
 
     def routes(self) -> list[RestRoute]:
         """Return the routes of databases."""
@@ -117,12 +120,12 @@ class DatabaseRoutes:
     def _drop(self, request: RestRequest) -> RestResponse:
         name = request.parts["database"]
         with self._access.changing(request) as catalog:
-            _check_droppable(catalog, name)
+            _check_droppable(catalog, name, self._functions.names(DEFAULT_CATALOG, name))
             catalog.drop_database(name, cascade=True)
         return RestResponse()
 
 
-def _check_droppable(catalog: HiveCatalog, database: str) -> None:
+def _check_droppable(catalog: HiveCatalog, database: str, functions: Sequence[str]) -> None:
     """Raise RestError with status 400 for the database `default`, and for one with objects that its client may not have
     seen.
     """
@@ -145,3 +148,5 @@ def _check_droppable(catalog: HiveCatalog, database: str) -> None:
         )
     if views and not tables:
         raise invalid(f"The database '{database}' holds views, such as '{views[0]}'; drop them first.")
+    if functions and not tables:
+        raise invalid(f"The database '{database}' holds functions, such as '{functions[0]}'; drop them first.")

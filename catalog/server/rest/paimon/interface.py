@@ -21,13 +21,13 @@ def paimon_interface(metastore: Metastore, dispatcher: Dispatcher) -> RestInterf
     """Return Paimon's REST interface of a server; `dispatcher` carries out the calls of the metastore."""
     access = CatalogAccess(metastore, dispatcher)
     nouns = (
-        DatabaseRoutes(access),
+        DatabaseRoutes(access, metastore.functions),
         TableRoutes(access),
         SnapshotRoutes(access),
         PartitionRoutes(access),
         VersionRoutes(access),
         ViewRoutes(access),
-        FunctionRoutes(access),
+        FunctionRoutes(access, metastore.functions),
         UnsupportedRoutes(),
     )
     return RestInterface(

@@ -121,6 +121,18 @@ class TableResponse(AuditedObject, kw_only=True):
     schema: TableSchemaJson
 
 
+class ReplaceTableRequest(Struct):
+    """The new schema of a table that is replaced."""
+
+    schema: TableSchemaJson
+
+
+class RollbackSchemaRequest(Struct, rename="camel"):
+    """The schema that is to be the newest."""
+
+    schema_id: int
+
+
 # Snapshots.
 
 
@@ -282,6 +294,45 @@ class ViewResponse(AuditedObject, kw_only=True):
     id: str
     name: str
     schema: ViewSchemaJson
+
+
+# Functions.
+
+
+class FunctionBody(Struct, rename="camel", kw_only=True):
+    """Parameters and definitions of a function. The parameters have the form of a schema's fields."""
+
+    input_params: list[dict[str, Any]] | None = None
+    return_params: list[dict[str, Any]] | None = None
+    deterministic: bool = False
+    definitions: dict[str, dict[str, Any]] | None = None
+    comment: str | None = None
+    options: dict[str, str] | None = None
+
+
+class NewFunctionRequest(FunctionBody, kw_only=True):
+    """Request for a new function."""
+
+    name: str
+
+
+class AlterFunctionRequest(Struct):
+    """Changes of a function; functions.py reads them."""
+
+    changes: list[dict[str, Any]]
+
+
+class FunctionResponse(AuditedObject, kw_only=True):
+    """Description of a function."""
+
+    uuid: str
+    name: str
+    input_params: list[dict[str, Any]] | None
+    return_params: list[dict[str, Any]] | None
+    deterministic: bool
+    definitions: dict[str, dict[str, Any]] | None
+    comment: str | None
+    options: dict[str, str] | None
 
 
 def snapshot_json(snapshot: Snapshot) -> Raw:

@@ -56,6 +56,7 @@ class ResourceType(StrEnum):
     VIEW = "VIEW"
     DIALECT = "DIALECT"
     FUNCTION = "FUNCTION"
+    DEFINITION = "DEFINITION"
 
 
 _RESOURCES = frozenset(map(str, ResourceType))

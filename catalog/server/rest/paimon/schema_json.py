@@ -28,6 +28,7 @@ from interbed.storage.meta.schema.change import (
     Position,
     RenameColumn,
     SchemaChange,
+    SetOption,
     UpdateColumnComment,
     UpdateColumnDefault,
     UpdateColumnNullability,
@@ -131,6 +132,7 @@ _ACTIONS: Mapping[str, Callable[[Mapping[str, Any]], SchemaChange]] = {
     "updateColumnNullability": lambda c: SchemaChange.update_column_nullability(_path(c), bool(c["newNullability"])),
     "updateColumnComment": lambda c: SchemaChange.update_column_comment(_path(c), c.get("newComment")),
     "updateColumnDefaultValue": lambda c: SchemaChange.update_column_default_value(_path(c), c.get("newDefaultValue")),
+    "dropPrimaryKey": lambda c: SchemaChange.drop_primary_key(),
     "updateColumnPosition": lambda c: SchemaChange.update_column_position(_move(c["move"])),
 }
 
@@ -145,7 +147,7 @@ def refused_change(schema: TableSchema, changes: Sequence[SchemaChange], error: 
     fields: dict[tuple[str, ...], DataType] = dict(_paths(schema.fields))
     top = len(schema.fields)
     for change in changes:
-        found = _fault(fields, change)
+        found = _fault(fields, change) or _fault_of_keys(schema, change)
         if found is not None:
             return found
         top += _follow(fields, change)
@@ -192,6 +194,18 @@ def _fault(fields: Mapping[tuple[str, ...], DataType], change: SchemaChange) -> 
         name, old = ".".join(path), fields[path]
         message = f"Column type {name}[{old}] cannot be converted to {change.type} without loosing information."
         return RestError(HTTPStatus.INTERNAL_SERVER_ERROR, "", message)
+    return None
+
+
+def _fault_of_keys(schema: TableSchema, change: SchemaChange) -> RestError | None:
+    """Return the refusal of a change that the keys of the table do not allow, in the words that Java's tests expect."""
+    match change:
+        case UpdateColumnType(name=name) if name in schema.partition_keys:
+            return invalid(f"Cannot update partition column: [{name}]")
+        case UpdateColumnNullability(name=name, nullable=True) if name in schema.primary_keys:
+            return invalid(f"Cannot change nullability of primary key {name}")
+        case SetOption(key="changelog-producer", value=value) if value != "none" and not schema.primary_keys:
+            return invalid(f"Can not set changelog-producer on table without primary keys: {value}")
     return None
 
 

@@ -2,6 +2,7 @@
 
 import uuid
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 from interbed.catalog.client.errors import TableExistsError, TableNotFoundError
@@ -23,6 +24,8 @@ from interbed.catalog.server.rest.paimon.messages import (
     NewTableRequest,
     RegisteredTableRequest,
     RenamedTableRequest,
+    ReplaceTableRequest,
+    RollbackSchemaRequest,
     TableResponse,
 )
 from interbed.catalog.server.rest.paimon.paging import global_page, matches, page
@@ -34,6 +37,7 @@ from interbed.storage.table.opening import schema_manager
 from interbed.storage.table.table import Table
 
 TABLE = f"{DATABASE}/tables/{{table}}"
+_PATH = "path"
 _TYPE = "type"
 _PLAIN_TYPE = "table"
 
@@ -68,6 +72,9 @@ class TableRoutes:
             paimon_route("GET", TABLE, "getTable", AccessPrivilege.SELECT, table, self._get),
             paimon_route("POST", TABLE, "alterTable", alter, table, self._alter),
             paimon_route("DELETE", TABLE, "dropTable", AccessPrivilege.DROP, table, self._drop),
+            paimon_route("POST", f"{TABLE}/replace", "replaceTable", alter, table, self._replace),
+            paimon_route("POST", f"{TABLE}/rollback-schema", "rollbackSchema", alter, table, self._roll_back_schema),
+            paimon_route("POST", f"{TABLE}/auth", "authTableQuery", AccessPrivilege.SELECT, table, self._authorize),
         ]
 
     def _list(self, request: RestRequest) -> RestResponse:
@@ -145,6 +152,33 @@ class TableRoutes:
             except (InvalidInputError, NotSupportedError) as error:
                 raise refused_change(table.schema, changes, error) or error from error
         return RestResponse()
+
+    def _replace(self, request: RestRequest) -> RestResponse:
+        given, name = request.json(ReplaceTableRequest), table_name(request)
+        with self._access.changing(request) as catalog:
+            table = opened(catalog, name)
+            if name.branch is not None:
+                raise invalid(f"The branch {name.branch!r} of a table is not replaced; replace the table.")
+            schema = given_schema(given.schema)
+            path = schema.options.get(_PATH)
+            if path is not None and not same_location(path, table.location):
+                raise invalid(
+                    f"A table that is replaced keeps its location {table.location}, and can't move to {path}."
+                )
+            options = {key: value for key, value in schema.options.items() if key != _PATH}
+            catalog.replace_table(name.identifier, replace(schema, options=options))
+        return RestResponse()
+
+    def _roll_back_schema(self, request: RestRequest) -> RestResponse:
+        schema_id = request.json(RollbackSchemaRequest).schema_id
+        with self._access.changing(request) as catalog:
+            opened(catalog, table_name(request)).versions.rollback_schema(schema_id)
+        return RestResponse()
+
+    def _authorize(self, request: RestRequest) -> RestResponse:
+        # Without identities there are no rights on rows and columns: all of them may be read.
+        opened(self._access.catalog(request), table_name(request))
+        return json_response({"filter": [], "columnMasking": {}})
 
     def _rename(self, request: RestRequest) -> RestResponse:
         given = request.json(RenamedTableRequest)

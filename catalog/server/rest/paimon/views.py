@@ -112,8 +112,9 @@ class ViewRoutes:
 
 
 def _view_name(request: RestRequest) -> Identifier:
-    """Return the view that the path of a request names. RestError with status 404 for a name that no view can have, such
-    as those of system tables: clients ask for a view when they find no table.
+    """Return the view that the path of a request names. RestError with status 404 for a name that no view can have.
+
+    Clients ask for a view when they find no table, also by the name of a system table.
     """
     try:
         return parse_table_name(object_name(request, "view"))

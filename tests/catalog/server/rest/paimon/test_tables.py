@@ -213,3 +213,67 @@ def test_the_audit_log_and_locks_name_the_client(rest: RestClient, hive: HiveCat
     rest.create_table(database, "t")
     _alter(rest, database, "t", {"action": "updateComment", "comment": "words"})
     assert hive.client.show_locks(database, "t") == []
+
+
+def _replace(rest: RestClient, database: str, columns: list[tuple[str, str]], **more: Any) -> RestAnswer:
+    fields = [{"id": index, "name": name, "type": of} for index, (name, of) in enumerate(columns)]
+    schema = {"fields": fields, "partitionKeys": [], "primaryKeys": [], "options": {}, "comment": None, **more}
+    return rest.call("POST", "hive", "databases", database, "tables", "t", "replace", body={"schema": schema})
+
+
+def test_a_replaced_table_has_other_columns_and_its_history(rest: RestClient, hive: HiveCatalog, database: str) -> None:
+    rest.create_table(database, "t")
+    hive.get_table(f"{database}.t").append(pa.table({"dt": ["a"], "id": [1]}))
+    before = rest.get("databases", database, "tables", "t")
+    assert _replace(rest, database, [("x", "INT"), ("id", "BIGINT")], comment="other").status == 200
+    found = rest.get("databases", database, "tables", "t")
+    assert (found["id"], found["path"], found["schemaId"]) == (before["id"], before["path"], 1)
+    assert [(field["id"], field["name"]) for field in found["schema"]["fields"]] == [(2, "x"), (1, "id")]
+    assert found["schema"]["comment"] == "other"
+    opened = hive.get_table(f"{database}.t")
+    assert opened.count() == 0
+    assert opened.scan(snapshot_id=1).to_arrow().to_pylist() == [{"dt": "a", "id": 1}]
+    assert [column.name for column in hive.client.get_table(database, "t").sd.cols] == ["x", "id"]
+
+
+def test_a_replacement_that_moves_or_repartitions_a_table_is_refused(rest: RestClient, database: str) -> None:
+    rest.create_table(database, "t")
+    assert _replace(rest, database, [("x", "INT")], partitionKeys=["x"]).status == 400
+    moved = _replace(rest, database, [("x", "INT")], options={"path": "file:/tmp/elsewhere"})
+    assert moved.status == 400
+    assert "keeps its location" in moved.body["message"]
+    rest.delete("databases", database, "tables", "t")
+    assert _replace(rest, database, [("x", "INT")]).status == 404
+
+
+def test_a_schema_is_rolled_back_unless_it_is_in_use(rest: RestClient, hive: HiveCatalog, database: str) -> None:
+    rest.create_table(database, "t")
+    path = ("databases", database, "tables", "t")
+    add = {"action": "addColumn", "fieldNames": ["x"], "dataType": "INT"}
+    assert _alter(rest, database, "t", add).status == 200
+    rest.post(*path, "rollback-schema", body={"schemaId": 0})
+    assert rest.get(*path)["schemaId"] == 0
+    # The entry of the metastore follows.
+    assert [column.name for column in hive.client.get_table(database, "t").sd.cols] == ["dt", "id"]
+    assert _alter(rest, database, "t", add).status == 200
+    hive.get_table(f"{database}.t").append(pa.table({"dt": ["a"], "id": [1]}))
+    refused = rest.call("POST", "hive", *path, "rollback-schema", body={"schemaId": 0})
+    assert refused.status == 400
+    assert "schema 1 is still referenced by snapshots" in refused.body["message"]
+    assert rest.call("POST", "hive", *path, "rollback-schema", body={"schemaId": 9}).status == 400
+
+
+def test_the_primary_key_of_an_empty_table_is_dropped(rest: RestClient, hive: HiveCatalog, database: str) -> None:
+    hive.create_table(f"{database}.t", pa.schema([("id", pa.int64())]), primary_keys=["id"])
+    drop = {"action": "dropPrimaryKey"}
+    assert _alter(rest, database, "t", drop).status == 200
+    assert rest.get("databases", database, "tables", "t")["schema"]["primaryKeys"] == []
+    hive.create_table(f"{database}.u", pa.schema([("id", pa.int64())]), primary_keys=["id"]).upsert([{"id": 1}])
+    assert _alter(rest, database, "u", drop).status == 501
+
+
+def test_without_identities_all_rows_and_columns_may_be_read(rest: RestClient, database: str) -> None:
+    rest.create_table(database, "t")
+    path = ("databases", database, "tables")
+    assert rest.post(*path, "t", "auth", body={"select": ["id"]}) == {"filter": [], "columnMasking": {}}
+    assert rest.call("POST", "hive", *path, "u", "auth", body={}).status == 404
