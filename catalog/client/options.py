@@ -260,7 +260,7 @@ class CatalogOptions:
 
     @property
     def data_token_enabled(self) -> bool:
-        """Whether files are read with credentials of the REST server, which is not supported."""
+        """Whether the REST server hands out credentials for the files of each table."""
         return self._core.boolean("data-token.enabled", False)
 
     @property

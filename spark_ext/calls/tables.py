@@ -26,7 +26,13 @@ from interbed.spark_ext.handle.clustering import clustering_of, without_function
 from interbed.spark_ext.handle.ddl import MANAGED_LOCATION, schema_changes, schema_to_create, spark_properties
 from interbed.spark_ext.handle.row_changes import hidden_columns_of, row_changes_of
 from interbed.spark_ext.handle.session_options import BRANCH, with_session_options
-from interbed.spark_ext.handle.table_handle import FILE_SYSTEM_PREFIXES, NO_CATALOG, TableHandle
+from interbed.spark_ext.handle.table_handle import (
+    FILE_SYSTEM_PREFIXES,
+    NO_CATALOG,
+    TableHandle,
+    server_options_of,
+    tokens_of,
+)
 from interbed.spark_ext.values.partition_values import agrees, spec_from_spark, values_to_spark
 from interbed.spark_ext.values.spark_types import schema_to_spark
 from interbed.storage.base.errors import InterbedError
@@ -142,6 +148,8 @@ def _handle(
         location=table.location,
         schema_json=table.schema.to_json(),
         snapshot_id=None if snapshot is None else snapshot.id,
+        server_options=server_options_of(table, reference.catalog.options),
+        tokens_of=tokens_of(table),
         dynamic_options={**(options or {}), **({} if branch == MAIN_BRANCH else {"branch": branch})},
     )
 

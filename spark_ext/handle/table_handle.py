@@ -11,11 +11,14 @@ from dataclasses import dataclass, field
 
 from interbed.catalog.client.api import system_table
 from interbed.catalog.client.identifier import SYSTEM_DATABASE, TableName
+from interbed.catalog.client.options import CatalogOptions
 from interbed.spark_ext.handle.row_changes import RowsToCome, hidden_fields
 from interbed.spark_ext.handle.session_options import without_pins
 from interbed.storage.base.errors import FileGoneError, InvalidInputError, SnapshotGoneError, SnapshotNotFoundError
 from interbed.storage.base.types.data_type import DataField
+from interbed.storage.io.api import FileIO
 from interbed.storage.meta.schema.table_schema import TableSchema
+from interbed.storage.table.opening import open_store
 from interbed.storage.table.read_optimized import READ_OPTIMIZED, ReadOptimizedTable
 from interbed.storage.table.table import Table, load_table
 from interbed.storage.views.changes import ChangeView
@@ -55,6 +58,10 @@ class TableHandle:
     staged: StagingInfo | None = None
     rows: RowsToCome | None = None
     """Schema of rows to be merged into the table's. `schema_json` is the merged one, which need not exist yet."""
+    server_options: Mapping[str, str] = field(default_factory=dict)
+    """Options of the file system that the server of the catalog adds to `catalog_options`."""
+    tokens_of: str | None = None
+    """The id of the table if the server of the catalog has tokens for its files, which each process gets itself."""
     kind_column: str | None = None
     """The column with the kinds of the rows to be written, which is no column of the table."""
 
@@ -71,6 +78,8 @@ class TableHandle:
                 "snapshot": self.snapshot_id,
                 "options": dict(self.dynamic_options),
                 "staged": None if self.staged is None else [self.staged.replaces, self.staged.path],
+                "serverOptions": dict(self.server_options),
+                "tokensOf": self.tokens_of,
                 "kindColumn": self.kind_column,
                 "rows": None if self.rows is None else [self.rows.schema_json, self.rows.case_sensitive],
             },
@@ -95,6 +104,8 @@ class TableHandle:
                 snapshot_id=value["snapshot"],
                 dynamic_options=value["options"],
                 staged=None if staged is None else StagingInfo(replaces=staged[0], path=staged[1]),
+                server_options=value.get("serverOptions", {}),
+                tokens_of=value.get("tokensOf"),
                 kind_column=value.get("kindColumn"),
                 rows=None if rows is None else RowsToCome(schema_json=rows[0], case_sensitive=rows[1]),
             )
@@ -142,12 +153,24 @@ class TableHandle:
     def open(self) -> Table:
         """Open the table without its catalog, for planning, reading and writing, not for commits."""
         dynamic = self.dynamic_options if self.snapshot_id is None else without_pins(self.dynamic_options)
-        return load_table(self.location, schema_json=self.schema_json, options={**self.file_system_options, **dynamic})
+        options = {**self.file_system_options, **dynamic}
+        if self.tokens_of is None:
+            return load_table(self.location, schema_json=self.schema_json, options=options)
+        files = self._files(self.tokens_of)
+        return Table(self.table, open_store(self.location, files, schema=self.schema, dynamic_options=options))
+
+    def _files(self, table_id: str) -> FileIO:
+        # By use: most tables need no client of REST.
+        from interbed.catalog.client.rest.data_tokens import DataTokenOrigin, file_io_of
+
+        name = TableName.parse(f"{self.database}.{self.table}").identifier
+        return file_io_of(DataTokenOrigin(CatalogOptions(self.catalog_options), name, table_id, self.location))
 
     @property
     def file_system_options(self) -> dict[str, str]:
-        """The catalog's options of its file system."""
-        return {k: v for k, v in self.catalog_options.items() if k.startswith(FILE_SYSTEM_PREFIXES)}
+        """The catalog's options of its file system, with those of its server."""
+        own = {k: v for k, v in self.catalog_options.items() if k.startswith(FILE_SYSTEM_PREFIXES)}
+        return {**own, **self.server_options}
 
     @contextmanager
     def being_read(self) -> Iterator[None]:
@@ -169,3 +192,20 @@ class TableHandle:
         except SnapshotNotFoundError:
             return False
         return True
+
+
+def server_options_of(table: Table, given: Mapping[str, str]) -> dict[str, str]:
+    """Return the options of the file system that the server of a catalog adds to the given ones, or overrides."""
+    options = table.store.environment.file_options
+    return {k: v for k, v in options.items() if k.startswith(FILE_SYSTEM_PREFIXES) and given.get(k) != v}
+
+
+def tokens_of(table: Table) -> str | None:
+    """Return the id of a table if a server has tokens for its files; None for another table."""
+    if not table.store.environment.file_options:
+        return None
+    # By use: most tables need no client of REST.
+    from interbed.catalog.client.rest.data_tokens import origin_of
+
+    origin = origin_of(table.store.file_io)
+    return None if origin is None else origin.table_id

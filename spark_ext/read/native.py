@@ -86,7 +86,11 @@ def native_files(handle: TableHandle, table: Table, columns: Sequence[str], *, h
     """
     options = {**handle.file_system_options, **handle.dynamic_options}
     insists = table.schema.options.get(OPTION, "").lower() == "true"
-    store = hadoop_store(handle.location, options, opens=hadoop_opens, insists=insists)
+    if handle.tokens_of is None:
+        store = hadoop_store(handle.location, options, opens=hadoop_opens, insists=insists)
+    else:
+        # Hadoop's client would keep the keys of an expired token.
+        store = HadoopStore(prefix=handle.location, scheme="", lacks="tokens of the server")
     return NativeFiles(table.schema, columns, lambda schema_id: table.access.schema_of(schema_id).fields, store)
 
 

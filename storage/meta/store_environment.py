@@ -1,7 +1,7 @@
 """Additions of a catalog to a table's file store: locks, publication of snapshots, changes of schemas and versions."""
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
 
 from interbed.storage.io.api import FileIO
@@ -49,7 +49,8 @@ class StoreEnvironment:
     whole, for branches too if there are `versions`. `known_latest` returns the newest snapshot id that the catalog
     knows. `alter` creates the next schema, and `roll_back_schema` deletes the schemas after an id, where the catalog
     keeps a copy of the newest. `versions` returns the keeper of the versions of a branch, by its name, in a catalog
-    that keeps the history of its tables.
+    that keeps the history of its tables. `file_options` are options of a catalog by which another process opens the
+    files, if they are more than its user gave; they may have secrets.
     """
 
     lock: Callable[[], CatalogLock] | None = None
@@ -58,3 +59,4 @@ class StoreEnvironment:
     alter: "Callable[[Sequence[SchemaChange]], None] | None" = None
     roll_back_schema: "Callable[[int], TableSchema] | None" = None
     versions: Callable[[str], VersionKeeper] | None = None
+    file_options: Mapping[str, str] = field(default_factory=dict, repr=False)

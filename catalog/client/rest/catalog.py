@@ -165,20 +165,20 @@ class RestCatalog(Catalog):
     def table_outline(self, identifier: "str | Identifier") -> "SchemaOutline":
         from interbed.storage.meta.schema.outline import read_outline
 
-        name = parse_table_name(identifier)
-        location = self._location_of(name)
-        return read_outline(file_io_for(location, self.options.raw)[0], location)
+        return read_outline(*self._files_of(parse_table_name(identifier)))
 
     def _location_of(self, identifier: Identifier) -> str:
+        return self._files_of(identifier)[1]
+
+    def _files_of(self, identifier: Identifier) -> tuple[FileIO, str]:
         try:
-            return self._tables.location(identifier)
+            return self._tables.files(identifier)
         except RestRefusedError as error:
             raise self._of_table(identifier, error) from error
 
     def _new_location(self, identifier: Identifier, path: str | None) -> tuple[FileIO, str]:
         # A staged table exists at the server, which has chosen its location.
-        location = self._location_of(identifier) if path is None else path
-        return file_io_for(location, self.options.raw)
+        return self._files_of(identifier) if path is None else file_io_for(path, self.options.raw)
 
     def _create_table(
         self, identifier: Identifier, schema: TableSchema, path: str | None, fill: TableFill | None = None

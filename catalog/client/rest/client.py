@@ -75,6 +75,10 @@ class RestClient:
         """Return a table: `id`, `path`, `isExternal`, `schemaId`, `schema`."""
         return self._object(self._table(identifier, branch))
 
+    def table_token(self, identifier: Identifier) -> Json:
+        """Return the token for the files of a table: `token`, `expiresAtMillis`."""
+        return self._object(f"{self._table(identifier)}/token")
+
     def alter_table(self, identifier: Identifier, changes: Sequence[Json], branch: str = MAIN_BRANCH) -> None:
         """Apply changes of the schema, all or none."""
         self._http.post(self._table(identifier, branch), {"changes": list(changes)})

@@ -25,7 +25,6 @@ from interbed.catalog.client.rest.tokens import (
 )
 from interbed.storage.base.errors import InvalidOptionError, NotSupportedError
 
-_DATA_TOKEN = "data-token.enabled"
 PREFIX = "prefix"
 DEFAULT_TIMEOUT_MILLIS = 180_000
 DEFAULT_POOL_SIZE = 8
@@ -37,8 +36,7 @@ _OPEN_API_HOST = "dlfnext"
 def open_client(options: CatalogOptions) -> tuple[RestClient, CatalogOptions]:
     """Return the client of a catalog, and its options with those of the server.
 
-    Raises InvalidOptionError for missing and wrong options, CatalogUnavailableError, CatalogAccessError, and
-    NotSupportedError for `data-token.enabled`.
+    Raises InvalidOptionError for missing and wrong options, CatalogUnavailableError and CatalogAccessError.
     """
     if not options.uri:
         raise InvalidOptionError("A REST catalog needs the option 'uri', the address of its server: http://host:port.")
@@ -57,7 +55,6 @@ def open_client(options: CatalogOptions) -> tuple[RestClient, CatalogOptions]:
         merged = with_server_options(options.raw, _configuration(http, options.warehouse))
         # Options of the server that this version does not have, such as those of its Java clients, have no effect.
         known = CatalogOptions({k: v for k, v in merged.items() if is_known(k)})
-        _check_supported(known)
         http.headers.update(known.headers)
         return RestClient(http, merged.get(PREFIX, "")), known
     except BaseException:
@@ -85,15 +82,6 @@ def _configuration(http: RestHttp, warehouse: str) -> Mapping[str, Any]:
     if not isinstance(found, Mapping):
         raise InvalidOptionError(f"The address {http.uri} of the option 'uri' is not that of a Paimon REST catalog.")
     return found
-
-
-def _check_supported(options: CatalogOptions) -> None:
-    if options.data_token_enabled:
-        raise NotSupportedError(
-            f"Option '{_DATA_TOKEN}' is not supported: interbed reads files with credentials of the catalog's options "
-            f"and the environment, not with tokens of the server. Set '{_DATA_TOKEN}' to false on the server, and give "
-            "the credentials as options (docs/stores.md)."
-        )
 
 
 # -- token providers ---------------------------------------------------------------------------------------------------

@@ -13,8 +13,9 @@ from interbed.catalog.client.identifier import Identifier
 from interbed.catalog.client.options import CatalogOptions
 from interbed.catalog.client.rest.client import RestClient
 from interbed.catalog.client.rest.commit import RestPublisher, RestVersions, send_changes
+from interbed.catalog.client.rest.data_tokens import DataTokens
 from interbed.catalog.client.rest.messages import TableEntry, schema_to_json
-from interbed.storage.base.errors import InvalidOptionError
+from interbed.storage.base.errors import InterbedError, InvalidOptionError
 from interbed.storage.io.api import FileIO
 from interbed.storage.io.resolve import file_io_for
 from interbed.storage.meta.file_store import FileStore, StoreEnvironment
@@ -33,10 +34,11 @@ class RestTables:
     def __init__(self, client: RestClient, options: CatalogOptions) -> None:
         self._client = client
         self._options = options
+        self._tokens = DataTokens(client, options) if options.data_token_enabled else None
 
-    def location(self, identifier: Identifier) -> str:
-        """Return the location of a table, in any format."""
-        return file_io_for(self._entry(identifier).path, self._options.raw)[1]
+    def files(self, identifier: Identifier) -> tuple[FileIO, str]:
+        """Return the file system and the location of a table, in any format."""
+        return self._files(identifier, self._entry(identifier))
 
     def open(self, identifier: Identifier) -> Table:
         """Open a table of Paimon's format.
@@ -49,7 +51,7 @@ class RestTables:
                 f"The table '{identifier}' of the REST catalog {self._client.uri} is no table of Paimon's format "
                 f"({entry.type})."
             )
-        file_io, location = file_io_for(entry.path, self._options.raw)
+        file_io, location = self._files(identifier, entry)
         schema = _with_file(entry.schema, file_io, location)
         if schema is None:
             raise TableNotFoundError(
@@ -68,6 +70,9 @@ class RestTables:
         if path is None:
             self._client.create_table(identifier, schema_to_json(schema))
             return
+        if self._tokens is not None:
+            self._create_with_token(identifier, schema, path)
+            return
         file_io, location = file_io_for(path, self._options.raw)
         schemas = schema_manager(location, file_io)
         existing = schemas.latest()
@@ -76,6 +81,24 @@ class RestTables:
         self._client.create_table(identifier, schema_to_json(existing or schema, path))
         if existing is None and schemas.latest() is None:
             schemas.commit(schema)
+
+    def _create_with_token(self, identifier: Identifier, schema: TableSchema, path: str) -> None:
+        """Create an external table whose files can be seen only with a token, which an existing table has."""
+        self._client.create_table(identifier, schema_to_json(schema, path))
+        try:
+            file_io, location = self.files(identifier)
+            schemas = schema_manager(location, file_io)
+            existing = schemas.latest()
+            if existing is None:
+                schemas.commit(schema)
+                return
+            _check_same(existing, schema, location)
+        except (InterbedError, OSError):
+            # The files of an external table stay.
+            self._client.drop_table(identifier)
+            raise
+        self._client.drop_table(identifier)
+        self._client.create_table(identifier, schema_to_json(existing, path))
 
     def drop(self, identifier: Identifier) -> None:
         """Drop a table; the server deletes the directory of a managed one, the client its files elsewhere."""
@@ -88,13 +111,18 @@ class RestTables:
         )
 
         entry = self._entry(identifier)
-        file_io, location = file_io_for(entry.path, self._options.raw)
+        file_io, location = self._files(identifier, entry)
         owns = not entry.is_external and entry.type in _PAIMON_TYPES
         outside = files_outside(file_io, location) if owns else FilesOutside()
         logged = table_with_log(file_io, location) if owns else None
         self._client.drop_table(identifier)
         delete_files_outside(file_io, outside)
         delete_log(logged)
+
+    def _files(self, identifier: Identifier, entry: TableEntry) -> tuple[FileIO, str]:
+        if self._tokens is not None:
+            return self._tokens.file_io(identifier, entry.id, entry.path)
+        return file_io_for(entry.path, self._options.raw)
 
     def _entry(self, identifier: Identifier, branch: str = MAIN_BRANCH) -> TableEntry:
         source = f"The answer of {self._client.uri} about '{identifier}'"
@@ -105,7 +133,7 @@ class RestTables:
             self._alter(identifier, branch, changes)
 
         if entry.is_external:
-            return StoreEnvironment(alter=lambda changes: apply(MAIN_BRANCH, changes))
+            return StoreEnvironment(alter=lambda changes: apply(MAIN_BRANCH, changes), file_options=self._options.raw)
 
         def publisher(file_io: FileIO, paths: TablePaths) -> RestPublisher:
             def table_id() -> str:
@@ -115,6 +143,7 @@ class RestTables:
             return RestPublisher(self._client, identifier, file_io, paths, table_id)
 
         return StoreEnvironment(
+            file_options=self._options.raw,
             publisher=publisher,
             versions=lambda branch: RestVersions(self._client, identifier, branch, apply),
         )

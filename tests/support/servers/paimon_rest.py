@@ -55,6 +55,10 @@ class PaimonRestServers(JvmPeer):
         """Refuse requests about a table with 403 from now on."""
         self._process.call("forbid", url=url, table=table)
 
+    def set_token(self, url: str, table: str, options: Mapping[str, str], expires_millis: int) -> None:
+        """Hand out this data token for a table from now on."""
+        self._process.call("token", url=url, table=table, options=dict(options), expires=expires_millis)
+
 
 def rest_options(url: str, warehouse: str = "lake", **more: str) -> dict[str, str]:
     """Return the options of a catalog on a server."""

@@ -71,14 +71,6 @@ def test_requests_signed_for_dlf_are_accepted_by_javas_signer(servers: PaimonRes
             interbed.load_catalog("lake", **base, **{**options, "dlf.access-key-secret": "wrong"})
 
 
-def test_tokens_of_the_server_for_files_are_refused_by_name(servers: PaimonRestServers, tmp_path: Path) -> None:
-    with (
-        servers.server(tmp_path / "lake", defaults={"data-token.enabled": "true"}) as url,
-        pytest.raises(NotSupportedError, match=r"'data-token\.enabled' is not supported"),
-    ):
-        interbed.load_catalog("lake", **rest_options(url))
-
-
 def test_the_server_adds_defaults_and_overrides_to_the_options(servers: PaimonRestServers, tmp_path: Path) -> None:
     server: dict[str, Any] = {
         "defaults": {"client-timeout": "7 s", "unknown.option": "x"},

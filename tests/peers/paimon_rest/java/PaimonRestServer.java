@@ -3,6 +3,7 @@ import java.util.Map;
 import org.apache.paimon.catalog.Identifier;
 import org.apache.paimon.rest.RESTAuthVerifier;
 import org.apache.paimon.rest.RESTCatalogServer;
+import org.apache.paimon.rest.RESTToken;
 import org.apache.paimon.rest.auth.AuthProvider;
 import org.apache.paimon.rest.auth.BearTokenAuthProvider;
 import org.apache.paimon.rest.responses.ConfigResponse;
@@ -34,6 +35,14 @@ public final class PaimonRestServer {
             case "forbid":
                 SERVERS.get(command.get("url").asText())
                         .addNoPermissionTable(Identifier.fromString(command.get("table").asText()));
+                return JsonNodeFactory.instance.nullNode();
+            case "token":
+                SERVERS.get(command.get("url").asText())
+                        .setDataToken(
+                                Identifier.fromString(command.get("table").asText()),
+                                new RESTToken(
+                                        CommandLoop.strings(command.get("options")),
+                                        command.get("expires").asLong()));
                 return JsonNodeFactory.instance.nullNode();
             default:
                 throw new IllegalArgumentException("no command " + command);
