@@ -13,7 +13,7 @@ RUNS = [(version, catalog) for version in (INSTALLED, *VERSIONS) for catalog in 
 @pytest.mark.long
 @pytest.mark.parametrize(("version", "catalog"), RUNS)
 def test_the_scripts_return_what_they_say(tmp_path: Path, version: str, catalog: str) -> None:
-    found = differences(version, {catalog: script_names(hive=catalog != "files")}, tmp_path)
+    found = differences(version, {catalog: script_names(catalog)}, tmp_path)
 
     assert not found, "\n\n".join(found)
 

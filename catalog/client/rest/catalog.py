@@ -9,7 +9,7 @@ tables are made by the server; those of an external table are made in its files,
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from interbed.catalog.client.api import Catalog, Database, View, parse_table_name
+from interbed.catalog.client.api import Catalog, Database, View, ViewColumn, parse_table_name
 from interbed.catalog.client.errors import (
     DatabaseExistsError,
     DatabaseNotEmptyError,
@@ -27,7 +27,7 @@ from interbed.catalog.client.identifier import (
     check_database_name,
 )
 from interbed.catalog.client.options import CatalogOptions
-from interbed.catalog.client.rest.messages import view_from_json, view_to_json
+from interbed.catalog.client.rest.messages import has_dialect, view_changes, view_from_json, view_to_json
 from interbed.catalog.client.rest.refusal import CONFLICT, NOT_FOUND, RestRefusedError, catalog_error
 from interbed.catalog.client.rest.settings import open_client
 from interbed.catalog.client.rest.tables import RestTables
@@ -352,12 +352,8 @@ class RestCatalog(Catalog):
         except (ViewNotFoundError, DatabaseNotFoundError):
             present = None
         if present is not None and replace:
-            if present == view:
-                return
-            raise NotSupportedError(
-                f"The view '{name}' is not replaced: Paimon's REST interface changes no view in one step. Drop it and "
-                "create it again."
-            )
+            self._replace_view(name, present, view)
+            return
         if present is not None or self.table_exists(name):
             if ignore_if_exists:
                 return
@@ -369,6 +365,21 @@ class RestCatalog(Catalog):
                 raise self._of_view(name, error) from error
             if not ignore_if_exists:
                 raise TableExistsError(f"There is a view '{name}' in {self.described} already.") from error
+
+    def _replace_view(self, name: Identifier, present: View, wanted: View) -> None:
+        """Change a view by one request, which changes no columns; raises NotSupportedError for others."""
+        if present.columns != wanted.columns:
+            raise NotSupportedError(
+                f"The view '{name}' is not replaced: Paimon's REST interface changes the query of a view, and not its "
+                f"columns, which are {', '.join(map(_column_text, present.columns))}, and would be "
+                f"{', '.join(map(_column_text, wanted.columns))}. Drop it and create it again."
+            )
+        try:
+            changes = view_changes(present, wanted, has_dialect=has_dialect(self.client.view(name)))
+            if changes:
+                self.client.alter_view(name, changes)
+        except RestRefusedError as error:
+            raise self._of_view(name, error) from error
 
     def drop_view(self, identifier: "str | Identifier", ignore_if_not_exists: bool = False) -> None:
         name = parse_table_name(identifier)
@@ -401,3 +412,7 @@ class RestCatalog(Catalog):
         return NotSupportedError(
             "The server of a REST catalog registers its tables by itself; there is nothing to repair."
         )
+
+
+def _column_text(column: ViewColumn) -> str:
+    return f"{column.name} {column.type}"

@@ -161,6 +161,10 @@ class RestClient:
         body = {"identifier": _name(identifier), "schema": schema}
         self._http.post(f"{self._database(identifier.database)}/views", body)
 
+    def alter_view(self, identifier: Identifier, changes: Sequence[Json]) -> None:
+        """Apply changes of a view, all or none."""
+        self._http.post(self._view(identifier), {"changes": list(changes)})
+
     def drop_view(self, identifier: Identifier) -> None:
         """Drop the view of a name."""
         self._http.delete(self._view(identifier))

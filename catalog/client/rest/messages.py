@@ -173,6 +173,24 @@ def view_to_json(view: View) -> Json:
     }
 
 
+def view_changes(present: View, wanted: View, *, has_dialect: bool) -> list[Json]:
+    """Return the changes that make one view of another with the same columns (paimon-api's ViewChange). Pure.
+
+    `has_dialect` says that the present view has a query of Spark.
+    """
+    found: list[Json] = []
+    if present.query != wanted.query:
+        action = "updateDialect" if has_dialect else "addDialect"
+        found.append({"action": action, "dialect": _SPARK, "query": wanted.query})
+    if present.comment != wanted.comment:
+        found.append({"action": "updateComment", "comment": wanted.comment})
+    removed = sorted(present.options.keys() - wanted.options.keys())
+    changed = sorted(wanted.options.items() - present.options.items())
+    found += [{"action": "removeOption", "key": key} for key in removed]
+    found += [{"action": "setOption", "key": key, "value": value} for key, value in changed]
+    return found
+
+
 _HIVE_TYPES = {"binary": "BYTES", "timestamp with local time zone": "TIMESTAMP_LTZ(6)", "timestamp": "TIMESTAMP(6)"}
 
 
@@ -198,6 +216,12 @@ def _split(text: str) -> list[str]:
             parts.append(text[start:position])
             start = position + 1
     return [*parts, text[start:]]
+
+
+def has_dialect(value: Json) -> bool:
+    """Return whether the view of a response has a query of Spark."""
+    schema = value.get("schema")
+    return isinstance(schema, Mapping) and _SPARK in (schema.get("dialects") or {})
 
 
 def view_from_json(value: Json, type_name: Callable[[Any], str], *, source: str) -> View:

@@ -1,4 +1,4 @@
--- Tables from queries and like others, replaced tables, partitions, statistics, formats.
+-- Tables from queries and like others, partitions, statistics, formats.
 CREATE TABLE base (id INT NOT NULL, name STRING COMMENT 'who', dt STRING NOT NULL) PARTITIONED BY (dt) TBLPROPERTIES ('primary-key' = 'dt,id', 'bucket' = '2');
 INSERT INTO base VALUES (1, 'a', 'x'), (2, 'b', 'y'), (3, 'c', 'y');
 
@@ -34,26 +34,6 @@ CREATE TABLE failed AS SELECT id, CAST(raise_error('no') AS STRING) AS v FROM ba
 -- ! no
 SELECT * FROM failed;
 -- ! cannot be found
-CREATE OR REPLACE TABLE chosen AS SELECT id, dt AS day FROM base;
-SELECT * FROM chosen ORDER BY id;
--- 1, x
--- 2, y
--- 3, y
-SELECT * FROM chosen VERSION AS OF 1 ORDER BY id;
--- 2, B
--- 3, C
-REPLACE TABLE chosen AS SELECT 5 AS five;
-SELECT * FROM chosen;
--- 5
-CREATE OR REPLACE TABLE chosen (id INT, v STRING);
-SELECT * FROM chosen;
--- (nothing)
-REPLACE TABLE nosuch AS SELECT 1 AS one;
--- ! cannot be found
-CREATE OR REPLACE TABLE chosen AS SELECT CAST(raise_error('no') AS STRING) AS v FROM base;
--- ! no
-SELECT id, v FROM chosen;
--- (nothing)
 SHOW PARTITIONS base;
 -- dt=x
 -- dt=y

@@ -1,9 +1,9 @@
 """Runs of the scripts: versions of PySpark, and catalogs.
 
-There are three: the file system's, one on this server and one on Java's metastore, the latter two with the scripts of
-`hive/` besides. In each run of the tests one session of the installed PySpark runs OF_EACH_RUN, some scripts on the
-file system's catalog and some on this server. All of them on all catalogs take minutes and belong to `make test-long`.
-A session makes its catalogs by CREATE CATALOG.
+There are four catalogs: the file system's, two on this server (by Thrift and by Paimon's REST interface), and one on
+Java's metastore. FOLDERS has the scripts that some of them have besides. In each run of the tests one session of the
+installed PySpark runs OF_EACH_RUN, some scripts on the file system's catalog and some on this server. All of them on
+all catalogs take minutes and belong to `make test-long`. A session makes its catalogs by CREATE CATALOG.
 """
 
 import json
@@ -23,7 +23,14 @@ SCRIPTS = Path(__file__).resolve().parent
 ROOT = SCRIPTS.parents[2]
 TIMEOUT_SECONDS = at_most(1800)
 
-CATALOGS = ("files", "served", "java")
+CATALOGS = ("files", "served", "rest", "java")
+
+FOLDERS = {
+    "files": ("files/*.sql", "replacing/*.sql"),
+    "served": ("hive/*.sql", "replacing/*.sql"),
+    "rest": ("hive/names.sql", "rest/*.sql"),
+    "java": ("hive/*.sql", "replacing/*.sql"),
+}
 
 OF_EACH_RUN = {
     "files": ["evolution"],
@@ -38,11 +45,11 @@ Inserts, merge engines and views have tests of their own in each run.
 ANY_CHANGE = {"hive.metastore.disallow.incompatible.col.type.changes": "false"}
 
 
-def script_names(hive: bool = False) -> list[str]:
-    """Return the scripts' names, whose last parts are their databases; `hive/` and `files/` are for those catalogs
-    only.
-    """
-    files = [*SCRIPTS.glob("*.sql"), *SCRIPTS.glob("hive/*.sql" if hive else "files/*.sql")]
+def script_names(catalog: str = "files") -> list[str]:
+    """Return the names of the scripts of a catalog, whose last parts are their databases."""
+    files = [*SCRIPTS.glob("*.sql")]
+    for pattern in FOLDERS[catalog]:
+        files += SCRIPTS.glob(pattern)
     return sorted(str(file.relative_to(SCRIPTS).with_suffix("")) for file in files)
 
 
@@ -69,6 +76,11 @@ def hive_options(uri: str, warehouse: Path) -> str:
     return f"'metastore' = 'hive', 'uri' = '{uri}', 'warehouse' = 'file:{warehouse}'"
 
 
+def rest_options_sql(uri: str) -> str:
+    """Return the options of a catalog over the Paimon REST interface of our server, as SQL."""
+    return f"'metastore' = 'rest', 'uri' = '{uri}', 'warehouse' = 'hive', 'token.provider' = 'bear', 'token' = 'any'"
+
+
 def differences(version: str, scripts: Mapping[str, list[str]], home: Path) -> list[str]:
     """Return the differences of scripts in a version of PySpark; `scripts` has their names by catalog, `home` is a
     directory to use.
@@ -89,6 +101,9 @@ def _options(catalog: str, home: Path, stack: ExitStack) -> str:
         case "served":
             own = metastore(db=f"sqlite:///{home / 'metastore.db'}", warehouse=f"file:{home}")
             return hive_options(stack.enter_context(own), home / "served")
+        case "rest":
+            own = metastore(db=f"sqlite:///{home / 'rest.db'}", warehouse=f"file:{home / 'rest'}")
+            return rest_options_sql(stack.enter_context(own).paimon)
         case "java":
             return hive_options(stack.enter_context(java_metastore(settings=ANY_CHANGE)), home / "java")
         case _:

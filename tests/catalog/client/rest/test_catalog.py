@@ -1,5 +1,6 @@
 """The REST catalog on Java's reference server: options, authentication, tables, versions, partitions and views."""
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -298,8 +299,11 @@ def test_views_are_created_listed_renamed_and_dropped(catalog: RestCatalog) -> N
     catalog.create_view("shop.v", view)
     assert catalog.get_view("shop.v") == view
     catalog.create_view("shop.v", view, replace=True)
-    with pytest.raises(NotSupportedError, match=r"'shop\.v' is not replaced"):
-        catalog.create_view("shop.v", View(query="SELECT 1", columns=columns), replace=True)
+    other = View(query="SELECT * FROM u", columns=columns, options={"c": "d"})
+    catalog.create_view("shop.v", other, replace=True)
+    assert catalog.get_view("shop.v") == other
+    with pytest.raises(NotSupportedError, match=r"'shop\.v' is not replaced.*would be id bigint\. Drop it"):
+        catalog.create_view("shop.v", View(query="SELECT 1", columns=columns[:1]), replace=True)
     with pytest.raises(TableExistsError):
         catalog.create_view("shop.v", view)
     catalog.create_view("shop.v", view, ignore_if_exists=True)
@@ -324,3 +328,6 @@ def test_a_view_with_a_query_for_spark_shows_that_one(catalog: RestCatalog) -> N
     }
     catalog.client.create_view(Identifier("shop", "v"), schema)
     assert catalog.get_view("shop.v").query == "SELECT 1L AS id"
+    catalog.create_view("shop.v", replace(catalog.get_view("shop.v"), query="SELECT 2L AS id"), replace=True)
+    assert catalog.client.view(Identifier("shop", "v"))["schema"]["dialects"]["flink"] == "select 2"
+    assert catalog.get_view("shop.v").query == "SELECT 2L AS id"
