@@ -11,7 +11,14 @@ import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from interbed.catalog.server.rest.iceberg.entries import LOCATION, TABLE, VIEW, changed_entry, changed_view_entry
+from interbed.catalog.server.rest.iceberg.entries import (
+    LOCATION,
+    TABLE,
+    VIEW,
+    changed_entry,
+    changed_view_entry,
+    new_entry,
+)
 from interbed.catalog.server.rest.iceberg.errors import bad_request, no_table, no_view, read_only
 from interbed.catalog.server.rest.iceberg.files import codec_of, folder_of, next_version
 from interbed.catalog.server.rest.iceberg.metadata.base import Document
@@ -25,7 +32,12 @@ from interbed.catalog.server.rest.iceberg.names import IcebergName
 from interbed.catalog.server.rest.iceberg.store import StoredTable, TableStore, now_ms
 from interbed.catalog.server.rest.interface import RestError
 from interbed.catalog.server.rest.retries import retries_of
-from interbed.catalog.server.service.errors import MetastoreError, NoSuchObjectError, OutcomeUnknownError
+from interbed.catalog.server.service.errors import (
+    AlreadyExistsError,
+    MetastoreError,
+    NoSuchObjectError,
+    OutcomeUnknownError,
+)
 from interbed.catalog.server.service.model import MetastoreTable
 from interbed.catalog.server.service.tables.pointers import PointerChange, PointerMovedError, TableLockedError
 from interbed.storage.base.backoff import ExponentialBackoff
@@ -55,10 +67,13 @@ class TableCommit:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _TableAttempt:
-    """A commit applied to the metadata of the table as it was loaded; `made` is None if nothing changes."""
+    """A commit applied to the metadata of the table as it was loaded; `made` is None if nothing changes.
+
+    Without a `base` the commit creates the table.
+    """
 
     name: IcebergName
-    base: StoredTable
+    base: StoredTable | None
     before: Document
     made: Document | None
     kind: str
@@ -80,13 +95,11 @@ class TableCommitter:
         """
         if len(commits) == 1 and commits[0].creates:
             return [self._create(commits[0], user)]
-        if any(each.creates for each in commits):
-            raise bad_request("A transaction of several tables cannot create a table: create it before")
         if len({(each.name.database, each.name.table) for each in commits}) != len(commits):
             raise bad_request("A transaction names a table twice: send all updates of a table in one change")
         retries = retries_of(self._backoff, f"the commit to {', '.join(str(each.name) for each in commits)}", logger)
         while True:
-            attempts = [self._attempt(each) for each in commits]
+            attempts = [self._new_table(each) if each.creates else self._attempt(each) for each in commits]
             try:
                 return self._publish(attempts, user or "")
             except (PointerMovedError, TableLockedError) as error:
@@ -95,6 +108,16 @@ class TableCommitter:
 
     def _create(self, commit: TableCommit, user: str | None) -> str:
         """Create a table by the updates of a staged one."""
+        return self._store.create(commit.name, self._created(commit), user)
+
+    def _new_table(self, commit: TableCommit) -> _TableAttempt:
+        made = self._created(commit)
+        self._store.check_free(commit.name)
+        self._store.metastore.pointers.checked(made["location"])
+        return _TableAttempt(name=commit.name, base=None, before={}, made=made, kind=commit.kind)
+
+    def _created(self, commit: TableCommit) -> Document:
+        """Return the document of a table that a commit creates."""
         entry = self._store.entry(commit.name)
         if entry is not None:
             if entry.is_view:
@@ -102,7 +125,7 @@ class TableCommitter:
             raise RequirementFailedError("Requirement failed: table already exists")
         self._store.database(commit.name.catalog, commit.name.levels)
         check_requirements(commit.requirements, None)
-        return self._store.create(commit.name, created(commit.updates, now_ms()), user)
+        return created(commit.updates, now_ms())
 
     def _attempt(self, commit: TableCommit) -> _TableAttempt:
         base = self._store.load(commit.name, commit.kind)
@@ -121,36 +144,47 @@ class TableCommitter:
         locations: list[str] = []
         new: list[str] = []
         changes = []
+        entries = []
         try:
             for each in attempts:
                 if each.made is None:
+                    assert each.base is not None
                     locations.append(each.base.location)
                     continue
                 location = self._write(each, each.made)
                 new.append(location)
                 locations.append(location)
-                changes.append(_swap(each, each.made, location))
-            if changes:
-                self._store.metastore.pointers.swap(changes, user)
+                if each.base is None:
+                    entries.append(_entry(each.name, each.made, location, user))
+                else:
+                    changes.append(_swap(each, each.base, each.made, location))
+            self._store.swap(changes, entries, user)
         except OutcomeUnknownError:
             raise
         except MetastoreError as error:
             self._store.files.delete(new)
+            if isinstance(error, AlreadyExistsError):
+                raise RequirementFailedError("Requirement failed: table already exists") from error
             if isinstance(error, NoSuchObjectError):
                 raise _dropped(attempts, self._store) from error
             raise
         for each in attempts:
-            if each.made is not None:
+            if each.made is not None and each.base is not None:
                 self._store.files.delete_old(each.name, files_to_delete(each.before, each.made))
         return locations
 
     def _write(self, attempt: _TableAttempt, made: Document) -> str:
         content = made if attempt.kind == VIEW else written(made)
-        return self._store.files.write(folder_of(made), next_version(attempt.base.location), content, codec_of(made))
+        version = 0 if attempt.base is None else next_version(attempt.base.location)
+        return self._store.files.write(folder_of(made), version, content, codec_of(made))
 
 
-def _swap(attempt: _TableAttempt, made: Document, location: str) -> PointerChange:
-    name, base = attempt.name, attempt.base
+def _entry(name: IcebergName, made: Document, location: str, user: str) -> MetastoreTable:
+    return new_entry(name.catalog, name.database, name.table, made, location, user or None)
+
+
+def _swap(attempt: _TableAttempt, base: StoredTable, made: Document, location: str) -> PointerChange:
+    name = attempt.name
 
     def change(entry: MetastoreTable) -> MetastoreTable:
         changed = changed_view_entry if attempt.kind == VIEW else changed_entry
@@ -167,7 +201,8 @@ def _swap(attempt: _TableAttempt, made: Document, location: str) -> PointerChang
 
 
 def _dropped(attempts: Sequence[_TableAttempt], store: TableStore) -> RestError:
-    missing = next((each for each in attempts if store.entry(each.name) is None), attempts[0])
+    known = [each for each in attempts if each.base is not None] or attempts
+    missing = next((each for each in known if store.entry(each.name) is None), known[0])
     return no_view(missing.name) if missing.kind == VIEW else no_table(missing.name)
 
 

@@ -6,7 +6,7 @@ refused entry has the file deleted, and one whose outcome is not known leaves it
 
 import dataclasses
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from interbed.catalog.server.rest.iceberg.entries import LOCATION, TABLE, TABLE_TYPE, VIEW, kind_of, new_entry
@@ -147,6 +147,17 @@ class TableStore:
                 raise _taken(name, self.entry(name), kind) from error
             self.database(name.catalog, name.levels)
             raise
+
+    def swap(self, changes: Sequence[PointerChange], entries: Sequence[MetastoreTable], user: str) -> None:
+        """Change entries by compare-and-swap and store new ones, in one transaction, all or none. Raises as
+        PointerService.swap and TableService.create do.
+        """
+        pointers = self.metastore.pointers
+        if entries:
+            also = pointers.swapping(changes, user) if changes else None
+            self.metastore.tables.create_all(entries, has_any_name=True, also=also)
+        elif changes:
+            pointers.swap(changes, user)
 
     def rename(self, source: IcebergName, target: IcebergName, kind: str = TABLE) -> None:
         """Rename a table or view, whose files stay in place. RestError with status 404 or 409. PointerMovedError or

@@ -78,6 +78,10 @@ class PointerService:
         NoSuchObjectError for a missing table or database, PointerMovedError, TableLockedError, AlreadyExistsError for
         a new name that is taken: nothing was changed then. OutcomeUnknownError if it is not known.
         """
+        self._store.write(self.swapping(changes, user))
+
+    def swapping(self, changes: Sequence[PointerChange], user: str = "") -> Callable[[Transaction], None]:
+        """Return the work of `swap`, for a transaction with further changes behind it."""
         # All transactions lock rows in one order.
         ordered = sorted(changes, key=lambda each: (each.catalog, normalized(each.database), normalized(each.name)))
         request = LockRequest(
@@ -101,7 +105,7 @@ class PointerService:
             changed = [self._changed(transaction, each) for each in ordered]
             transaction.events.append(*(events.alter_table(old, new) for old, new in changed))
 
-        self._store.write(work)
+        return work
 
     def checked(self, location: str) -> str:
         """Return a client's location as the server stores it. InvalidLocationError for one that is refused."""

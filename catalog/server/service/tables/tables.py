@@ -3,7 +3,7 @@
 import dataclasses
 import itertools
 import secrets
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from interbed.catalog.server.service import events
 from interbed.catalog.server.service import warehouse as files
@@ -66,28 +66,52 @@ class TableService(TableAlterations):
         InvalidObjectError for a bad name, bad columns, bad constraints or an unknown database, AlreadyExistsError,
         MetastoreError if the directory cannot be made.
         """
-        check_table(table, keeps_transactional=self._keeps_transactional, has_any_name=has_any_name)
-        if table.storage is None and not table.is_view:
-            raise MetastoreError(f"Table {table.name} has no storage descriptor")
+        (complete,) = self.create_all([table], constraints, has_any_name=has_any_name)
+        return complete
 
-        def prepare(transaction: Transaction) -> tuple[MetastoreTable, Directory | None]:
+    def create_all(
+        self,
+        tables: Sequence[MetastoreTable],
+        constraints: Sequence[Constraint] = (),
+        *,
+        has_any_name: bool = False,
+        also: Callable[[Transaction], None] | None = None,
+    ) -> list[MetastoreTable]:
+        """Create tables in one transaction, all or none, after the changes of `also`. Raises as `create` and `also`."""
+        for table in tables:
+            check_table(table, keeps_transactional=self._keeps_transactional, has_any_name=has_any_name)
+            if table.storage is None and not table.is_view:
+                raise MetastoreError(f"Table {table.name} has no storage descriptor")
+
+        def prepare(transaction: Transaction) -> list[tuple[MetastoreTable, Directory | None]]:
             # A location of its own may need directories above it, which must not remain when the table exists already.
-            if table.location and transaction.tables.find(table.catalog, table.database, table.name) is not None:
-                raise _already_exists(table)
-            return self._prepared(transaction, table)
+            for table in tables:
+                if table.location and transaction.tables.find(table.catalog, table.database, table.name) is not None:
+                    raise _already_exists(table)
+            return [self._prepared(transaction, table) for table in tables]
 
-        complete, directory = self._store.read(prepare)
-        made = complete.location is not None and files.make_directory(complete.location)
-        linked = directory.real.text if directory is not None and directory.has_links else None
+        prepared = self._store.read(prepare)
+        made: list[str] = []
+
+        def work(transaction: Transaction) -> None:
+            if also is not None:
+                also(transaction)
+            for complete, directory in prepared:
+                linked = directory.real.text if directory is not None and directory.has_links else None
+                self._add(transaction, complete, constraints, linked)
+
         try:
-            self._store.write(lambda transaction: self._add(transaction, complete, constraints, linked))
+            for complete, _ in prepared:
+                if complete.location is not None and files.make_directory(complete.location):
+                    made.append(complete.location)
+            self._store.write(work)
         except OutcomeUnknownError:
             raise
         except MetastoreError:
-            if made and complete.location is not None:
-                files.remove_empty_directory(complete.location)
+            for location in made:
+                files.remove_empty_directory(location)
             raise
-        return complete
+        return [complete for complete, _ in prepared]
 
     def translated(self, table: MetastoreTable) -> MetastoreTable:
         """Return the table as `create` would store it, without storing it. InvalidObjectError as there."""

@@ -89,6 +89,20 @@ def set_properties(**properties: str) -> dict[str, Any]:
     return {"action": "set-properties", "updates": properties}
 
 
+def new_table_updates(location: str) -> list[dict[str, Any]]:
+    """Return the updates that create a table with the columns `id` and `data`."""
+    return [
+        {"action": "upgrade-format-version", "format-version": 2},
+        {"action": "add-schema", "schema": SCHEMA},
+        {"action": "set-current-schema", "schema-id": -1},
+        {"action": "add-spec", "spec": {"spec-id": 0, "fields": []}},
+        {"action": "set-default-spec", "spec-id": -1},
+        {"action": "add-sort-order", "sort-order": {"order-id": 0, "fields": []}},
+        {"action": "set-default-sort-order", "sort-order-id": -1},
+        {"action": "set-location", "location": location},
+    ]
+
+
 @contextmanager
 def rest_server(db: str, directory: Path, *arguments: str) -> Iterator[IcebergRest]:
     """Run a server with REST on this database, with its warehouse and log in the directory."""

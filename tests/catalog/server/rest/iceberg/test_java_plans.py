@@ -21,9 +21,7 @@ FILTERS: list[Any] = [
     {"type": "eq", "term": "p", "value": 1},
     {"type": "is-null", "term": "p"},
     {"type": "lt", "term": "p", "value": 2},
-    {"type": "not", "child": {"type": "eq", "term": "p", "value": 1}},
     {"type": "in", "term": "id", "values": [1, 2, 77]},
-    {"type": "not-in", "term": "p", "values": [1, 2]},
     {"type": "starts-with", "term": "name", "value": "b"},
     {
         "type": "and",
@@ -38,6 +36,12 @@ FILTERS: list[Any] = [
     {"type": "lt-eq", "term": "amount", "value": "2.50"},
     {"type": "eq", "term": {"type": "transform", "transform": "bucket[4]", "term": "id"}, "value": 3},
 ]
+
+NEGATIONS: list[Any] = [
+    {"type": "not", "child": {"type": "eq", "term": "p", "value": 1}},
+    {"type": "not-in", "term": "p", "values": [1, 2]},
+]
+"""Java excludes a file whose rows all have the value; pyiceberg and the server keep it."""
 
 
 @pytest.fixture(scope="module")
@@ -76,7 +80,18 @@ def _compare(java: IcebergPeer, table: str, columns: str) -> None:
         assert ours.kind == "RESTTableScan"
         assert theirs.kind != ours.kind
         assert ours.tasks == theirs.tasks, filter_json
-    for where in ("", "WHERE p = 1", "WHERE p IS NULL", "WHERE id > 2 AND name <> 'b'", "WHERE day > DATE'2024-01-31'"):
+    for filter_json in NEGATIONS:
+        deletes = {task[0]: task[1] for task in java.plan(_planned(table), filter_json).tasks}
+        wanted = {task[0]: task[1] for task in java.plan(table, filter_json).tasks}
+        assert wanted.items() <= deletes.items()
+    for where in (
+        "",
+        "WHERE NOT p = 1",
+        "WHERE p = 1",
+        "WHERE p IS NULL",
+        "WHERE id > 2 AND name <> 'b'",
+        "WHERE day > DATE'2024-01-31'",
+    ):
         query = f"SELECT {columns} FROM {{}} {where} ORDER BY ALL"
         assert java.run(query.format(_planned(table))) == java.run(query.format(table))
 

@@ -4,6 +4,7 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -11,6 +12,7 @@ from interbed.catalog.server.database import schema
 from interbed.catalog.server.database.session import SqlRepository
 from interbed.catalog.server.rest.iceberg.commits import TableCommit, TableCommitter
 from interbed.catalog.server.rest.iceberg.metadata.documents import new_table
+from interbed.catalog.server.rest.iceberg.metadata.requirements import RequirementFailedError
 from interbed.catalog.server.rest.iceberg.metadata.updates import SetProperties
 from interbed.catalog.server.rest.iceberg.names import IcebergName
 from interbed.catalog.server.rest.iceberg.store import TableStore, now_ms
@@ -18,6 +20,7 @@ from interbed.catalog.server.rest.interface import RestError
 from interbed.catalog.server.service.errors import OutcomeUnknownError
 from interbed.catalog.server.service.service import Metastore
 from interbed.catalog.server.service.tables.pointers import PointerService
+from tests.catalog.server.rest.iceberg.commit_process import creation
 from tests.catalog.server.rest.iceberg.rest_server import SCHEMA
 from tests.support.waits import at_most
 
@@ -66,6 +69,58 @@ def test_a_killed_transaction_is_complete_or_has_no_effect(
     assert _files(tmp_path) == 4
     TableCommitter(store).commit(COMMITS, None)
     assert _properties(store) == ["2", "2"]
+    repository.close()
+
+
+@pytest.mark.parametrize(("when", "value"), [("written", None), ("swapped", "1")])
+def test_a_killed_transaction_that_creates_a_table_is_complete_or_has_no_effect(
+    database_url: str, tmp_path: Path, when: str, value: str | None
+) -> None:
+    root = f"file:{tmp_path}/warehouse"
+    repository, store = _store_of(database_url, root)
+    _create(store, root)
+    module = "tests.catalog.server.rest.iceberg.commit_process"
+    ended = subprocess.run(
+        [sys.executable, "-m", module, database_url, root, when, "three"],
+        capture_output=True,
+        timeout=at_most(120),
+        check=False,
+    )
+    assert ended.returncode == -signal.SIGKILL, ended.stderr.decode()
+    assert _properties(store) == [value, value]
+    assert store.names("hive", ("default",), "ICEBERG", None) == sorted(
+        ["one", "two", *(["three"] if value is not None else [])]
+    )
+    assert _files(tmp_path) == 5
+    if value is None:
+        TableCommitter(store).commit([creation("three", root), *COMMITS], None)
+        assert _properties(store) == ["2", "2"]
+    assert store.load(IcebergName(catalog="hive", levels=("default",), name="three")).document()["snapshots"] == []
+    repository.close()
+
+
+def test_a_transaction_whose_new_table_exists_changes_nothing(database_url: str, tmp_path: Path) -> None:
+    root = f"file:{tmp_path}/warehouse"
+    repository, store = _store_of(database_url, root)
+    _create(store, root)
+    committer = TableCommitter(store)
+    with pytest.raises(RequirementFailedError, match="table already exists"):
+        committer.commit([COMMITS[0], creation("two", root)], None)
+    # Another client creates the table between the check and the transaction.
+    swap = TableStore.swap
+    third = IcebergName(catalog="hive", levels=("default",), name="three")
+
+    def late(self: TableStore, *arguments: Any) -> None:
+        store.create(third, new_table(SCHEMA, None, None, f"{root}/theirs", {"by": "them"}, now_ms()), None)
+        swap(self, *arguments)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(TableStore, "swap", late)
+        with pytest.raises(RequirementFailedError, match="table already exists"):
+            committer.commit([*COMMITS, creation("three", root)], None)
+    assert _properties(store) == [None, None]
+    assert store.load(third).document()["properties"]["by"] == "them"
+    assert _files(tmp_path) == 3
     repository.close()
 
 

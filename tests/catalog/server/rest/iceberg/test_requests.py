@@ -12,7 +12,13 @@ import pytest
 from interbed.catalog.client.hive.client import HiveMetastoreClient
 from interbed.catalog.server.rest.iceberg.files import FILE_BYTES_MAX
 from interbed.thrift_idl.hive_metastore import ttypes
-from tests.catalog.server.rest.iceberg.rest_server import SCHEMA, IcebergRest, RestAnswer, set_properties
+from tests.catalog.server.rest.iceberg.rest_server import (
+    SCHEMA,
+    IcebergRest,
+    RestAnswer,
+    new_table_updates,
+    set_properties,
+)
 from tests.support.servers.metastore import lock_component, lock_request, plain_client, table
 from tests.support.waits import at_most
 
@@ -163,6 +169,32 @@ def test_a_transaction_changes_all_tables_or_none(server: IcebergRest, namespace
     assert server.call("POST", "transactions/commit", {"table-changes": []}).status == 204
     server.call("POST", "transactions/commit", {"table-changes": [change("b", x="1"), change("a", x="2")]}).expect(204)
     assert [_property(server, namespace, name, "x") for name in "ab"] == ["2", "1"]
+
+
+def test_a_transaction_changes_tables_and_creates_others(server: IcebergRest, namespace: str) -> None:
+    location = server.create(namespace, "a")["metadata"]["location"]
+
+    def change(name: str, requirement: str, *updates: object) -> dict[str, object]:
+        identifier = {"namespace": [namespace], "name": name}
+        return {"identifier": identifier, "requirements": [{"type": requirement}], "updates": list(updates)}
+
+    old = {
+        "identifier": {"namespace": [namespace], "name": "a"},
+        "requirements": [],
+        "updates": [set_properties(x="1")],
+    }
+    new = [
+        change(name, "assert-create", *new_table_updates(f"{location}-{name}"), set_properties(x="2")) for name in "bc"
+    ]
+    server.call("POST", "transactions/commit", {"table-changes": [new[0], old, new[1]]}).expect(204)
+    assert [_property(server, namespace, name, "x") for name in "abc"] == ["1", "2", "2"]
+    again = server.call("POST", "transactions/commit", {"table-changes": [old, new[0]]})
+    assert again.error(409, "CommitFailedException") == "Requirement failed: table already exists"
+    assert Path(location.removeprefix("file:") + "-b/metadata").is_dir()
+    server.call("DELETE", f"namespaces/{namespace}/tables/a").expect(204)
+    more = change("d", "assert-create", *new_table_updates(f"{location}-d"))
+    server.call("POST", "transactions/commit", {"table-changes": [old, more]}).error(404, "NoSuchTableException")
+    server.call("GET", f"namespaces/{namespace}/tables/d").error(404, "NoSuchTableException")
 
 
 def test_a_staged_table_exists_only_after_its_commit(server: IcebergRest, namespace: str) -> None:
