@@ -126,8 +126,10 @@ def files_to_delete(before: Document, after: Document) -> list[str]:
 
 
 def with_referenced_snapshots(document: Document) -> Document:
-    """Return the document with the snapshots of branches and tags alone."""
-    wanted = {ref["snapshot-id"] for ref in document.get("refs", {}).values()}
+    """Return the document with the snapshots of branches and tags alone, and the current one, which metadata of a
+    published table do not name as a branch.
+    """
+    wanted = {ref["snapshot-id"] for ref in document.get("refs", {}).values()} | {document.get("current-snapshot-id")}
     return {**document, "snapshots": [each for each in document.get("snapshots", ()) if each["snapshot-id"] in wanted]}
 
 
