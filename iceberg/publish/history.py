@@ -113,6 +113,9 @@ class PublishedHistory:
         found = self._state.document
         if found is None:
             return None
+        if normalize_path(found.location) != self._store.location:
+            # The table was moved: the manifests name the files at the old location.
+            return None
         if found.format_version > self._settings.format_version:
             raise InvalidOptionError(
                 f"Option '{FORMAT_VERSION}' = '{self._settings.format_version}' is less than {found.format_version}, "
