@@ -26,7 +26,7 @@ from interbed.catalog.server.rest.iceberg.metadata.builder import created, updat
 from interbed.catalog.server.rest.iceberg.metadata.documents import written
 from interbed.catalog.server.rest.iceberg.metadata.requirements import RequirementFailedError, check_requirements
 from interbed.catalog.server.rest.iceberg.metadata.snapshots import current_snapshot, files_to_delete
-from interbed.catalog.server.rest.iceberg.metadata.updates import AssertCreate, CommitRequirement, Update
+from interbed.catalog.server.rest.iceberg.metadata.updates import AddSnapshot, AssertCreate, CommitRequirement, Update
 from interbed.catalog.server.rest.iceberg.metadata.views import completed_view, updated_view
 from interbed.catalog.server.rest.iceberg.names import IcebergName
 from interbed.catalog.server.rest.iceberg.store import StoredTable, TableStore, now_ms
@@ -134,7 +134,7 @@ class TableCommitter:
         if commit.kind == VIEW:
             made = updated_view(before, commit.updates, now_ms())
         else:
-            check_not_published(commit.name, before)
+            check_not_published(commit.name, before, commit.updates)
             made = updated(before, base.location, commit.updates, now_ms())
         if made is not None and made["location"] != before["location"]:
             self._store.metastore.pointers.checked(made["location"])
@@ -206,8 +206,15 @@ def _dropped(attempts: Sequence[_TableAttempt], store: TableStore) -> RestError:
     return no_view(missing.name) if missing.kind == VIEW else no_table(missing.name)
 
 
-def check_not_published(name: IcebergName, document: Document) -> None:
-    """Raise RestError with status 403 for a table in Paimon's format, whose metadata this interface does not change."""
-    snapshot = current_snapshot(document)
-    if snapshot is not None and (snapshot.get("summary") or {}).get(_PUBLISHED) is not None:
+def check_not_published(name: IcebergName, document: Document, updates: Sequence[Update] = ()) -> None:
+    """Raise RestError with status 403 for a change of a published table that is not from its publication."""
+    current = current_snapshot(document)
+    if current is None or not _is_published(current):
+        return
+    added = [each.snapshot for each in updates if isinstance(each, AddSnapshot)]
+    if not added or not all(map(_is_published, added)):
         raise read_only(name, "commits of a table in Paimon's format write its metadata; change that table")
+
+
+def _is_published(snapshot: Document) -> bool:
+    return (snapshot.get("summary") or {}).get(_PUBLISHED) is not None
