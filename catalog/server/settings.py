@@ -142,6 +142,18 @@ class ServerSettings:
         ),
     )
     http_path: str = field(default="/metastore", metadata=_about("Path of Thrift over HTTP.", TEXT))
+    iceberg_own_tables: Literal["off", "on"] = field(
+        default="on",
+        metadata=_about("Whether `/iceberg` has the tables in Paimon's format, too, to be read.", switch()),
+    )
+    iceberg_metadata_root: str | None = field(
+        default=None,
+        metadata=_about(
+            "Where the server writes Iceberg metadata for readers of tables that do not publish them, on the file "
+            "system of the warehouse; nothing: in the directory of each table.",
+            optional(TEXT),
+        ),
+    )
     tls_certificate: Path | None = field(
         default=None,
         metadata=_about("The server's certificate and its chain, a PEM file; turns TLS on.", optional(PATH)),
@@ -381,6 +393,7 @@ def _check(settings: ServerSettings, sources: Mapping[str, str]) -> None:
     """Check the settings that depend on each other."""
     _check_trash(settings, sources)
     _check_locations(settings, sources)
+    _check_metadata_root(settings, sources)
     _check_optimizer(settings, sources)
     if (settings.tls_certificate is None) != (settings.tls_key is None):
         given, missing = ("tls_certificate", "tls_key") if settings.tls_key is None else ("tls_key", "tls_certificate")
@@ -433,6 +446,21 @@ def _check_trash(settings: ServerSettings, sources: Mapping[str, str]) -> None:
         raise ServerSettingsError(
             f"{sources['trash_directory']}: trash_directory is {directory}, which is on another file system than the "
             f"warehouse {settings.warehouse}"
+        )
+
+
+def _check_metadata_root(settings: ServerSettings, sources: Mapping[str, str]) -> None:
+    root = settings.iceberg_metadata_root
+    if root is None:
+        return
+    # Imported here, because the command's help needs only the settings' names.
+    from interbed.catalog.server.service.warehouse import file_system_of, normalized_location
+
+    warehouse = file_system_of(normalized_location(settings.warehouse))
+    if file_system_of(normalized_location(root)) != warehouse:
+        raise ServerSettingsError(
+            f"{sources['iceberg_metadata_root']}: iceberg_metadata_root is {root}, which is on another file system "
+            f"than the warehouse {settings.warehouse}"
         )
 
 

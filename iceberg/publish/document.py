@@ -53,7 +53,9 @@ class InheritedIds:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MetadataDocument:
-    """The content of a metadata file. `next_row_id` is None before version 3 of the format."""
+    """The content of a metadata file. `next_row_id` is None before version 3 of the format. A table without snapshots
+    is never published, and has a document all the same.
+    """
 
     format_version: TableVersion
     table_uuid: str
@@ -94,7 +96,7 @@ class MetadataDocument:
                 "format-version": self.format_version,
                 "location": self.location,
                 "table-uuid": self.table_uuid,
-                "last-updated-ms": max(now_millis, *(entry.timestamp_ms for entry in log)),
+                "last-updated-ms": max([now_millis, *(entry.timestamp_ms for entry in log)]),
                 "last-column-id": self.last_column_id,
                 "schemas": list(self.schemas),
                 "current-schema-id": self.current_schema_id,
@@ -102,13 +104,13 @@ class MetadataDocument:
                 "default-spec-id": self.spec.spec_id,
                 "last-partition-id": max((f.field_id for f in self.spec.fields), default=FIRST_PARTITION_ID - 1),
                 "properties": PROPERTIES,
-                "current-snapshot-id": self.current.snapshot_id,
+                "current-snapshot-id": self.current.snapshot_id if self.snapshots else None,
                 "snapshots": list(self.snapshots),
                 "snapshot-log": log,
                 "sort-orders": [UNSORTED_SORT_ORDER],
                 "default-sort-order-id": UNSORTED_SORT_ORDER.order_id,
                 "refs": dict(self.refs),
-                "last-sequence-number": max(one.snapshot_id for one in self.snapshots),
+                "last-sequence-number": max((one.snapshot_id for one in self.snapshots), default=0),
                 "next-row-id": self.next_row_id,
             }
         )

@@ -33,6 +33,7 @@ from interbed.storage.base.errors import (
     NotSupportedError,
     SnapshotNotFoundError,
 )
+from interbed.storage.io.api import FileIO
 from interbed.storage.io.resolve import normalize_path
 from interbed.storage.meta.file_store import FileStore
 from interbed.storage.meta.options.core import CoreOptions
@@ -52,28 +53,55 @@ _FORMAT = "parquet"
 _PER_LEVEL = "file.format.per.level"
 
 
-def publish(store: FileStore, clock: Callable[[], float] = time.time) -> int | None:
+def publish(
+    store: FileStore,
+    clock: Callable[[], float] = time.time,
+    *,
+    place: PublishPlace | None = None,
+    rounds_max: int = _MOST_ROUNDS,
+) -> int | None:
     """Publish the newest snapshot of the table. Return its id, None for a table without one.
 
-    Raises NotSupportedError for features that Iceberg lacks, InvalidOptionError, StorageAccessError, and as reads do.
+    The metadata are written to the place that the options of the table name, or to another `place`. If other writers
+    commit meanwhile, their snapshots are published too, in at most `rounds_max` rounds. Raises NotSupportedError for
+    features that Iceberg lacks, InvalidOptionError, StorageAccessError, and as reads do.
     """
-    return _Publication(store, clock).run()
+    settings = PublishSettings.of(store.options)
+    chosen = PublishPlace.of(store.location, settings.location) if place is None else place
+    return _Publication(store, settings, chosen, clock).run(rounds_max)
+
+
+def published_state(files: FileIO, place: PublishPlace) -> PublishedState:
+    """Return the state that is published at a place. Raises StorageAccessError."""
+    names = [status.name for status in files.list(place.directory)]
+    versions = tuple(sorted(number for name in names if (number := version_of(name)) is not None))
+    document, inherited = None, InheritedIds()
+    if versions:
+        try:
+            content = files.read_bytes(place.version(versions[-1]))
+        except FileNotFoundError:
+            content = b""
+        document, inherited = MetadataDocument.decode(content), InheritedIds.of(content)
+    vectors = tuple(name for name in names if name.endswith(PUFFIN))
+    return PublishedState(versions, vectors, document, inherited, RETIRE_PENDING in names)
 
 
 class _Publication:
-    def __init__(self, store: FileStore, clock: Callable[[], float]) -> None:
+    def __init__(
+        self, store: FileStore, settings: PublishSettings, place: PublishPlace, clock: Callable[[], float]
+    ) -> None:
         self._store = store
         self._clock = clock
-        self._settings = PublishSettings.of(store.options)
-        self._place = PublishPlace.of(store.location, self._settings.location)
+        self._settings = settings
+        self._place = place
         self._files = store.file_io
 
-    def run(self) -> int | None:
+    def run(self, rounds_max: int) -> int | None:
         """Publish the newest snapshot, again if another commit was faster."""
         newest = None
-        for _ in range(_MOST_ROUNDS):
+        for _ in range(rounds_max):
             # The versions first: the snapshot of a listed version was committed before.
-            state = self._published_state()
+            state = published_state(self._files, self._place)
             latest = self._store.snapshots.latest()
             if latest is None:
                 self._clear(state)
@@ -83,19 +111,6 @@ class _Publication:
                 return newest
         _log.info("Other writers commit to %s faster than it is published here; they publish it.", self._store.location)
         return newest
-
-    def _published_state(self) -> PublishedState:
-        names = [status.name for status in self._files.list(self._place.directory)]
-        versions = tuple(sorted(number for name in names if (number := version_of(name)) is not None))
-        document, inherited = None, InheritedIds()
-        if versions:
-            try:
-                content = self._files.read_bytes(self._place.version(versions[-1]))
-            except FileNotFoundError:
-                content = b""
-            document, inherited = MetadataDocument.decode(content), InheritedIds.of(content)
-        vectors = tuple(name for name in names if name.endswith(PUFFIN))
-        return PublishedState(versions, vectors, document, inherited, RETIRE_PENDING in names)
 
     def _publish(self, latest: Snapshot, state: PublishedState) -> bool:
         """Write the metadata of the snapshot. Return false if another run was faster."""

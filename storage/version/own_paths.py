@@ -29,6 +29,9 @@ BUCKET = re.compile(r"bucket-(?:\d+|postpone)")
 PARTITION = re.compile(r"[^=]+=.*", re.DOTALL)
 DONE = "_SUCCESS"
 
+_ICEBERG = rf"v\d+\.metadata\.json|version-hint\.text|retire-pending|snap-.+\.avro|{UUID}-m\d+\.avro|.+\.puffin"
+"""Metadata for readers of Iceberg."""
+
 _FILES = {
     "schema": r"schema-\d+|\.journal|\.commit-turn",
     "snapshot": r"snapshot-\d+|LATEST|EARLIEST|\.commit-turn|\.expiring|\.expired-files-.*|\.write-.*",
@@ -43,10 +46,11 @@ _FILES = {
     "index": rf"index-.*{UUID}-\d+",
     "statistics": rf"stat-{UUID}-\d+",
     "service": r"service-.+",
-    "metadata": rf"v\d+\.metadata\.json|version-hint\.text|retire-pending|snap-.+\.avro|{UUID}-m\d+\.avro|.+\.puffin",
+    "metadata": _ICEBERG,
+    ".iceberg": _ICEBERG,
 }
 OF_TABLE = {name: re.compile(pattern, re.DOTALL) for name, pattern in _FILES.items()}
-_SHARED = frozenset({"manifest", "index", "statistics", "service", "metadata"})
+_SHARED = frozenset({"manifest", "index", "statistics", "service", "metadata", ".iceberg"})
 OF_BRANCH = {name: pattern for name, pattern in OF_TABLE.items() if name not in _SHARED}
 BRANCHES = re.compile(r"branch-.+|\.new-.+|\.deleted-.+", re.DOTALL)
 IN_TABLE = frozenset({".dropped", ".metastore-change", DONE})

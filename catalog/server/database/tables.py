@@ -17,6 +17,7 @@ from interbed.catalog.server.database.models import ConstraintRow, DatabaseRow, 
 from interbed.catalog.server.database.statement import Statement, insert_statement, insert_unless_taken
 from interbed.catalog.server.service.directories.locations import indexed_place
 from interbed.catalog.server.service.model import (
+    VIRTUAL_VIEW,
     Constraint,
     ConstraintKind,
     MetastoreTable,
@@ -158,17 +159,27 @@ class SqlTables:
             .where(DatabaseRow.catalog == catalog, DatabaseRow.name == database)
         )
         for key, value in values.items():
-            found = self._parameter(key)
+            found = self._part("parameters", key)
             statement = statement.where(found != "" if value is None else func.lower(found) == value.lower())
         return sorted((name, table_type) for name, table_type in self._connection.execute(statement))
 
-    def _parameter(self, key: str) -> ColumnElement[str]:
-        """Return the expression of a table's parameter as a text."""
+    def with_formats(self, catalog: str, database: str, input_format: str, output_format: str) -> list[str]:
+        """Return the names of the tables, without views, whose files have these formats, in order."""
+        statement = _ALL_NAMES.where(
+            TableRow.table_type != VIRTUAL_VIEW,
+            self._part("storage", "input_format") == input_format,
+            self._part("storage", "output_format") == output_format,
+        )
+        rows = self._connection.execute(statement, {"catalog": catalog, "database": database})
+        return sorted(name for (name,) in rows)
+
+    def _part(self, *path: str) -> ColumnElement[str]:
+        """Return the expression of a part of a table's document as a text."""
         found: ColumnElement[str]
         if self._connection.dialect.name == "sqlite":
-            found = type_coerce(TableRow.document, JSON)[("parameters", key)].as_string()
+            found = type_coerce(TableRow.document, JSON)[path].as_string()
         else:
-            found = func.json_extract_path_text(cast(TableRow.document, JSON), "parameters", key)
+            found = func.json_extract_path_text(cast(TableRow.document, JSON), *path)
         return found
 
     def metas(self, catalog: str) -> list[TableMeta]:

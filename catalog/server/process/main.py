@@ -245,9 +245,14 @@ def loop_for(
     for service in services:
         if isinstance(service, HttpService):
             # Only servers of this port load the REST interfaces.
-            from interbed.catalog.server.rest.mounted import mounts
+            from interbed.catalog.server.rest.mounted import RestSettings, mounts
 
-            further = mounts(metastore, loop.shared)
+            root = settings.iceberg_metadata_root
+            rest = RestSettings(
+                own_tables=settings.iceberg_own_tables == "on",
+                metadata_root=None if root is None else normalized_location(root).rstrip("/"),
+            )
+            further = mounts(metastore, loop.shared, rest)
             loop.serve_http(service.make_server(loop.shared, loop.ended, deaths, further))
     REMOTE_FILES.configure(seconds=settings.store_seconds, around=loop.waiting_outside)
     if metrics is not None:

@@ -117,6 +117,10 @@ class Tables(Protocol):
         """
         ...
 
+    def with_formats(self, catalog: str, database: str, input_format: str, output_format: str) -> list[str]:
+        """Return the names of the tables, without views, whose files have these formats, in order."""
+        ...
+
     def metas(self, catalog: str) -> list[TableMeta]:
         """Return an entry for each table of the catalog, ordered by database and name."""
         ...

@@ -8,8 +8,8 @@ import logging
 
 from interbed.catalog.server.rest.iceberg.commits import BACKOFF, check_not_published
 from interbed.catalog.server.rest.iceberg.entries import LOCATION, TABLE, changed_entry, kind_of
-from interbed.catalog.server.rest.iceberg.metadata.documents import completed
 from interbed.catalog.server.rest.iceberg.metadata.base import Document, InvalidMetadataError
+from interbed.catalog.server.rest.iceberg.metadata.documents import completed
 from interbed.catalog.server.rest.iceberg.names import IcebergName
 from interbed.catalog.server.rest.iceberg.store import TableStore
 from interbed.catalog.server.rest.retries import retries_of

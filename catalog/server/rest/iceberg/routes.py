@@ -9,6 +9,7 @@ from http import HTTPStatus
 from interbed.catalog.server.rest.iceberg.configuration import ConfigurationHandler
 from interbed.catalog.server.rest.iceberg.errors import error_body, translated
 from interbed.catalog.server.rest.iceberg.namespaces import NamespaceHandler
+from interbed.catalog.server.rest.iceberg.own_tables import OwnTables
 from interbed.catalog.server.rest.iceberg.scan_plans import PLANNING_NEEDS, ScanPlanHandler
 from interbed.catalog.server.rest.iceberg.store import TableStore
 from interbed.catalog.server.rest.iceberg.tables import IcebergTableHandler
@@ -48,9 +49,9 @@ UNSUPPORTED: Sequence[tuple[str, str, str]] = (
 """Method, path and operation of what is refused."""
 
 
-def interface(metastore: Metastore) -> RestInterface:
-    """Return the interface over the tables of a metastore."""
-    store = TableStore(metastore)
+def interface(metastore: Metastore, own: OwnTables | None = None) -> RestInterface:
+    """Return the interface over the tables of a metastore, with its own ones if they are given."""
+    store = TableStore(metastore, own)
     made: list[RestRoute] = []
 
     def endpoints() -> list[str]:

@@ -16,6 +16,7 @@ from interbed.catalog.server.rest.iceberg.metadata.base import Document
 from interbed.catalog.server.rest.iceberg.metadata.document_types import check_all_columns
 from interbed.catalog.server.rest.iceberg.metadata.documents import completed, written
 from interbed.catalog.server.rest.iceberg.names import IcebergName, check_new_table, database_of
+from interbed.catalog.server.rest.iceberg.own_tables import NoOwnTables, OwnTables, is_own, refused_change
 from interbed.catalog.server.rest.interface import RestError
 from interbed.catalog.server.service.directories.remote_files import StoreUnavailableError
 from interbed.catalog.server.service.errors import (
@@ -24,7 +25,7 @@ from interbed.catalog.server.service.errors import (
     NoSuchObjectError,
     OutcomeUnknownError,
 )
-from interbed.catalog.server.service.model import VIRTUAL_VIEW, MetastoreDatabase, MetastoreTable
+from interbed.catalog.server.service.model import DEFAULT_CATALOG, VIRTUAL_VIEW, MetastoreDatabase, MetastoreTable
 from interbed.catalog.server.service.service import Metastore
 from interbed.catalog.server.service.tables.pointers import PointerChange
 
@@ -45,10 +46,11 @@ class StoredTable:
 
 
 class TableStore:
-    """The tables of a metastore for this interface. Safe for many threads."""
+    """The tables of a metastore for this interface, with its `own` ones. Safe for many threads."""
 
-    def __init__(self, metastore: Metastore) -> None:
+    def __init__(self, metastore: Metastore, own: OwnTables | None = None) -> None:
         self.metastore = metastore
+        self.own = own or NoOwnTables()
         self.files = MetadataFiles(metastore.pointers)
 
     def entry(self, name: IcebergName) -> MetastoreTable | None:
@@ -61,11 +63,22 @@ class TableStore:
             return None
 
     def found(self, name: IcebergName, kind: str = TABLE) -> MetastoreTable:
-        """Return the entry of a table or view of Iceberg. RestError with status 404 if there is none."""
+        """Return the entry of a table or view of Iceberg. RestError with status 404 if there is none, 403 for an own
+        table, which is only read.
+        """
         entry = self.entry(name)
-        if entry is None or kind_of(entry) != kind:
-            raise no_view(name) if kind == VIEW else no_table(name)
-        return entry
+        if entry is not None and kind_of(entry) == kind:
+            return entry
+        if kind == VIEW:
+            raise no_view(name)
+        raise refused_change(name) if entry is not None and is_own(self.own, entry) else no_table(name)
+
+    def readable(self, name: IcebergName) -> MetastoreTable:
+        """Return the entry of a table of Iceberg or of an own one. RestError with status 404 if there is none."""
+        entry = self.entry(name)
+        if entry is not None and is_own(self.own, entry):
+            return entry
+        return self.found(name)
 
     def load(self, name: IcebergName, kind: str = TABLE) -> StoredTable:
         """Return a table or view with its metadata. RestError with status 404 if there is none, MetastoreError if its
@@ -96,11 +109,10 @@ class TableStore:
         """
         database = self.database(catalog, levels).name
         found = self.metastore.tables.with_parameters(catalog, database, {TABLE_TYPE: kind, LOCATION: None})
-        return [
-            name
-            for name, table_type in found
-            if (table_type == VIRTUAL_VIEW) == (kind == VIEW) and (after is None or name > after)
-        ]
+        names = {name for name, table_type in found if (table_type == VIRTUAL_VIEW) == (kind == VIEW)}
+        if kind == TABLE and catalog == DEFAULT_CATALOG and any(self.own.formats):
+            names.update(self.metastore.tables.with_formats(catalog, database, *self.own.formats))
+        return sorted(name for name in names if after is None or name > after)
 
     def check_free(self, name: IcebergName, kind: str = TABLE) -> MetastoreDatabase:
         """Return the database of a new table or view. RestError if the name is taken, or invalid, or if there is no

@@ -23,6 +23,7 @@ from interbed.catalog.server.rest.iceberg.names import (
     page_of,
     table_of,
 )
+from interbed.catalog.server.rest.iceberg.own_tables import is_matched, is_own, own_response, uuid_of
 from interbed.catalog.server.rest.iceberg.registrations import register_over
 from interbed.catalog.server.rest.iceberg.store import TableStore, now_ms
 from interbed.catalog.server.rest.interface import NO_CONTENT, RestRequest, RestResponse, json_response
@@ -85,7 +86,7 @@ class IcebergTableHandler:
         self._committer = TableCommitter(store)
 
     def list(self, request: RestRequest) -> RestResponse:
-        """Answer listTables: the Iceberg tables of a namespace."""
+        """Answer listTables: the Iceberg tables of a namespace, and interbed's own ones."""
         return listed(self._store, request, TABLE)
 
     def create(self, request: RestRequest) -> RestResponse:
@@ -124,9 +125,12 @@ class IcebergTableHandler:
         if mode not in ("all", "refs"):
             raise bad_request(f"Invalid snapshot mode: {shortened(mode)}")
         wanted = request.headers.get("if-none-match")
+        entry = self._store.readable(name)
+        if is_own(self._store.own, entry):
+            return own_response(self._store.own.load(request, name, uuid_of(entry)), mode, wanted)
         if wanted is not None:
-            tag = entity_tag(self._store.found(name).parameters[LOCATION], mode)
-            if tag in [each.strip().removeprefix("W/") for each in wanted.split(",")] or wanted.strip() == "*":
+            tag = entity_tag(entry.parameters[LOCATION], mode)
+            if is_matched(tag, wanted):
                 return RestResponse(status=HTTPStatus.NOT_MODIFIED, headers={"etag": tag})
         return self._loaded(name, mode)
 
@@ -142,7 +146,7 @@ class IcebergTableHandler:
 
     def exists(self, request: RestRequest) -> RestResponse:
         """Answer the operation tableExists."""
-        self._store.found(table_of(request))
+        self._store.readable(table_of(request))
         return NO_CONTENT
 
     def drop(self, request: RestRequest) -> RestResponse:
@@ -192,7 +196,7 @@ class IcebergTableHandler:
 
     def credentials(self, request: RestRequest) -> RestResponse:
         """Answer loadCredentials: the server has none for clients."""
-        self._store.found(table_of(request))
+        self._store.readable(table_of(request))
         return json_response({"storage-credentials": []})
 
     def report(self, request: RestRequest) -> RestResponse:

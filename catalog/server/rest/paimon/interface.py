@@ -11,15 +11,12 @@ from interbed.catalog.server.rest.paimon.tables import TableRoutes
 from interbed.catalog.server.rest.paimon.unsupported import UnsupportedRoutes
 from interbed.catalog.server.rest.paimon.versions import VersionRoutes
 from interbed.catalog.server.rest.paimon.views import ViewRoutes
-from interbed.catalog.server.service.service import Metastore
-from interbed.catalog.server.thrift.edge.dispatch import Dispatcher
 
 PATH = "/paimon"
 
 
-def paimon_interface(metastore: Metastore, dispatcher: Dispatcher) -> RestInterface:
-    """Return Paimon's REST interface of a server; `dispatcher` carries out the calls of the metastore."""
-    access = CatalogAccess(metastore, dispatcher)
+def paimon_interface(access: CatalogAccess) -> RestInterface:
+    """Return Paimon's REST interface of a server over the catalogs of its requests."""
     nouns = (
         DatabaseRoutes(access, metastore.functions),
         TableRoutes(access),

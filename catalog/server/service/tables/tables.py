@@ -189,6 +189,14 @@ class TableService(TableAlterations):
             lambda transaction: transaction.tables.with_parameters(catalog, normalized(database), values)
         )
 
+    def with_formats(self, catalog: str, database: str, input_format: str, output_format: str) -> list[str]:
+        """Return the names of the tables, without views, whose files have these formats, in order."""
+        return self._store.read(
+            lambda transaction: transaction.tables.with_formats(
+                catalog, normalized(database), input_format, output_format
+            )
+        )
+
     def names_by_filter(self, catalog: str, database: str, text: str, limit: int | None = None) -> list[str]:
         """Return the names of the tables that a filter over owner, parameters and last access selects, in order; none
         if there is no such database, as in Hive. BadFilterError.
