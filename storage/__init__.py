@@ -154,6 +154,7 @@ OFFERED: Mapping[str, tuple[str, ...]] = {
         "commit.retry",
         "lsm.merge_function.row_rules",
         "write.deletion_vectors",
+        "write.kept_rows",
         "write.bucket.choose",
         "write.bucket.key_locations",
         "write.bucket_strategy",

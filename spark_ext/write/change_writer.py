@@ -23,15 +23,14 @@ from interbed.storage.base.errors import CommitConflictError, InvalidInputError,
 from interbed.storage.base.row.kind import RowKind
 from interbed.storage.base.row.python_values import python_value
 from interbed.storage.files.deletion_vectors import DeletionVector, decode
-from interbed.storage.lsm.file_read import ROW_INDEX, FileRead, ReadOptions, block_rows
-from interbed.storage.meta.manifest.entry import DataFileMeta
+from interbed.storage.lsm.file_read import ROW_INDEX
 from interbed.storage.meta.schema.table_schema import TableSchema
-from interbed.storage.read.positions import FILE_PATH, DeletionReader
-from interbed.storage.scan.split import Split
+from interbed.storage.read.positions import FILE_PATH
 from interbed.storage.table.table import Table
 from interbed.storage.write.bucket.key_locations import KeyHashes
 from interbed.storage.write.commit_message import CommitMessage
 from interbed.storage.write.deletion_vectors import vector_messages
+from interbed.storage.write.kept_rows import replace_files
 from interbed.storage.write.row_statements import delete_refusal
 from interbed.storage.write.table_write import TableWrite
 
@@ -221,28 +220,8 @@ class LocatedChanges:
         """Rewrite files without their deleted rows. Raises CommitConflictError when a file is not in the snapshot."""
         if not self._deleted or self._table.options.deletion_vectors_enabled:
             return []
-        deleted = dict(self.marked())
-        store = self._table.store
-        read = FileRead(store, self._table.schema.fields)
-        deletions = DeletionReader(store.file_io)
-        messages = []
-        for split in self._table.new_scan(snapshot_id=self._snapshot_id).plan().splits:
-            deleted_of = deletions.of(split.deletion_files)
-            replaced = [f for f in split.files if split.path_of(f) in deleted]
-            for file in replaced:
-                old, more = deleted_of(file), deleted.pop(split.path_of(file))
-                without = more if old is None else old.union(more.positions)
-                path = split.path_of(file)
-                for batch in read.batches(file, path, ReadOptions(batch_rows=block_rows(replaced), deleted=without)):
-                    self._write.write_arrow(batch, keeps_nulls=True)
-            if replaced:
-                messages.append(_without(split, tuple(replaced)))
-        if deleted:
-            raise CommitConflictError(
-                f"The file {min(deleted)} is not in snapshot {self._snapshot_id} of {store.location}, whose rows were "
-                "to be changed. Nothing was changed; run the statement again."
-            )
-        return messages
+        splits = self._table.new_scan(snapshot_id=self._snapshot_id).plan().splits
+        return replace_files(self._table.store, self._write, splits, self.marked())
 
     def marked(self) -> Mapping[str, DeletionVector]:
         return {path: DeletionVector.of(np.concatenate(found)) for path, found in self._deleted.items()}
@@ -295,7 +274,3 @@ def _deletions(batch: pa.RecordBatch) -> "pa.BooleanArray":
 
 def _updates(kinds: "pa.Array[Any]") -> "pa.BooleanArray":
     return pc.equal(kinds, pa.scalar(int(RowKind.UPDATE_AFTER), pa.int8()))
-
-
-def _without(split: Split, files: tuple[DataFileMeta, ...]) -> CommitMessage:
-    return CommitMessage.deletion(split.bucket_id, split.total_buckets, files)

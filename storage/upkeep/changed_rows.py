@@ -25,12 +25,11 @@ from interbed.storage.base.row.kind import RowKind
 from interbed.storage.commit.basis import RowsRead
 from interbed.storage.commit.file_store_commit import FileStoreCommit
 from interbed.storage.files.deletion_vectors import DeletionVector
-from interbed.storage.lsm.file_read import FileRead, ReadOptions, block_rows
 from interbed.storage.meta.bucket_mode import BucketMode, bucket_mode
 from interbed.storage.meta.file_store import FileStore
 from interbed.storage.meta.options.stream import FALLBACK_BRANCH
 from interbed.storage.read.point_lookup import PointLookup, key_batch
-from interbed.storage.read.positions import FILE_PATH, ROW_INDEX, DeletionReader, LocatedRead
+from interbed.storage.read.positions import FILE_PATH, ROW_INDEX, LocatedRead
 from interbed.storage.read.table_read import TableRead
 from interbed.storage.scan.live_files import restore_buckets
 from interbed.storage.scan.partition_filter import AllPartitions, PartitionFilter
@@ -40,6 +39,7 @@ from interbed.storage.upkeep.compact_table import commit_rows
 from interbed.storage.write.bucket_strategy import batch_strategy_of
 from interbed.storage.write.commit_message import CommitMessage
 from interbed.storage.write.deletion_vectors import vector_messages
+from interbed.storage.write.kept_rows import replace_files
 from interbed.storage.write.row_converter import KeptNulls
 from interbed.storage.write.row_statements import UPDATABLE
 from interbed.storage.write.table_write import TableWrite
@@ -139,22 +139,8 @@ class SnapshotRows:
         """Rewrite the files without the rows to delete; nothing where deletion vectors mark them."""
         if self.store.options.deletion_vectors_enabled:
             return []
-        read = FileRead(self.store, self.store.schema.fields)
-        deletions = DeletionReader(self.store.file_io)
-        messages = []
-        for split in TableScan(self.store, snapshot_id=self.snapshot_id).plan().splits:
-            deleted_of = deletions.of(split.deletion_files)
-            replaced = tuple(f for f in split.files if split.path_of(f) in deleted_positions)
-            for file in replaced:
-                path, old = split.path_of(file), deleted_of(file)
-                without = (
-                    DeletionVector.of(deleted_positions[path]) if old is None else old.union(deleted_positions[path])
-                )
-                for batch in read.batches(file, path, ReadOptions(batch_rows=block_rows(replaced), deleted=without)):
-                    write.write_arrow(batch, keeps_nulls=True)
-            if replaced:
-                messages.append(CommitMessage.deletion(split.bucket_id, split.total_buckets, replaced))
-        return messages
+        splits = TableScan(self.store, snapshot_id=self.snapshot_id).plan().splits
+        return replace_files(self.store, write, splits, _vectors(deleted_positions))
 
     def _mark(
         self, deleted_positions: Mapping[str, Positions], messages: Iterable[CommitMessage]
@@ -182,6 +168,10 @@ def _collect(batch: pa.RecordBatch, deleted_positions: dict[str, list[Positions]
     # Loop over the files of a batch, which are few.
     for code, path in enumerate(paths.dictionary.to_pylist()):
         deleted_positions.setdefault(str(path), []).append(positions[codes == code])
+
+
+def _vectors(deleted_positions: Mapping[str, Positions]) -> dict[str, DeletionVector]:
+    return {path: DeletionVector.of(positions) for path, positions in deleted_positions.items()}
 
 
 def _kinds(rows: int, kind: RowKind) -> "pa.Array[Any]":
@@ -339,18 +329,10 @@ def delete_rows_by_rewrite(store: FileStore, predicate: Predicate, commit_user: 
         return None
     # The files that remain of newer schemas need all of their columns.
     rewritten = store.for_files_of(one.files[0].schema_id for one, _ in affected)
-    read, deletions = FileRead(rewritten, rewritten.schema.fields), DeletionReader(store.file_io)
-    with TableWrite(rewritten, commit_user, rewrites=True) as write:
-        for one, positions in affected:
-            file = one.files[0]
-            old = deletions.of(one.deletion_files)(file)
-            without = DeletionVector.of(positions) if old is None else old.union(positions)
-            for batch in read.batches(
-                file, one.path_of(file), ReadOptions(batch_rows=block_rows([file]), deleted=without)
-            ):
-                write.write_arrow(batch)
+    deleted = _vectors({one.path_of(one.files[0]): positions for one, positions in affected})
+    with TableWrite(rewritten, commit_user) as write:
+        replaced = replace_files(rewritten, write, [one for one, _ in affected], deleted)
         messages = write.prepare_commit()
-    replaced = [CommitMessage.deletion(one.bucket_id, one.total_buckets, one.files) for one, _ in affected]
     if any(one.deletion_files for one, _ in affected):
         replaced += vector_messages(store, restore_buckets(store), {}, replaced)
     ids = FileStoreCommit(store, commit_user).commit([*messages, *replaced])

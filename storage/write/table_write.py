@@ -171,15 +171,29 @@ class TableWrite:
         InvalidInputError before any row is taken. Any other error aborts the writer, as LogUnavailableError does,
         because the log of a table gets rows before they are committed.
         """
+        self._write_rows(data, row_kinds, keeps_nulls=self._rewrites or keeps_nulls, are_new=not self._rewrites)
+
+    def write_kept(self, data: pa.RecordBatch) -> None:
+        """Write rows of the table again, whose file is replaced. Values that other writers wrote are not refused."""
+        self._write_rows(data, None, keeps_nulls=True, are_new=False)
+
+    def _write_rows(
+        self,
+        data: pa.Table | pa.RecordBatch,
+        row_kinds: "pa.Array[Any] | pa.ChunkedArray[Any] | None",
+        *,
+        keeps_nulls: KeptNulls,
+        are_new: bool,
+    ) -> None:
         self._check_open()
-        batches = self._incoming.batches(data, keeps_nulls=self._rewrites or keeps_nulls)
+        batches = self._incoming.batches(data, keeps_nulls=keeps_nulls)
         kinds = None if row_kinds is None else self._incoming.kinds(row_kinds, data.num_rows)
         offset = 0
         with self._aborted_by_errors():
             for batch in batches:
                 part = None if kinds is None else kinds.slice(offset, batch.num_rows)
                 offset += batch.num_rows
-                if not self._rewrites:
+                if are_new:
                     first_row = offset - batch.num_rows
                     self._incoming.check_new_rows(batch, part, self._options.partition_default_name, first_row)
                 batch, part = self._kinds.apply(batch, part)
