@@ -258,10 +258,25 @@ class ServerSettings:
     events_ttl_seconds: float = field(
         default=86400.0, metadata=_about("How long notification events are kept.", SECONDS)
     )
+    history_seconds: float = field(
+        default=30 * 86400.0,
+        metadata=_about(
+            "How long changes of metadata are kept, with the entries before and after; 0: they are not recorded.",
+            SECONDS_OR_NONE,
+        ),
+    )
+    history_entries_max: int = field(
+        default=1_000_000,
+        metadata=_about(
+            "Changes of metadata that are kept at most; the oldest are removed.",
+            integer(1, 1_000_000_000, "a number"),
+        ),
+    )
     reaper_seconds: float = field(
         default=30.0,
         metadata=_about(
-            "Time between two looks for what has run out: locks, events, executions, dropped objects, the trash.",
+            "Time between two looks for what has run out: locks, events, executions, dropped objects, the history, the "
+            "trash.",
             SECONDS,
         ),
     )

@@ -1,22 +1,17 @@
 """`interbed metastore dropped | undrop | purge`: the dropped objects of a server, in its database and warehouse.
 
-They work on the database directly, with the settings of `interbed server` from the environment and its file. Servers
-may be running on it.
+They work on the database directly (opened.py).
 """
 
 import functools
 import json
-import os
 import sys
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from datetime import UTC, datetime
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
-from interbed.catalog.server.service.errors import MetastoreError
+from interbed.catalog.server.cli.opened import server_options
 from interbed.storage.base.terminal import print_columns, print_line
 
 if TYPE_CHECKING:
@@ -27,23 +22,7 @@ _json = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 _id = click.option("--id", "entry_id", type=int, metavar="N", help="The entry of this id; by default the latest drop.")
 
 
-def _server_options(work: Callable[..., Any]) -> Callable[..., Any]:
-    """Add the options of the server's database and warehouse; the command gets the dropped objects of it."""
-
-    @functools.wraps(work)
-    def command(*, db: str | None, warehouse: str | None, **given: Any) -> None:
-        with _opened(db, warehouse) as dropped:
-            work(dropped, **given)
-
-    command = click.option(
-        "--warehouse", metavar="LOCATION", help="The server's warehouse; that of `interbed server` by default."
-    )(command)
-    command = click.option(
-        "--catalog", default="hive", show_default=True, metavar="NAME", help="The catalog of the metastore."
-    )(command)
-    return click.option("--db", metavar="URL", help="The server's database; that of `interbed server` by default.")(
-        command
-    )
+_server_options = functools.partial(server_options, lambda metastore: metastore.dropped)
 
 
 @click.command(name="dropped")
@@ -134,29 +113,3 @@ def _found(dropped: "UndropService", catalog: str, name: str, entry_id: int | No
 
 def _time(seconds: int) -> str:
     return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%d %H:%M:%SZ")
-
-
-@contextmanager
-def _opened(db: str | None, warehouse: str | None) -> "Iterator[UndropService]":
-    """Yield the dropped objects of a server. The command line reports errors of its settings and database."""
-    # Needs Thrift and SQL, which are slow to import for the help of a command.
-    from interbed.catalog.server.database import schema
-    from interbed.catalog.server.database.engine import parse_database_url
-    from interbed.catalog.server.process.main import open_metastore
-    from interbed.catalog.server.settings import load
-
-    config = os.environ.get("INTERBED_SERVER_CONFIG")
-    settings = load(Path(config) if config else None, os.environ, {"db": db, "warehouse": warehouse})[0]
-    try:
-        url = parse_database_url(settings.db)
-        if url.get_backend_name() == "sqlite" and not os.path.exists(url.database or ""):
-            # Opening it would create it.
-            raise MetastoreError(f"there is no database {url.database}")
-        with open_metastore(settings) as (store, metastore):
-            if not schema.is_current(store.engine):
-                raise MetastoreError(
-                    "the database is no interbed metastore's, or of another version; start `interbed server` on it once"
-                )
-            yield metastore.dropped
-    except MetastoreError as error:
-        raise click.ClickException(str(error)) from error

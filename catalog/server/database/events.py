@@ -6,7 +6,7 @@ Bodies of events are stored as packed JSON, because a partition's columns repeat
 import json
 import time
 import zlib
-from collections.abc import Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 from sqlalchemy import ColumnElement, Connection, bindparam, delete, func, insert, select, update
@@ -32,6 +32,9 @@ _PACKING = 1
 """zlib's fastest level: the log is written with every change and mostly never read."""
 
 EVENT_SEQUENCE = "event"
+
+RecordPacked = Callable[[Sequence[NotificationEvent], Mapping[int, bytes]], None]
+"""Function that writes the history of events, with their packed bodies by the identity of the event."""
 
 _TAKE = Statement(
     update(SequenceRow)
@@ -124,10 +127,12 @@ def _function(fields: Any) -> Function | None:
 class SqlEvents:
     """Notification events by id."""
 
-    __slots__ = ("_connection",)
+    __slots__ = ("_connection", "_record")
 
-    def __init__(self, connection: Connection) -> None:
+    def __init__(self, connection: Connection, record: RecordPacked = lambda changes, packed: None) -> None:
+        """Write the events also to the history, by `record`."""
         self._connection = connection
+        self._record = record
 
     def append(self, *events: NotificationEvent) -> int:
         """Store events under the next ids and return the last one; the counter's row stays locked until the end of
@@ -135,6 +140,9 @@ class SqlEvents:
         """
         if not events:
             return self.current()
+        packed = {id(event): packed_body(event.body) for event in events}
+        # The history is not in the order of the counter, on which other writers wait.
+        self._record(events, packed)
         [(last,)] = _TAKE.rows(self._connection, {"count": len(events)})
         now = int(time.time())
         _INSERT.change_many(
@@ -148,7 +156,7 @@ class SqlEvents:
                     "database": event.database,
                     "table": event.table,
                     "previous": None if event.previous is None else ".".join(event.previous),
-                    "body": packed_body(event.body),
+                    "body": packed[id(event)],
                 }
                 for number, event in enumerate(events, start=last - len(events) + 1)
             ],

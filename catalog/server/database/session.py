@@ -1,17 +1,21 @@
 """The metastore's transactions: a unit of work on its database, with all repositories. Connections are engine.py's."""
 
+from functools import partial
+
 from sqlalchemy import Connection
 
 from interbed.catalog.server.database.databases import SqlCatalogs, SqlDatabases, SqlFunctions, SqlProperties
 from interbed.catalog.server.database.dropped import SqlDroppedObjects
 from interbed.catalog.server.database.engine import SqlUnits, open_engine
 from interbed.catalog.server.database.events import SqlEvents
+from interbed.catalog.server.database.history import SqlHistory
 from interbed.catalog.server.database.locks import SqlLocks
 from interbed.catalog.server.database.partitions import SqlPartitions
 from interbed.catalog.server.database.places import SqlLocationIndex, SqlMoves
 from interbed.catalog.server.database.queries import SqlQueries, SqlRunStatistics
 from interbed.catalog.server.database.statistics import SqlStatistics
 from interbed.catalog.server.database.tables import SqlConstraints, SqlTables
+from interbed.catalog.server.service.history.entries import HistoryPolicy
 
 _SQLITE_FILES = ("", "-wal", "-shm", "-journal")
 
@@ -26,6 +30,7 @@ class SqlTransaction:
         "dropped",
         "events",
         "functions",
+        "history",
         "locks",
         "moves",
         "partitions",
@@ -37,14 +42,15 @@ class SqlTransaction:
         "tables",
     )
 
-    def __init__(self, connection: Connection) -> None:
+    def __init__(self, connection: Connection, history: HistoryPolicy | None = None) -> None:
         self.catalogs = SqlCatalogs(connection)
         self.databases = SqlDatabases(connection)
         self.tables = SqlTables(connection)
         self.partitions = SqlPartitions(connection)
         self.functions = SqlFunctions(connection)
         self.locks = SqlLocks(connection)
-        self.events = SqlEvents(connection)
+        self.history = SqlHistory(connection, history or HistoryPolicy())
+        self.events = SqlEvents(connection, self.history.record_packed)
         self.constraints = SqlConstraints(connection)
         self.moves = SqlMoves(connection)
         self.places = SqlLocationIndex(connection)
@@ -59,11 +65,12 @@ class SqlRepository(SqlUnits[SqlTransaction]):
     """The metastore's repository in a SQL database, for many concurrent threads.
 
     `url` is `sqlite:///path/to/file.db` or `postgresql://user:password@host:port/database`. The database's tables must
-    exist (see schema.upgrade). Errors of the database are raised as DatabaseError.
+    exist (see schema.upgrade). Errors of the database are raised as DatabaseError. `history` has the origin of changes.
     """
 
-    def __init__(self, url: str) -> None:
-        super().__init__(open_engine(url), SqlTransaction, called="the metastore's database")
+    def __init__(self, url: str, *, history: HistoryPolicy | None = None) -> None:
+        transaction = partial(SqlTransaction, history=history)
+        super().__init__(open_engine(url), transaction, called="the metastore's database")
 
     @property
     def files(self) -> list[str]:

@@ -1,5 +1,5 @@
 """`interbed metastore import | verify | export`: copy from another metastore, comparison, and export to a file. Its
-commands about dropped objects are in cli/dropped.py.
+commands about dropped objects are in cli/dropped.py, those about the history in cli/history.py.
 """
 
 import json
@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from interbed.catalog.server.cli.dropped import COMMANDS as DROPPED_COMMANDS
+from interbed.catalog.server.cli.history import COMMANDS as HISTORY_COMMANDS
 from interbed.catalog.server.service.errors import MetastoreError
 from interbed.storage.base.terminal import SuggestingGroup, print_line, print_text
 
@@ -43,7 +44,7 @@ _SOURCE_HELP = (
 
 @click.group(cls=SuggestingGroup)
 def metastore() -> None:
-    """Move metadata between metastores, and put dropped objects back.
+    """Move metadata between metastores, show its history, and put dropped objects back.
 
     Import, verify and export touch no directories or files of tables.
     """
@@ -51,7 +52,7 @@ def metastore() -> None:
     logging.getLogger("thrift").setLevel(logging.CRITICAL)
 
 
-for _command in DROPPED_COMMANDS:
+for _command in (*DROPPED_COMMANDS, *HISTORY_COMMANDS):
     metastore.add_command(_command)
 
 

@@ -197,6 +197,8 @@ class ServerOperations:
             locks,
             every_seconds=settings.reaper_seconds,
             events_ttl_seconds=settings.events_ttl_seconds,
+            history_seconds=settings.history_seconds,
+            history_entries_max=settings.history_entries_max,
             deaths=self._deaths,
             trash=trash,
             dropped=dropped,

@@ -1,9 +1,9 @@
 """The reaper: a thread that removes expired objects, in the metastore's database and in the trash.
 
-Those are locks whose holder is silent, old notification events, dropped objects that can no longer be put back, the
-partitions of dropped tables, old checkpoints of the trash, executions of scheduled queries without a report, and old
-statistics of runs. It also settles unfinished moves of directories, for instance those of another server of the same
-database that was killed.
+Those are locks whose holder is silent, old notification events, old changes of the history, dropped objects that can no
+longer be put back, the partitions of dropped tables, old checkpoints of the trash, executions of scheduled queries
+without a report, and old statistics of runs. It also settles unfinished moves of directories, for instance those of
+another server of the same database that was killed.
 
 Locks expire also when another request reads them; the reaper removes those that no request reads. Several servers on
 one database may each have a reaper: a removal is a single statement with the condition in it, so that the second finds
@@ -43,6 +43,8 @@ class Reaper:
         *,
         every_seconds: float,
         events_ttl_seconds: float,
+        history_seconds: float = 30 * 86400.0,
+        history_entries_max: int = 1_000_000,
         clock: Callable[[], float] = time.time,
         deaths: ThreadDeaths | None = None,
         trash: Trash | None = None,
@@ -56,6 +58,8 @@ class Reaper:
         self._run_statistics = RuntimeStatisticsService(store, clock=clock)
         self._every_seconds = every_seconds
         self._events_ttl_seconds = events_ttl_seconds
+        self._history_seconds = history_seconds
+        self._history_entries_max = history_entries_max
         self._clock = clock
         self._trash = trash
         self._dropped = dropped
@@ -79,6 +83,7 @@ class Reaper:
         events = self._store.write(lambda transaction: transaction.events.expire(before))
         if events:
             logger.info("removed %d notification events older than %.0f s", events, self._events_ttl_seconds)
+        self._expire_history()
         if self._dropped is not None:
             self._expire(self._dropped)
         self._purge()
@@ -93,6 +98,20 @@ class Reaper:
         if settled:
             logger.info("settled %d moves of directories that were not finished", settled)
         return locks, events
+
+    def _expire_history(self) -> None:
+        """Remove old changes of metadata, in many short writes."""
+        before_millis = int((self._clock() - self._history_seconds) * 1000)
+        removed = 0
+        while not self._ending.is_set():
+            part = self._store.write(
+                lambda transaction: transaction.history.expire(before_millis, self._history_entries_max)
+            )
+            if not part:
+                break
+            removed += part
+        if removed:
+            logger.info("removed %d changes from the history of metadata", removed)
 
     def _expire(self, dropped: UndropService) -> None:
         """Purge dropped objects that have expired, and settle unfinished drops. An error is logged, and prevents no

@@ -21,6 +21,8 @@ from interbed.catalog.server.ops.vital_signs import OwnSigns, SharedBoard, Worke
 from interbed.catalog.server.process.workers import CLOSED, END_SOON, READY, Supervisor, received
 from interbed.catalog.server.service.directories.locations import SCHEMES, LocationRules
 from interbed.catalog.server.service.directories.remote_files import REMOTE_FILES
+from interbed.catalog.server.service.history.entries import ChangeOrigin, HistoryPolicy
+from interbed.catalog.server.service.names import shortened
 from interbed.catalog.server.service.service import ConfigValues, Metastore
 from interbed.catalog.server.service.trash import DIRECTORY_NAME, Trash
 from interbed.catalog.server.service.warehouse import child, normalized_location
@@ -31,12 +33,19 @@ from interbed.catalog.server.thrift.calls.locks import LockClients
 from interbed.catalog.server.thrift.calls.service import all_handlers
 from interbed.catalog.server.thrift.edge.budgets import EdgeLimits
 from interbed.catalog.server.thrift.edge.cache import AnswerCache
-from interbed.catalog.server.thrift.edge.call import CallObserver, current_session
+from interbed.catalog.server.thrift.edge.call import (
+    CallObserver,
+    current_method,
+    current_operation,
+    current_request,
+    current_session,
+)
 from interbed.catalog.server.thrift.edge.codec import codec_named
 from interbed.catalog.server.thrift.edge.dispatch import Dispatcher
 from interbed.catalog.server.thrift.edge.listeners import AnyService, HttpService, Service, server_context
 from interbed.catalog.server.thrift.edge.loop import EventLoop
 from interbed.catalog.server.thrift.edge.transport import BufferedFraming, FramedFraming, listen
+from interbed.storage.base.shown_text import escaped
 
 UNDROP_SECONDS = 7 * 86400.0
 """How long dropped objects can be put back by default."""
@@ -112,10 +121,15 @@ def _prepared(settings: ServerSettings) -> Iterator[tuple[SqlRepository, Metasto
 
 
 @contextmanager
-def open_metastore(settings: ServerSettings) -> Iterator[tuple[SqlRepository, Metastore]]:
-    """Yield the database as it is, and the services of a server with these settings. MetastoreError."""
+def open_metastore(
+    settings: ServerSettings, origin: Callable[[], ChangeOrigin] | None = None
+) -> Iterator[tuple[SqlRepository, Metastore]]:
+    """Yield the database as it is, and the services of a server with these settings. `origin` returns that of a change;
+    by default it is the request that the thread serves. MetastoreError.
+    """
     REMOTE_FILES.configure(seconds=settings.store_seconds)
-    store = SqlRepository(settings.db)
+    recorded = (origin or _origin) if settings.history_seconds else None
+    store = SqlRepository(settings.db, history=HistoryPolicy(origin=recorded))
     try:
         yield (
             store,
@@ -163,6 +177,22 @@ def undrop_seconds_of(settings: ServerSettings) -> float:
     if settings.undrop_seconds is not None:
         return settings.undrop_seconds
     return 0.0 if settings.trash_seconds else UNDROP_SECONDS
+
+
+def _origin() -> ChangeOrigin:
+    """Return the origin of the present change: the client's request, or the server itself."""
+    session = current_session.get()
+    if session is None:
+        return ChangeOrigin(interface="server")
+    method, request_id = current_operation.get() or (current_method.get() or "", current_request.get())
+    interface, _, operation = method.rpartition(".")
+    user = session.user if session.user is not None else session.certificate
+    return ChangeOrigin(
+        principal=None if user is None else shortened(escaped(user)),
+        interface=interface or "thrift",
+        operation=operation or None,
+        request_id=request_id,
+    )
 
 
 def _user() -> str | None:

@@ -28,6 +28,7 @@ from interbed.catalog.server.thrift.edge.call import (
     Call,
     CallOutcome,
     current_method,
+    current_operation,
     current_request,
     current_session,
 )
@@ -168,6 +169,7 @@ class ServedRequest:
         tokens = set_variables(
             (current_request, self.request_id),
             (current_method, method),
+            (current_operation, (method, self.request_id)),
             (current_session, request.session),
             (session_settings, request.session.settings),
             (missed_deadlines, MissedDeadlines()),

@@ -33,7 +33,7 @@ class RestSettings:
 def interfaces(metastore: Metastore, edge: SharedEdge, settings: RestSettings) -> Sequence[RestInterface]:
     """Return the interfaces that a server offers."""
     access = CatalogAccess(metastore, edge.dispatcher)
-    return (iceberg_interface(metastore, _own_tables(access, settings)), paimon_interface(access))
+    return (iceberg_interface(metastore, _own_tables(access, settings)), paimon_interface(access, metastore.functions))
 
 
 def _own_tables(access: CatalogAccess, settings: RestSettings) -> OwnTables | None:

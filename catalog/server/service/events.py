@@ -248,7 +248,9 @@ def drop_constraint(constraint: Constraint) -> NotificationEvent:
     )
 
 
-def update_table_column_statistics(table: MetastoreTable, statistics: Mapping[str, Any]) -> NotificationEvent:
+def update_table_column_statistics(
+    table: MetastoreTable, statistics: Mapping[str, Any], *, before: MetastoreTable | None = None
+) -> NotificationEvent:
     """Event of an update of column statistics of a table.
 
     `statistics` has the field names of Hive's ColumnStatistics: `{"statsDesc": {"isTblLevel": True, "dbName": …,
@@ -256,7 +258,9 @@ def update_table_column_statistics(table: MetastoreTable, statistics: Mapping[st
     "engine": "hive"}`; bytes as base64 text.
     """
     return _of_table(
-        EventType.UPDATE_TABLE_COLUMN_STAT, table, EventBody(table=table, details={"statistics": dict(statistics)})
+        EventType.UPDATE_TABLE_COLUMN_STAT,
+        table,
+        EventBody(table=table, table_before=before, details={"statistics": dict(statistics)}),
     )
 
 
@@ -274,10 +278,18 @@ def update_partition_column_statistics(
 
 
 def delete_table_column_statistics(
-    table: MetastoreTable, column: str | None, engine: str = "hive"
+    table: MetastoreTable, column: str | None, engine: str = "hive", *, before: MetastoreTable | None = None
 ) -> NotificationEvent:
     """Event of the deletion of the statistics of one column (of all if None) of a table."""
-    return _of_table(EventType.DELETE_TABLE_COLUMN_STAT, table, EventBody(details={"column": column, "engine": engine}))
+    return _of_table(
+        EventType.DELETE_TABLE_COLUMN_STAT,
+        table,
+        EventBody(
+            table=None if before is None else table,
+            table_before=before,
+            details={"column": column, "engine": engine},
+        ),
+    )
 
 
 def delete_partition_column_statistics(

@@ -14,6 +14,7 @@ from interbed.catalog.server.service.column_statistics import ColumnStatistics
 from interbed.catalog.server.service.dropped import DroppedObjects
 from interbed.catalog.server.service.events import ChangedName, NotificationEvent
 from interbed.catalog.server.service.filters.tree import EVERYTHING, PartitionFilter
+from interbed.catalog.server.service.history.entries import History
 from interbed.catalog.server.service.lock_model import EarlierLock, Lock, LockCutoff, LockFigures, LockRequest
 from interbed.catalog.server.service.model import (
     Constraint,
@@ -458,6 +459,8 @@ class Transaction(Protocol):
     def locks(self) -> Locks: ...
     @property
     def events(self) -> Events: ...
+    @property
+    def history(self) -> History: ...
     @property
     def constraints(self) -> Constraints: ...
     @property

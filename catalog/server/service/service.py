@@ -21,6 +21,7 @@ from interbed.catalog.server.service.tables.pointers import PointerService
 from interbed.catalog.server.service.tables.tables import TableService
 from interbed.catalog.server.service.trash import Trash
 from interbed.catalog.server.service.undrop.drops import SoftDrops, aside_root
+from interbed.catalog.server.service.undrop.histories import HistoryService
 from interbed.catalog.server.service.undrop.undrops import UndropService
 from interbed.catalog.server.service.warehouse import Warehouse
 
@@ -160,3 +161,4 @@ class Metastore:
             clock=clock,
         )
         self.pointers = PointerService(store, self.warehouse, deletions, self.locks, clock=clock)
+        self.history = HistoryService(store, self.pointers)

@@ -157,7 +157,8 @@ class StatisticsService:
             table.value, parameters=with_accurate_columns(table.value.parameters, [each.column for each in new])
         )
         transaction.tables.replace(table.id, _database_id(transaction, table.value), changed)
-        return events.update_table_column_statistics(changed, _described(changed, None, new, engine))
+        described = _described(changed, None, new, engine)
+        return events.update_table_column_statistics(changed, described, before=table.value)
 
     def _update_partitions(
         self,
@@ -208,7 +209,11 @@ class StatisticsService:
             raise NoSuchObjectError(_unknown(table.value, None, columns))
         changed = dataclasses.replace(table.value, parameters=without_accurate_columns(table.value.parameters, columns))
         transaction.tables.replace(table.id, _database_id(transaction, table.value), changed)
-        changes = [events.delete_table_column_statistics(changed, each, engine) for each in columns or (None,)]
+        # One of the events has the change of the table's parameters.
+        changes = [
+            events.delete_table_column_statistics(changed, each, engine, before=None if index else table.value)
+            for index, each in enumerate(columns or (None,))
+        ]
         transaction.events.append(*changes)
 
     def _delete_of_partitions(

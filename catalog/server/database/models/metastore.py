@@ -279,6 +279,35 @@ class EventRow(Base):
     body: Mapped[bytes] = mapped_column(LargeBinary)
 
 
+class HistoryRow(Base):
+    """A change of an object, with its origin. `object_id` is the number of a table. The body is that of an event
+    without secrets, JSON packed with zlib.
+    """
+
+    __tablename__ = "history"
+    __table_args__ = (
+        Index("ix_history_name", "database", "name"),
+        Index("ix_history_object_id", "object_id"),
+        # An id that was removed is never given to another change.
+        {"sqlite_autoincrement": True},
+    )
+
+    id: Mapped[int] = mapped_column(RowId, primary_key=True)
+    time_millis: Mapped[int] = mapped_column(BigInteger)
+    kind: Mapped[str] = mapped_column(String(16))
+    change: Mapped[str] = mapped_column(String(64))
+    catalog: Mapped[str | None] = mapped_column(String(128))
+    database: Mapped[str | None] = mapped_column(String(128))
+    name: Mapped[str | None] = mapped_column(String(256))
+    previous: Mapped[str | None] = mapped_column(Text)
+    object_id: Mapped[int | None] = mapped_column(BigInteger)
+    principal: Mapped[str | None] = mapped_column(Text)
+    interface: Mapped[str] = mapped_column(String(32))
+    operation: Mapped[str | None] = mapped_column(Text)
+    request_id: Mapped[str | None] = mapped_column(Text)
+    body: Mapped[bytes] = mapped_column(LargeBinary)
+
+
 class PropertyRow(Base):
     """A single value of the whole metastore, for instance its identity."""
 

@@ -11,20 +11,21 @@ from interbed.catalog.server.rest.paimon.tables import TableRoutes
 from interbed.catalog.server.rest.paimon.unsupported import UnsupportedRoutes
 from interbed.catalog.server.rest.paimon.versions import VersionRoutes
 from interbed.catalog.server.rest.paimon.views import ViewRoutes
+from interbed.catalog.server.service.databases import FunctionService
 
 PATH = "/paimon"
 
 
-def paimon_interface(access: CatalogAccess) -> RestInterface:
-    """Return Paimon's REST interface of a server over the catalogs of its requests."""
+def paimon_interface(access: CatalogAccess, functions: FunctionService) -> RestInterface:
+    """Return Paimon's REST interface of a server over the catalogs of its requests, and over its functions."""
     nouns = (
-        DatabaseRoutes(access, metastore.functions),
+        DatabaseRoutes(access, functions),
         TableRoutes(access),
         SnapshotRoutes(access),
         PartitionRoutes(access),
         VersionRoutes(access),
         ViewRoutes(access),
-        FunctionRoutes(access, metastore.functions),
+        FunctionRoutes(access, functions),
         UnsupportedRoutes(),
     )
     return RestInterface(

@@ -135,6 +135,8 @@ class TableAlterations:
                 raise MetastoreError(f"{old.database}.{old.name} is no materialized view")
             new = dataclasses.replace(old, extra={**old.extra, CREATION_METADATA: dict(made_of)})
             transaction.tables.replace(stored.id, self._database_id(transaction, old), new)
+            # Hive's notification log has no event for it.
+            transaction.history.record(events.alter_table(old, new))
 
         self._store.write(work)
 

@@ -40,7 +40,8 @@ class TableLockedError(MetastoreError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PointerChange:
-    """A change of a table's entry: `parameter` must have the value `expected`, and `change` returns the new entry.
+    """A change of a table's entry: `parameter` must have the value `expected` (None: it must be absent), and `change`
+    returns the new entry.
 
     `change` must have no effect, since a transaction may run more than once. The new entry may have another name or
     database; files stay where they are.
@@ -50,7 +51,7 @@ class PointerChange:
     database: str
     name: str
     parameter: str
-    expected: str
+    expected: str | None
     change: Callable[[MetastoreTable], MetastoreTable]
 
 

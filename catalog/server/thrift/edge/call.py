@@ -69,6 +69,11 @@ current_request: ContextVar[str | None] = ContextVar("current_request", default=
 current_method: ContextVar[str | None] = ContextVar("current_method", default=None)
 """The method that this thread serves, for log records."""
 
+current_operation: ContextVar[tuple[str, str] | None] = ContextVar("current_operation", default=None)
+"""Method and id of the REST request that this thread serves. Calls of Hive's interface may be made for it, with methods
+and ids of their own.
+"""
+
 current_session: ContextVar[ClientSession | None] = ContextVar("current_session", default=None)
 """The session that this thread serves, for log records. A thread serves one connection: it is set at its beginning and
 by set_ugi.

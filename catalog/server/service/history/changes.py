@@ -1,0 +1,215 @@
+"""Entries of the history made of notification events: without secrets, partitions counted, each change once.
+
+Parameters whose names are those of secrets, and passwords in locations and other texts, are masked. Events about the
+data (INSERT) and about statistics of partitions make no entries. Statistics of a table make one where they change its
+parameters.
+"""
+
+import dataclasses
+import itertools
+from collections.abc import Iterator, Mapping, Sequence
+from functools import lru_cache
+from typing import Any, TypeVar
+
+from interbed.catalog.server.service.events import EventBody, EventType, NotificationEvent
+from interbed.catalog.server.service.history.entries import HistoryKind
+from interbed.catalog.server.service.model import (
+    Function,
+    MetastoreCatalog,
+    MetastoreDatabase,
+    MetastorePartition,
+    MetastoreTable,
+    SerDe,
+    StorageDescriptor,
+)
+from interbed.catalog.server.service.names import partition_name
+from interbed.storage.base.shown_text import is_secret, masked, without_credentials
+
+H = TypeVar("H", MetastoreCatalog, MetastoreDatabase)
+V = TypeVar("V", EventBody, MetastoreTable, StorageDescriptor, SerDe, MetastoreCatalog, MetastoreDatabase)
+
+PARTITION_NAMES_MAX = 20
+"""Names of partitions that an entry has at most."""
+
+_PARTITIONS = {EventType.ADD_PARTITION, EventType.ALTER_PARTITION, EventType.DROP_PARTITION}
+_IGNORED = {EventType.INSERT, EventType.UPDATE_PARTITION_COLUMN_STAT, EventType.DELETE_PARTITION_COLUMN_STAT}
+_TABLE_STATISTICS = {EventType.UPDATE_TABLE_COLUMN_STAT, EventType.DELETE_TABLE_COLUMN_STAT}
+
+_SUSPICIOUS = [
+    "password",
+    "token",
+    "authori",
+    "secret",
+    "credential",
+    "private",
+    "encryption",
+    "api",
+    "account",
+    "access",
+    "sas",
+]
+"""Parts of the names of secrets. The exact test of a text without them takes longer than the rest of its change."""
+
+_is_secret = lru_cache(maxsize=10_000)(is_secret)
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class RecordedChange:
+    """A change to be stored. `is_whole` says that its body is the body of the event."""
+
+    kind: HistoryKind
+    event: NotificationEvent
+    body: EventBody
+    object_id: int | None
+    is_whole: bool
+
+
+def changes_of(changes: Sequence[NotificationEvent]) -> Iterator[RecordedChange]:
+    """Yield the entries of the events of one transaction, in order."""
+    for key, group in itertools.groupby(changes, key=_group):
+        if key is None:
+            for event in group:
+                if event.type not in _IGNORED and (change := _recorded(event)) is not None:
+                    yield change
+        else:
+            yield _of_partitions(list(group))
+
+
+def _group(event: NotificationEvent) -> tuple[object, ...] | None:
+    """Return what the events of one entry have in common; None for an event with an entry of its own."""
+    if event.type not in _PARTITIONS:
+        return None
+    return (event.type, event.catalog, event.database, event.table)
+
+
+def _recorded(event: NotificationEvent) -> RecordedChange | None:
+    body = event.body
+    table = body.table
+    if event.type in _TABLE_STATISTICS:
+        if table is None or body.table_before is None or table.parameters == body.table_before.parameters:
+            return None
+        body = EventBody(table=table, table_before=body.table_before)
+    kind = HistoryKind.DATABASE
+    if body.catalog is not None:
+        kind = HistoryKind.CATALOG
+    elif body.function is not None:
+        kind = HistoryKind.FUNCTION
+    elif event.table is not None:
+        kind = HistoryKind.TABLE
+    stored = _without_secrets(body)
+    return RecordedChange(
+        kind=kind,
+        event=event,
+        body=stored,
+        object_id=None if table is None else table.number,
+        is_whole=stored is event.body,
+    )
+
+
+def _of_partitions(changes: Sequence[NotificationEvent]) -> RecordedChange:
+    first = changes[0]
+    table = first.body.table
+    keys = () if table is None else table.partition_keys
+    found = [partition for event in changes for partition in event.body.partitions]
+    names = [_partition_name(keys, partition) for partition in found[:PARTITION_NAMES_MAX]]
+    return RecordedChange(
+        kind=HistoryKind.TABLE,
+        event=first,
+        body=EventBody(details={"partition_count": len(found), "partitions": names}),
+        object_id=None if table is None else table.number,
+        is_whole=False,
+    )
+
+
+def _partition_name(keys: Sequence[Any], partition: MetastorePartition) -> str:
+    if len(keys) != len(partition.values):
+        return "/".join(partition.values)
+    return partition_name(keys, partition.values)
+
+
+# -- secrets -----------------------------------------------------------------------------------------------------------
+
+
+def _without_secrets(body: EventBody) -> EventBody:
+    """Return the body with its secrets masked; the same one if it has none."""
+    return _replaced(
+        body,
+        table=None if body.table is None else _masked_table(body.table),
+        table_before=None if body.table_before is None else _masked_table(body.table_before),
+        catalog=None if body.catalog is None else _masked_home(body.catalog),
+        catalog_before=None if body.catalog_before is None else _masked_home(body.catalog_before),
+        database=None if body.database is None else _masked_home(body.database),
+        database_before=None if body.database_before is None else _masked_home(body.database_before),
+        function=None if body.function is None else _masked_function(body.function),
+    )
+
+
+def _masked_table(table: MetastoreTable) -> MetastoreTable:
+    storage = table.storage
+    return _replaced(
+        table,
+        parameters=_masked_parameters(table.parameters),
+        storage=None if storage is None else _masked_storage(storage),
+        view_original_text=_masked_text(table.view_original_text),
+        view_expanded_text=_masked_text(table.view_expanded_text),
+    )
+
+
+def _masked_storage(storage: StorageDescriptor) -> StorageDescriptor:
+    serde = storage.serde
+    return _replaced(
+        storage,
+        location=_masked_text(storage.location),
+        parameters=None if storage.parameters is None else _masked_parameters(storage.parameters),
+        serde=None if serde is None else _masked_serde(serde),
+    )
+
+
+def _masked_serde(serde: SerDe) -> SerDe:
+    return serde if not serde.parameters else _replaced(serde, parameters=_masked_parameters(serde.parameters))
+
+
+def _masked_home(home: H) -> H:
+    changed: dict[str, Any] = {
+        "location": _masked_text(home.location),
+        "parameters": _masked_parameters(home.parameters),
+        "description": _masked_text(home.description),
+    }
+    if isinstance(home, MetastoreDatabase):
+        changed["managed_location"] = _masked_text(home.managed_location)
+    return _replaced(home, **changed)
+
+
+def _masked_function(function: Function) -> Function:
+    resources = tuple((kind, without_credentials(uri)) for kind, uri in function.resources)
+    return function if resources == function.resources else dataclasses.replace(function, resources=resources)
+
+
+def _masked_parameters(parameters: Mapping[str, str]) -> Mapping[str, str]:
+    if not any(_is_secret(key) or _is_suspicious(value) for key, value in parameters.items()):
+        return parameters
+    plain = {key: masked(key, value) for key, value in parameters.items()}
+    return parameters if plain == parameters else plain
+
+
+def _masked_text(text: str | None) -> str | None:
+    if text is None or not _is_suspicious(text):
+        return text
+    plain = without_credentials(text)
+    return text if plain == text else plain
+
+
+def _is_suspicious(text: str) -> bool:
+    """Return whether a text may have a user and password before a host, or a setting that is a secret."""
+    if "@" in text:
+        return True
+    if "=" not in text and ":" not in text:
+        return False
+    lower = text.lower()
+    return any(word in lower for word in _SUSPICIOUS)
+
+
+def _replaced(value: V, **fields: Any) -> V:
+    """Return the value with other fields; the same one if all are the same objects."""
+    changed: dict[str, Any] = {name: new for name, new in fields.items() if new is not getattr(value, name)}
+    return dataclasses.replace(value, **changed) if changed else value

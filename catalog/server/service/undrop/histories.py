@@ -1,0 +1,159 @@
+"""The history as operators read it, and entries put back."""
+
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+from interbed.catalog.server.service.errors import InvalidOperationError, NoSuchObjectError
+from interbed.catalog.server.service.history.entries import HistoryEntry, HistoryQuery
+from interbed.catalog.server.service.history.states import (
+    MetadataValue,
+    ObjectKey,
+    key_of,
+    state_at,
+    states_at,
+)
+from interbed.catalog.server.service.model import MetastoreTable
+from interbed.catalog.server.service.names import normalized, shortened
+from interbed.catalog.server.service.repository import Repository, Transaction
+from interbed.catalog.server.service.tables.pointers import PointerChange, PointerMovedError, PointerService
+from interbed.catalog.server.service.undrop.restores import (
+    METADATA_LOCATION,
+    RestorePlan,
+    check_files,
+    plan_restore,
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TableHistory:
+    """The changes of one table, oldest first. `others` are the numbers of other tables that had the name."""
+
+    object_id: int | None
+    present: MetastoreTable | None
+    entries: list[HistoryEntry]
+    others: tuple[int, ...] = ()
+
+
+class HistoryService:
+    """The history of a metastore. Safe for many threads and processes."""
+
+    def __init__(self, store: Repository, pointers: PointerService) -> None:
+        self._store = store
+        self._pointers = pointers
+
+    def of_database(self, catalog: str, database: str, *, limit: int | None = None) -> list[HistoryEntry]:
+        """Return the changes of a database and of all in it, oldest first; with a limit the latest ones."""
+        query = HistoryQuery(catalog=catalog, database=normalized(database), limit=limit)
+        return self._store.read(lambda transaction: transaction.history.select(query))
+
+    def of_table(
+        self, catalog: str, database: str, name: str, *, object_id: int | None = None, limit: int | None = None
+    ) -> TableHistory:
+        """Return the changes of the table of a name, under all of its names: the present one, or the last one that had
+        the name; that of a number if given. NoSuchObjectError if the history has none.
+        """
+        key = (catalog, normalized(database), normalized(name))
+        return self._store.read(lambda transaction: _table_history(transaction, key, object_id, limit))
+
+    def table_at(
+        self, catalog: str, database: str, name: str, moment_millis: int, *, object_id: int | None = None
+    ) -> MetastoreTable | None:
+        """Return a table at a time, under its name of that time; None if it did not exist. InvalidOperationError for a
+        time before the history.
+        """
+        self.check_kept(moment_millis)
+        history = self.of_table(catalog, database, name, object_id=object_id)
+        found = state_at(history.entries, moment_millis, history.present)
+        assert found is None or isinstance(found, MetastoreTable)
+        return found
+
+    def states_at(self, catalog: str, moment_millis: int) -> dict[ObjectKey, MetadataValue]:
+        """Return the databases, tables and functions of a catalog at a time. InvalidOperationError for a time before
+        the history.
+        """
+        self.check_kept(moment_millis)
+
+        def work(transaction: Transaction) -> dict[ObjectKey, MetadataValue]:
+            found: list[MetadataValue] = [*transaction.functions.select(catalog)]
+            for name in transaction.databases.names(catalog):
+                stored = transaction.databases.find(catalog, name)
+                found.extend([] if stored is None else [stored.value])
+                found.extend(transaction.tables.select(catalog, name))
+            entries = transaction.history.select(HistoryQuery(catalog=catalog, after_millis=moment_millis))
+            return states_at(entries, moment_millis, {key_of(value): value for value in found})
+
+        return self._store.read(work)
+
+    def restore(
+        self, catalog: str, database: str, name: str, moment_millis: int, *, user: str = "", dry_run: bool = False
+    ) -> RestorePlan:
+        """Put the entry of a table back to its state at a time, and return what it is then; `dry_run` changes nothing.
+
+        NoSuchObjectError if the table does not exist now or did not then. InvalidOperationError for a time before the
+        history, or if the state cannot be restored. TableLockedError while a client holds a lock of the table.
+        """
+        self.check_kept(moment_millis)
+        history = self.of_table(catalog, database, name)
+        shown = shortened(f"{database}.{name}")
+        present = history.present
+        if present is None:
+            raise NoSuchObjectError(f"{shown} does not exist: put it back first, with `interbed metastore undrop`")
+        wanted = state_at(history.entries, moment_millis, present)
+        if wanted is None:
+            raise NoSuchObjectError(f"{shown} did not exist then")
+        assert isinstance(wanted, MetastoreTable)
+        plan = plan_restore(present, wanted, history.entries, moment_millis)
+        check_files(present, plan.table)
+        if dry_run or plan.table == present:
+            return plan
+        change = PointerChange(
+            catalog=present.catalog,
+            database=present.database,
+            name=present.name,
+            parameter=METADATA_LOCATION,
+            expected=present.parameters.get(METADATA_LOCATION),
+            change=lambda old: _unchanged(old, present, plan.table),
+        )
+        self._pointers.swap([change], user)
+        return plan
+
+    def check_kept(self, moment_millis: int) -> None:
+        """Raise InvalidOperationError for a time before which changes are no longer known."""
+        since = self._store.read(lambda transaction: transaction.history.since_millis())
+        if moment_millis < since:
+            shown = datetime.fromtimestamp(since / 1000, UTC).isoformat(timespec="milliseconds")
+            raise InvalidOperationError(f"the history has the changes since {shown} (history_seconds)")
+
+
+def _table_history(
+    transaction: Transaction, key: tuple[str, str, str], object_id: int | None, limit: int | None
+) -> TableHistory:
+    catalog, database, name = key
+    stored = transaction.tables.find(catalog, database, name)
+    numbers = transaction.history.table_ids(catalog, database, name)
+    chosen = object_id
+    if chosen is None:
+        chosen = stored.value.number if stored is not None else numbers[-1] if numbers else None
+    if chosen is None:
+        raise NoSuchObjectError(f"the history has no table {shortened(f'{database}.{name}')}")
+    query = HistoryQuery(catalog=catalog, database=database, name=name, object_ids=(chosen,), limit=limit)
+    entries = [
+        entry for entry in transaction.history.select(query) if entry.object_id == chosen or entry.body.constraints
+    ]
+    if not entries and stored is None:
+        raise NoSuchObjectError(f"the history has no table {shortened(f'{database}.{name}')} with the number {chosen}")
+    present = None if stored is None or stored.value.number != chosen else stored.value
+    named = [entry for entry in entries if entry.object_id == chosen]
+    if present is None and named:
+        # It may have another name by now.
+        last = named[-1]
+        renamed = transaction.tables.find(last.catalog or catalog, last.database or database, last.name or name)
+        present = None if renamed is None or renamed.value.number != chosen else renamed.value
+    others = tuple(number for number in numbers if number != chosen)
+    return TableHistory(object_id=chosen, present=present, entries=entries, others=others)
+
+
+def _unchanged(old: MetastoreTable, planned_from: MetastoreTable, new: MetastoreTable) -> MetastoreTable:
+    if old != planned_from:
+        raise PointerMovedError(f"{old.database}.{old.name} was changed meanwhile: nothing was restored, try again")
+    return new
