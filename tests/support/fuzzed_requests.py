@@ -87,7 +87,9 @@ NUMBERS = (
 )
 
 NAMES = ("d", "d", "d", "d", "e", "default")
-OBJECTS = ("t", "t", "t", "p", "v", "x", "f")
+OWN_TABLE = "o"
+"""The name of a table in Paimon's format beside those of Iceberg."""
+OBJECTS = ("t", "t", "t", "p", "v", "x", "f", OWN_TABLE)
 
 QUERIES: Mapping[str, Sequence[str]] = {
     "pageSize": ("1", "2", "0", "-1", "x", "99999999999999999999"),

@@ -18,13 +18,15 @@ from interbed.catalog.server.database.session import SqlRepository
 from interbed.catalog.server.process.main import dispatcher_for
 from interbed.catalog.server.rest.iceberg.routes import interface as iceberg_interface
 from interbed.catalog.server.rest.interface import RestError, RestInterface, RestRequest, RouteTable
+from interbed.catalog.server.rest.paimon.access import CatalogAccess
+from interbed.catalog.server.rest.paimon.iceberg_form import PaimonAsIceberg
 from interbed.catalog.server.rest.paimon.interface import paimon_interface
 from interbed.catalog.server.service.errors import MetastoreError
 from interbed.catalog.server.service.service import Metastore
 from interbed.catalog.server.thrift.edge.call import ClientSession
 from tests.catalog.server.rest.valid_bodies import ICEBERG, PAIMON
 from tests.support import shares
-from tests.support.fuzzed_requests import FuzzedRequest, FuzzedRoute, RequestGenerator, without_each_part
+from tests.support.fuzzed_requests import OWN_TABLE, FuzzedRequest, FuzzedRoute, RequestGenerator, without_each_part
 from tests.support.tally import Tally
 
 REQUESTS = 40_000 if shares.LONG else 400
@@ -101,14 +103,31 @@ def target(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.M
     schema.upgrade(store.engine)
     metastore = Metastore(store, f"file:{tmp_path / 'warehouse'}")
     metastore.databases.bootstrap()
-    dispatcher = dispatcher_for(metastore)
-    made = iceberg_interface(metastore) if request.param == "iceberg" else paimon_interface(metastore, dispatcher)
+    access = CatalogAccess(metastore, dispatcher_for(metastore))
+    paimon = paimon_interface(access, metastore.functions)
+    made = iceberg_interface(metastore, PaimonAsIceberg(access, None)) if request.param == "iceberg" else paimon
     _sandbox.append(str(tmp_path.resolve()))
     try:
+        if made is not paimon:
+            _create_own_table(RestTarget(paimon, RouteTable(paimon.routes)), tmp_path)
         yield RestTarget(made, RouteTable(made.routes))
     finally:
         _sandbox.clear()
         store.close()
+
+
+def _create_own_table(target: RestTarget, root: Path) -> None:
+    """Create a table in Paimon's format with the name that is one of the generator's."""
+    by_name = {route.operation: route for route in target.routes}
+    body: Any = PAIMON["createTable"][0]
+    bodies = {
+        "createDatabase": [{"name": "d"}],
+        "createTable": [{**body, "identifier": {"database": "d", "object": OWN_TABLE}}],
+    }
+    for operation, path in (("createDatabase", "databases"), ("createTable", "databases/d/tables")):
+        requests = RequestGenerator(1, root, [by_name[operation]], bodies)
+        sent = replace(requests.plain(by_name[operation]), path=f"v1/hive/{path}")
+        assert target.take(sent) == 200
 
 
 def _setup(target: RestTarget, requests: RequestGenerator) -> None:
@@ -156,10 +175,9 @@ def _metadata(target: RestTarget, tmp_path: Path) -> Any:
 
     def sent(operation: str, body: object) -> None:
         requests = RequestGenerator(1, tmp_path, [by_name[operation]], {operation: [body]})
-        path = "v1/hive/namespaces" + {"createTable": "/d/tables", "updateTable": "/d/tables/t"}.get(operation, "")
+        path = f"v1/hive/namespaces/d/tables{'/t' if operation == 'updateTable' else ''}"
         assert target.take(replace(requests.plain(by_name[operation]), path=path)) == 200
 
-    sent("createNamespace", ICEBERG["createNamespace"][0])
     sent("createTable", ICEBERG["createTable"][7])
     for number in (8, 9, 10, 16):
         sent("updateTable", ICEBERG["updateTable"][number])
