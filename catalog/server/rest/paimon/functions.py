@@ -205,12 +205,22 @@ def _checked(given: FunctionBody) -> FunctionBody:
 
 
 def _check_definition(name: str, definition: Any) -> None:
-    if not isinstance(definition, Mapping) or definition.get("type") not in _DEFINITION_MEMBERS:
+    kind = definition.get("type") if isinstance(definition, Mapping) else None
+    if not isinstance(kind, str) or kind not in _DEFINITION_MEMBERS:
         kinds = ", ".join(_DEFINITION_MEMBERS)
         raise invalid(f"The definition {name!r} of the function needs a type, one of {kinds}.")
-    unknown = set(definition) - {"type", *_DEFINITION_MEMBERS[definition["type"]]}
+    unknown = set(definition) - {"type", *_DEFINITION_MEMBERS[kind]}
     if unknown:
         raise invalid(f"The definition {name!r} of the function has unknown members: {', '.join(sorted(unknown))}.")
+    for member, value in definition.items():
+        if member != "fileResources" and value is not None:
+            _text(value, f"The member {member} of the definition {name!r}")
+
+
+def _text(value: object, what: str) -> str:
+    if not isinstance(value, str):
+        raise invalid(f"{what} is text, not {value!r}.")
+    return value
 
 
 def _changed(body: FunctionBody, name: str, changes: list[dict[str, Any]]) -> FunctionBody:
@@ -234,19 +244,21 @@ def _change(body: FunctionBody, name: str, change: Mapping[str, Any]) -> Functio
         case "removeOption":
             options.pop(str(change["key"]), None)
         case "updateComment":
-            return msgspec.structs.replace(body, comment=change.get("comment"))
+            comment = change.get("comment")
+            return msgspec.structs.replace(body, comment=None if comment is None else _text(comment, "The comment"))
         case "addDefinition":
+            _text(change["name"], "The name of a definition")
             if change["name"] in definitions:
                 message = f"The function {name} has the definition {change['name']} already."
                 raise existing(ResourceType.DEFINITION, change["name"], message)
             _check_definition(change["name"], change["definition"])
             definitions[change["name"]] = change["definition"]
         case "updateDefinition":
-            _check_has(definitions, name, change["name"])
+            _check_has(definitions, name, _text(change["name"], "The name of a definition"))
             _check_definition(change["name"], change["definition"])
             definitions[change["name"]] = change["definition"]
         case "dropDefinition":
-            _check_has(definitions, name, change["name"])
+            _check_has(definitions, name, _text(change["name"], "The name of a definition"))
             del definitions[change["name"]]
         case other:
             raise unsupported(f"Changes of a function by {other!r} are not supported.")

@@ -92,6 +92,12 @@ def _path(change: Mapping[str, Any]) -> list[str]:
     return names
 
 
+def _flag(value: Any) -> bool:
+    if not isinstance(value, bool):
+        raise TypeError(f"{value!r} is neither true nor false")
+    return value
+
+
 def _type(value: Any) -> DataType:
     return type_from_json(value)
 
@@ -127,9 +133,9 @@ _ACTIONS: Mapping[str, Callable[[Mapping[str, Any]], SchemaChange]] = {
     "renameColumn": lambda c: SchemaChange.rename_column(_path(c), c["newName"]),
     "dropColumn": lambda c: SchemaChange.drop_column(_path(c)),
     "updateColumnType": lambda c: SchemaChange.update_column_type(
-        _path(c), _type(c["newDataType"]), bool(c.get("keepNullability"))
+        _path(c), _type(c["newDataType"]), _flag(c.get("keepNullability", False))
     ),
-    "updateColumnNullability": lambda c: SchemaChange.update_column_nullability(_path(c), bool(c["newNullability"])),
+    "updateColumnNullability": lambda c: SchemaChange.update_column_nullability(_path(c), _flag(c["newNullability"])),
     "updateColumnComment": lambda c: SchemaChange.update_column_comment(_path(c), c.get("newComment")),
     "updateColumnDefaultValue": lambda c: SchemaChange.update_column_default_value(_path(c), c.get("newDefaultValue")),
     "dropPrimaryKey": lambda c: SchemaChange.drop_primary_key(),

@@ -93,6 +93,14 @@ def test_each_change_of_a_function_is_carried_out_or_refused(rest: RestClient, d
     )
     assert _error(_change(rest, database, {"action": "dropDefinition", "name": "x"}))[:2] == (404, "DEFINITION")
     assert _change(rest, database, {"action": "dropDefinition"}).status == 400
+    for wrong in (
+        {"action": "updateComment", "comment": {"a": 1}},
+        {**added, "name": 5},
+        {**added, "name": "x", "definition": {"type": "sql", "definition": 5}},
+        {**added, "name": "x", "definition": {"type": {}}},
+    ):
+        assert _change(rest, database, wrong).status == 400, wrong
+    assert rest.get("databases", database, "functions", "area.of-box") == found
     assert _change(rest, database, {"action": "fly"}).status == 501
 
 

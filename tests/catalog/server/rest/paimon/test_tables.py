@@ -154,6 +154,17 @@ def test_all_changes_of_a_schema_reach_the_file_and_the_entry(
     entry = hive.client.get_table(database, "t")
     assert [column.name for column in entry.sd.cols] == ["row", "y", "id"]
 
+    for wrong in (
+        {"action": "updateColumnNullability", "fieldNames": ["id"], "newNullability": "false"},
+        {"action": "updateColumnType", "fieldNames": ["y"], "newDataType": "BIGINT", "keepNullability": "false"},
+        {"action": "updateColumnComment", "fieldNames": ["id"], "newComment": {"a": 1}},
+        {"action": "updateComment", "comment": 5},
+        {"action": "renameColumn", "fieldNames": ["id"], "newName": 5},
+        {"action": "setOption", "key": 5, "value": "x"},
+    ):
+        assert _alter(rest, database, "t", wrong).status == 400, wrong
+    assert rest.get("databases", database, "tables", "t") == found
+
     assert _alter(rest, database, "t", {"action": "removeOption", "key": "snapshot.num-retained.max"}).status == 200
     assert rest.get("databases", database, "tables", "t")["schema"]["options"] == {}
 
