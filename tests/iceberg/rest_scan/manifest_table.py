@@ -101,7 +101,6 @@ class ManifestTable:
     """A table whose snapshots are added one by one; `rows` has the rows of each data file by its path."""
 
     directory: Path
-    version: int = 2
     schemas: list[Schema] = field(default_factory=lambda: [COLUMNS])
     rows: dict[str, Sequence[Values]] = field(default_factory=dict)
     files: dict[str, DataFile] = field(default_factory=dict)
@@ -137,20 +136,22 @@ class ManifestTable:
     @property
     def metadata(self) -> TableMetadata:
         """The metadata of the table now."""
-        return TableMetadataV2(
-            location=f"file:{self.directory}",
-            table_uuid=uuid.UUID(int=1),
-            last_updated_ms=1,
-            last_column_id=8,
-            schemas=self.schemas,
-            current_schema_id=self.schemas[-1].schema_id,
-            partition_specs=SPECS,
-            default_spec_id=0,
-            last_partition_id=2000,
-            current_snapshot_id=self.snapshots[-1].snapshot_id if self.snapshots else None,
-            snapshots=self.snapshots,
-            last_sequence_number=len(self.snapshots),
-            sort_orders=[],
+        return TableMetadataV2.model_validate(
+            {
+                "location": f"file:{self.directory}",
+                "table-uuid": uuid.UUID(int=1),
+                "last-updated-ms": 1,
+                "last-column-id": 8,
+                "schemas": self.schemas,
+                "current-schema-id": self.schemas[-1].schema_id,
+                "partition-specs": SPECS,
+                "default-spec-id": 0,
+                "last-partition-id": 2000,
+                "current-snapshot-id": self.snapshots[-1].snapshot_id if self.snapshots else None,
+                "snapshots": self.snapshots,
+                "last-sequence-number": len(self.snapshots),
+                "sort-orders": [],
+            }
         )
 
     @property
@@ -190,17 +191,16 @@ class ManifestTable:
             sequence_number=number,
             manifests=self.manifests,
         )
-        self.snapshots.append(
-            Snapshot(
-                snapshot_id=number,
-                parent_snapshot_id=number - 1 or None,
-                sequence_number=number,
-                timestamp_ms=number,
-                manifest_list=path,
-                summary=Summary(operation),
-                schema_id=self.schemas[-1].schema_id,
-            )
-        )
+        snapshot = {
+            "snapshot-id": number,
+            "parent-snapshot-id": number - 1 or None,
+            "sequence-number": number,
+            "timestamp-ms": number,
+            "manifest-list": path,
+            "summary": Summary(operation),
+            "schema-id": self.schemas[-1].schema_id,
+        }
+        self.snapshots.append(Snapshot.model_validate(snapshot))
 
 
 _LOWER, _UPPER = 10, 11

@@ -8,6 +8,7 @@ from http import HTTPStatus
 
 from interbed.catalog.server.rest.iceberg.configuration import ConfigurationHandler
 from interbed.catalog.server.rest.iceberg.errors import error_body, translated
+from interbed.catalog.server.rest.iceberg.functions import FunctionHandler
 from interbed.catalog.server.rest.iceberg.namespaces import NamespaceHandler
 from interbed.catalog.server.rest.iceberg.own_tables import OwnTables
 from interbed.catalog.server.rest.iceberg.scan_plans import PLANNING_NEEDS, ScanPlanHandler
@@ -40,8 +41,6 @@ _VIEW = f"{_VIEWS}/{{view}}"
 
 UNSUPPORTED: Sequence[tuple[str, str, str]] = (
     ("POST", "v1/oauth/tokens", "getToken"),
-    ("GET", f"{_NAMESPACE}/functions", "listFunctions"),
-    ("GET", f"{_NAMESPACE}/functions/{{function}}", "loadFunction"),
     ("POST", f"{_TABLE}/unregister", "unregisterTable"),
     ("POST", f"{_TABLE}/sign", "signRequest"),
     ("POST", f"{_NAMESPACE}/register-view", "registerView"),
@@ -65,7 +64,8 @@ def interface(metastore: Metastore, own: OwnTables | None = None) -> RestInterfa
 
 def _routes(store: TableStore, configuration: ConfigurationHandler) -> list[RestRoute]:
     plans = _plan_routes(ScanPlanHandler(store)) if is_installed(PLANNING_NEEDS) else []
-    return [*_table_routes(store, configuration), *_view_routes(ViewHandler(store)), *plans]
+    further = [*_view_routes(ViewHandler(store)), *_function_routes(FunctionHandler(store)), *plans]
+    return [*_table_routes(store, configuration), *further]
 
 
 def _table_routes(store: TableStore, configuration: ConfigurationHandler) -> list[RestRoute]:
@@ -110,6 +110,14 @@ def _view_routes(views: ViewHandler) -> list[RestRoute]:
     ]
 
 
+def _function_routes(functions: FunctionHandler) -> list[RestRoute]:
+    path, usage = f"{_NAMESPACE}/functions", AccessPrivilege.USAGE
+    return [
+        route("GET", path, "listFunctions", usage, ObjectKind.DATABASE, functions.list),
+        route("GET", f"{path}/{{function}}", "loadFunction", usage, ObjectKind.FUNCTION, functions.load),
+    ]
+
+
 def _plan_routes(plans: ScanPlanHandler) -> list[RestRoute]:
     select, table = AccessPrivilege.SELECT, ObjectKind.TABLE
     return [
@@ -124,10 +132,18 @@ def _refused(request: RestRequest) -> RestResponse:
     raise AssertionError("a refused operation has no handler")
 
 
+_PLANNING = (
+    ("POST", f"{_TABLE}/plan", "planTableScan"),
+    ("GET", f"{_TABLE}/plan/{{plan-id}}", "fetchPlanningResult"),
+    ("DELETE", f"{_TABLE}/plan/{{plan-id}}", "cancelPlanning"),
+    ("POST", f"{_TABLE}/tasks", "fetchScanTasks"),
+)
+"""What is refused where the extra for planning is not installed."""
+
 _REFUSED = RouteTable(
     [
         route(method, template, operation, AccessPrivilege.USAGE, ObjectKind.SERVER, _refused)
-        for method, template, operation in UNSUPPORTED
+        for method, template, operation in (*UNSUPPORTED, *_PLANNING)
     ]
 )
 
@@ -139,8 +155,7 @@ def _missing(method: str, path: str) -> RestError:
         found = None
     if found is None:
         return RestError(HTTPStatus.NOT_FOUND, "NotFoundException", f"There is no route for {method} {path[:200]}")
-    return RestError(
-        HTTPStatus.NOT_ACCEPTABLE,
-        "UnsupportedOperationException",
-        f"The operation {found[0].operation} is not supported by this server",
-    )
+    message = f"The operation {found[0].operation} is not supported by this server"
+    if any(found[0].operation == operation for _, _, operation in _PLANNING):
+        message += ": install interbed[iceberg] there, or plan scans in the client"
+    return RestError(HTTPStatus.NOT_ACCEPTABLE, "UnsupportedOperationException", message)

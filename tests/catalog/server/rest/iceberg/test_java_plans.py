@@ -135,10 +135,11 @@ def test_snapshots_appends_and_statistics_are_those_of_java(java: IcebergPeer) -
     ]
     java.run(f"DELETE FROM {table} WHERE p = 2")
     wanted = {"type": "eq", "term": "p", "value": 1}
+    fields: dict[str, Any]
     for fields in ({"snapshot_id": ids[1]}, {"columns": ["id", "name"]}):
         assert java.plan(_planned(table), wanted, **fields).tasks == java.plan(table, wanted, **fields).tasks
     (task,) = {task[3] for task in java.plan(_planned(table), wanted, snapshot_id=ids[0], columns=["name"]).tasks}
     assert task == "{2: '61'}"
-    between = {"start_snapshot_id": ids[0], "snapshot_id": ids[2]}
+    between: dict[str, Any] = {"start_snapshot_id": ids[0], "snapshot_id": ids[2]}
     assert len(java.plan(table, True, **between).tasks) == 4
     assert java.run(f"SELECT * FROM {_planned(table)} VERSION AS OF {ids[0]} ORDER BY p") == [[0, "a", 1], [0, "b", 2]]

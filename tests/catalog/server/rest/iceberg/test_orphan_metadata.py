@@ -18,6 +18,7 @@ from interbed.catalog.server.rest.iceberg.names import IcebergName
 from interbed.catalog.server.rest.iceberg.store import TableStore
 from interbed.catalog.server.service.service import Metastore
 from interbed.catalog.server.service.tables.pointers import PointerService
+from interbed.iceberg.table import IcebergTable
 from tests.catalog.server.rest.iceberg.rest_server import IcebergRest, rest_server, set_properties
 from tests.support.waits import at_most
 
@@ -29,6 +30,12 @@ def _catalog(server: IcebergRest) -> Catalog:
     return interbed.load_catalog(
         "lake", metastore="hive", uri=server.metastore.uri, warehouse=f"file:{server.metastore.warehouse}"
     )
+
+
+def _table(catalog: Catalog, name: str) -> IcebergTable:
+    found = catalog.get_iceberg_table(f"default.{name}")
+    assert found is not None
+    return found
 
 
 def _files(server: IcebergRest) -> set[Path]:
@@ -61,7 +68,7 @@ def test_the_files_of_a_killed_commit_are_removed_when_they_are_old(tmp_path: Pa
         left = _files(server) - before
         assert len(left) == 2
         with _catalog(server) as catalog:
-            tables = [catalog.get_table(f"default.{name}") for name in ("one", "two")]
+            tables = [_table(catalog, name) for name in ("one", "two")]
             # They are kept as long as a commit could be about to publish them.
             assert [table.remove_orphan_files().paths for table in tables] == [(), ()]
             _age(_files(server))
@@ -80,7 +87,7 @@ def test_the_file_of_a_commit_in_flight_is_kept(tmp_path: Path, monkeypatch: pyt
 
         def late(self: PointerService, *arguments: object) -> None:
             assert len(_files(server)) == 2
-            removed.extend(catalog.get_table("default.t").remove_orphan_files().paths)
+            removed.extend(_table(catalog, "t").remove_orphan_files().paths)
             swap(self, *arguments)  # type: ignore[arg-type]
 
         monkeypatch.setattr(PointerService, "swap", late)

@@ -7,6 +7,9 @@ after 1.10.
 import json
 from pathlib import Path
 
+import pytest
+
+from interbed.catalog.server.rest.iceberg import routes
 from interbed.catalog.server.rest.iceberg.routes import UNSUPPORTED, interface
 from interbed.catalog.server.rest.interface import RouteTable
 from interbed.catalog.server.service.service import Metastore
@@ -40,6 +43,29 @@ def test_a_refused_operation_is_named_with_status_406(rest_on_sqlite: IcebergRes
         filled = path.replace("{prefix}", "hive").replace("{", "").replace("}", "")
         answer = rest_on_sqlite.call_at(method, filled, {})
         assert operation in answer.error(406, "UnsupportedOperationException")
+
+
+def test_planning_is_refused_by_name_without_pyiceberg(
+    metastore_services: Metastore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(routes, "is_installed", lambda name: name != "pyiceberg")
+    without = interface(metastore_services)
+    operations = {route.operation for route in without.routes}
+    assert {"planTableScan", "fetchPlanningResult", "cancelPlanning", "fetchScanTasks"}.isdisjoint(operations)
+    table = "v1/hive/namespaces/a/tables/t"
+    for method, path in (("POST", "plan"), ("GET", "plan/x"), ("DELETE", "plan/x"), ("POST", "tasks")):
+        error = without.missing(method, f"{table}/{path}")
+        assert error.status == 406
+        assert "interbed[iceberg]" in str(error)
+
+
+def test_a_namespace_has_no_function(rest_on_sqlite: IcebergRest) -> None:
+    found = rest_on_sqlite.call("GET", "namespaces/default/functions?pageSize=5").expect(200)
+    assert found == {"identifiers": [], "next-page-token": None}
+    missing = rest_on_sqlite.call("GET", "namespaces/default/functions/f")
+    assert missing.error(404, "NoSuchFunctionException") == "Function does not exist: default.f"
+    for path in ("functions", "functions/f"):
+        rest_on_sqlite.call("GET", f"namespaces/none/{path}").error(404, "NoSuchNamespaceException")
 
 
 def test_an_unknown_path_is_not_found(rest_on_sqlite: IcebergRest) -> None:
