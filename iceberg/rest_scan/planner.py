@@ -4,6 +4,7 @@ A query names its snapshot and its schema by their ids, so that it means the sam
 expiry of the snapshot.
 """
 
+import hashlib
 import io
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
@@ -84,7 +85,7 @@ class ScanPlanner:
         self._metadata = MemoryCache()
 
     def query(self, location: str, content: bytes, request: ScanRequest) -> ScanQuery | None:
-        """Return the scan of a request for the table with this metadata file, None if the table has no snapshot.
+        """Return the scan of a request for a table with these metadata, None if it has no snapshot.
 
         Raises InvalidScanError, FilterError, and NotSupportedError for a table that is not read.
         """
@@ -144,7 +145,7 @@ class ScanPlanner:
                     f"The metadata {location} have something that scans are not planned for by the server: {error}"
                 ) from error
 
-        return self._metadata.get(location, make, limit=_METADATA_BYTES).metadata
+        return self._metadata.get(hashlib.sha256(content).digest(), make, limit=_METADATA_BYTES).metadata
 
 
 @dataclass(frozen=True, slots=True)

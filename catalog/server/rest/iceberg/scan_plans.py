@@ -12,6 +12,7 @@ import uuid
 import zlib
 from base64 import b64decode, urlsafe_b64encode
 from collections.abc import Callable
+from dataclasses import dataclass
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -19,7 +20,7 @@ import msgspec
 
 from interbed.catalog.server.rest.iceberg.errors import bad_request
 from interbed.catalog.server.rest.iceberg.names import table_of
-from interbed.catalog.server.rest.iceberg.store import StoredTable, TableStore
+from interbed.catalog.server.rest.iceberg.store import TableStore
 from interbed.catalog.server.rest.interface import NO_CONTENT, RestError, RestRequest, RestResponse, json_response
 from interbed.catalog.server.service.warehouse import with_files
 from interbed.storage.base.errors import InterbedError, InvalidInputError, NotSupportedError
@@ -83,6 +84,15 @@ class PlanTaskToken(msgspec.Struct, frozen=True, array_like=True):
     end: int
 
 
+@dataclass(frozen=True, slots=True)
+class PlannableTable:
+    """A table whose scans are planned: its UUID, and the location and JSON of its metadata."""
+
+    uuid: str
+    location: str
+    json: bytes
+
+
 class ScanPlanHandler:
     """The operations about scans that the server plans."""
 
@@ -96,7 +106,7 @@ class ScanPlanHandler:
         body = request.json(PlanTableScanRequest)
         if body.min_rows_requested is not None and body.min_rows_requested < 0:
             raise bad_request(f"The min-rows-requested is {body.min_rows_requested}, which is negative")
-        table = self._store.load(table_of(request))
+        table = self._table(request)
         try:
             query = self._query(table, body)
             if query is None:
@@ -108,7 +118,7 @@ class ScanPlanHandler:
 
     def result(self, request: RestRequest) -> RestResponse:
         """Answer fetchPlanningResult: the response of planTableScan again."""
-        table = self._store.load(table_of(request))
+        table = self._table(request)
         scan = self._scan_of(table, request.parts["plan-id"])
         if scan is None:
             raise _no_plan("Its scan is too long for a plan id, and was planned in the response of planTableScan")
@@ -119,7 +129,7 @@ class ScanPlanHandler:
 
     def cancel(self, request: RestRequest) -> RestResponse:
         """Answer cancelPlanning. There is nothing to free."""
-        self._scan_of(self._store.load(table_of(request)), request.parts["plan-id"])
+        self._scan_of(self._table(request), request.parts["plan-id"])
         return NO_CONTENT
 
     def tasks(self, request: RestRequest) -> RestResponse:
@@ -127,30 +137,31 @@ class ScanPlanHandler:
         from interbed.iceberg.rest_scan.planner import ScanRange
 
         body = request.json(FetchScanTasksRequest)
-        table = self._store.load(table_of(request))
+        table = self._table(request)
         task = _decoded(body.plan_task, PlanTaskToken)
-        if task is None or task.scan.table != _uuid(table) or min(task.manifest, task.entry, task.end) < 0:
+        if task is None or task.scan.table != table.uuid or min(task.manifest, task.entry, task.end) < 0:
             raise _no_task("It is not one of this table")
         part = ScanRange(task.manifest, task.entry, task.end)
         try:
-            found = self._planner().tasks(
-                table.location, table.content.json, _query(task.scan), part, rows=task.scan.rows
-            )
+            found = self._planner().tasks(table.location, table.json, _query(task.scan), part, rows=task.scan.rows)
         except InterbedError as error:
             raise _refusal(error, _no_task) from error
         return json_response(_tasks_json(found.tasks, found.deletes, _texts(task.scan, found)))
 
-    def _planned(self, table: StoredTable, scan: ScanPlanToken) -> RestResponse:
+    def _table(self, request: RestRequest) -> PlannableTable:
+        """Return the table of a request. RestError with status 404 if there is none."""
+        found = self._store.load(table_of(request))
+        return PlannableTable(str(found.content.document().get("table-uuid")), found.location, found.content.json)
+
+    def _planned(self, table: PlannableTable, scan: ScanPlanToken) -> RestResponse:
         text = _encoded(scan)
         # A plan task is somewhat longer than its scan.
         ranges = max(1, TOKENS_BYTES_MAX // (len(text) + 100))
-        found = self._planner().tasks(
-            table.location, table.content.json, _query(scan), rows=scan.rows, ranges=min(ranges, 32)
-        )
+        found = self._planner().tasks(table.location, table.json, _query(scan), rows=scan.rows, ranges=min(ranges, 32))
         number = _WITH_SCAN + text if len(text) <= _PLAN_ID_CHARACTERS_MAX else _RANDOM + uuid.uuid4().hex
         return _completed(number, found.tasks, found.deletes, _texts(scan, found))
 
-    def _query(self, table: StoredTable, body: PlanTableScanRequest) -> "ScanQuery | None":
+    def _query(self, table: PlannableTable, body: PlanTableScanRequest) -> "ScanQuery | None":
         from interbed.iceberg.rest_scan.planner import ScanRequest
 
         wanted = ScanRequest(
@@ -163,14 +174,14 @@ class ScanPlanHandler:
             use_snapshot_schema=bool(body.use_snapshot_schema),
             stats_fields=body.stats_fields or (),
         )
-        return self._planner().query(table.location, table.content.json, wanted)
+        return self._planner().query(table.location, table.json, wanted)
 
-    def _scan_of(self, table: StoredTable, text: str) -> ScanPlanToken | None:
+    def _scan_of(self, table: PlannableTable, text: str) -> ScanPlanToken | None:
         """Return the scan of a plan id, None for a random one. RestError with status 404 for another table's."""
         if text.startswith(_RANDOM) and len(text) == 33:
             return None
         scan = _decoded(text[1:], ScanPlanToken) if text.startswith(_WITH_SCAN) else None
-        if scan is None or scan.table != _uuid(table):
+        if scan is None or scan.table != table.uuid:
             raise _no_plan("It is not one of this table")
         return scan
 
@@ -200,9 +211,9 @@ def _tasks_json(tasks: list[Any], deletes: list[Any], texts: list[str]) -> dict[
     return found
 
 
-def _scan_token(table: StoredTable, query: "ScanQuery", rows: int | None) -> ScanPlanToken:
+def _scan_token(table: PlannableTable, query: "ScanQuery", rows: int | None) -> ScanPlanToken:
     return ScanPlanToken(
-        table=_uuid(table),
+        table=table.uuid,
         snapshot_id=query.snapshot_id,
         start_id=query.start_id,
         schema_id=query.schema_id,
@@ -234,10 +245,6 @@ def _texts(scan: ScanPlanToken, found: "PlannedTasks") -> list[str]:
         _encoded(PlanTaskToken(scan=scan, manifest=each.manifest, entry=each.entry, end=each.end))
         for each in found.left
     ]
-
-
-def _uuid(table: StoredTable) -> str:
-    return str(table.content.document().get("table-uuid"))
 
 
 def _encoded(token: msgspec.Struct) -> str:
