@@ -155,14 +155,14 @@ def condition_expression(condition: Condition, leaf: Callable[[ColumnTest], Bool
             return join(first, second, *rest)
 
 
-def tests_of(condition: Condition) -> Iterator[ColumnTest]:
+def column_tests_of(condition: Condition) -> Iterator[ColumnTest]:
     """Yield the tests of a condition."""
     match condition:
         case ColumnTest():
             yield condition
         case JoinedConditions(_, parts):
             for part in parts:
-                yield from tests_of(part)
+                yield from column_tests_of(part)
 
 
 class _FilterReader:

@@ -25,9 +25,9 @@ from interbed.iceberg.rest_scan.conditions import (
     Condition,
     ConstantCondition,
     JoinedConditions,
+    column_tests_of,
     condition_expression,
     joined,
-    tests_of,
 )
 
 _RESIDUALS_MAX = 10_000
@@ -53,7 +53,7 @@ class SpecFilter:
         self._schema = schema
         self._condition = condition
         self._of_partition = Schema(*spec.partition_type(schema).fields)
-        self._tests = {id(test): self._projected(test) for test in tests_of(condition)}
+        self._tests = {id(test): self._projected(test) for test in column_tests_of(condition)}
         inclusive = condition_expression(condition, lambda test: self._tests[id(test)].inclusive)
         self.keeps_manifest = manifest_evaluator(spec, schema, inclusive)
         self._keeps = expression_evaluator(self._of_partition, inclusive, case_sensitive=True)

@@ -143,3 +143,21 @@ def test_snapshots_appends_and_statistics_are_those_of_java(java: IcebergPeer) -
     between: dict[str, Any] = {"start_snapshot_id": ids[0], "snapshot_id": ids[2]}
     assert len(java.plan(table, True, **between).tasks) == 4
     assert java.run(f"SELECT * FROM {_planned(table)} VERSION AS OF {ids[0]} ORDER BY p") == [[0, "a", 1], [0, "b", 2]]
+
+
+def test_partitions_of_all_types_are_read_as_java_has_written_them(java: IcebergPeer) -> None:
+    numbers = "b BOOLEAN, l BIGINT, f FLOAT, d DOUBLE, dc DECIMAL(9, 3)"
+    names = "b, l, f, d, dc, dt, at, tn, s, bin"
+    columns = f"id INT, {numbers}, dt DATE, at TIMESTAMP, tn TIMESTAMP_NTZ, s STRING, bin BINARY"
+    table = java.new_table(columns, partitioned=names)
+    java.run(
+        f"INSERT INTO {table} VALUES (1, true, -9000000000, 1.25, 1e300, -1.5, DATE'0001-01-01', "
+        "TIMESTAMP'1969-12-31 23:59:59.999999', TIMESTAMP_NTZ'2024-02-29 10:00:00', 'ü/ =', X'00FF'), "
+        "(2, false, 7, 3, -0.1, 0, DATE'9999-12-31', TIMESTAMP'2024-02-29 10:00:00.123', "
+        "TIMESTAMP_NTZ'1900-01-01 00:00:00', '', X''), "
+        "(3, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL)"
+    )
+    dates = ("WHERE dt < DATE'2000-01-01'", "WHERE at > TIMESTAMP'2000-01-01'")
+    for where in ("", *dates, "WHERE dc = -1.5", "WHERE l = 7", "WHERE bin = X'00FF'", "WHERE f > 2"):
+        query = f"SELECT id, {names} FROM {{}} {where} ORDER BY id"
+        assert java.run(query.format(_planned(table))) == java.run(query.format(table))
