@@ -13,13 +13,15 @@ class ClientLink:
     """An open connection of a client.
 
     `speaks_for_client` is False where a client may have a connection for each request (HTTP): its end does not mean
-    that the client has ended. `waits_until` is the time on the monotonic clock until when the served request may wait.
+    that the client has ended. `is_in_process` is True where the client is this process itself, without a connection:
+    it ends with the process. `waits_until` is the time on the monotonic clock until when the served request may wait.
     """
 
-    __slots__ = ("is_closed", "speaks_for_client", "waits_until")
+    __slots__ = ("is_closed", "is_in_process", "speaks_for_client", "waits_until")
 
-    def __init__(self, *, speaks_for_client: bool = True) -> None:
-        self.speaks_for_client = speaks_for_client
+    def __init__(self, *, speaks_for_client: bool = True, is_in_process: bool = False) -> None:
+        self.speaks_for_client = speaks_for_client and not is_in_process
+        self.is_in_process = is_in_process
         self.is_closed = False
         self.waits_until: float | None = None
 

@@ -16,6 +16,7 @@ from sqlalchemy import ColumnElement, Connection, Text, bindparam, case, delete,
 from interbed.catalog.server.database.models import LockRow, SequenceRow
 from interbed.catalog.server.database.statement import Statement
 from interbed.catalog.server.service.lock_model import (
+    IN_PROCESS,
     EarlierLock,
     Lock,
     LockComponent,
@@ -76,7 +77,7 @@ _RENEW = Statement(
     .values(
         heartbeat_at_ms=bindparam("now"),
         heartbeat_count=LockRow.heartbeat_count + 1,
-        orphaned_at_ms=None,
+        orphaned_at_ms=bindparam("orphaned"),
         processes=case((LockRow.processes.contains(_PROCESS), LockRow.processes), else_=LockRow.processes + _PROCESS),
     )
 )
@@ -169,7 +170,13 @@ class SqlLocks:
         """Renew the lease and record the process that has a connection of the client; False if the lock does not exist
         or its last heartbeat is older.
         """
-        values = {"lock_id": lock_id, "now": now_ms, "oldest": heartbeat_after_ms, "process": process}
+        values = {
+            "lock_id": lock_id,
+            "now": now_ms,
+            "oldest": heartbeat_after_ms,
+            "process": process,
+            "orphaned": now_ms if process == IN_PROCESS else None,
+        }
         return _RENEW.change(self._connection, values) == 1
 
     def disconnect(self, lock_id: int, now_ms: int, process: str) -> bool:

@@ -52,6 +52,12 @@ _COMPATIBLE = {
 }
 
 
+IN_PROCESS = "inside   "
+"""The mark of a client in the process of the server: its lock is an orphan after each heartbeat, so that it ends soon
+after the process.
+"""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LockComponent:
     """One thing to lock. `table` is None for a whole database, `partition` for a whole table."""

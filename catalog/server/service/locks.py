@@ -8,7 +8,9 @@ A client that dies closes its connections, which the server sees long before the
 records which processes of the server have an open connection that asked for it, checked it or renewed it. When the last
 of them has closed, the lock is an orphan; it is dropped after `disconnect_seconds` unless its client reconnects. A
 process of the server that is killed removes no mark of its own: then only the lease decides, for the state of its
-clients is unknown. The same holds for connections that do not identify their client, which leave LEASE_ONLY.
+clients is unknown. The same holds for connections that do not identify their client, which leave LEASE_ONLY. A client
+inside of a process of the server, such as that of REST, has no connection: its lock is an orphan from the beginning,
+again after each heartbeat.
 
 Whether a lock may be granted depends on earlier locks alone, and their number only shrinks. So a request is decided
 once, when all earlier ones are visible (`Locks.next_id` ensures that). Clients that poll after that are answered by
@@ -24,6 +26,7 @@ from dataclasses import replace
 
 from interbed.catalog.server.service.errors import InvalidObjectError, NoSuchLockError
 from interbed.catalog.server.service.lock_model import (
+    IN_PROCESS,
     EarlierLock,
     Lock,
     LockCutoff,
@@ -64,8 +67,9 @@ _COMPONENTS_LOGGED_MAX = 10
 class LockService:
     """The lock calls. `clock` gives seconds since the epoch and is there for tests.
 
-    `mark` is this process's own. A call that comes by a connection passes it as `process`, or LEASE_ONLY; any other
-    call passes nothing. With `disconnect_seconds` 0 broken connections do not count.
+    `mark` is this process's own. A call that comes by a connection passes it as `process`, or LEASE_ONLY; one of a
+    client in this process passes IN_PROCESS, any other call nothing. With `disconnect_seconds` 0 broken connections do
+    not count.
     """
 
     def __init__(
@@ -85,7 +89,7 @@ class LockService:
         self._clock = clock
         self.mark = f"{os.urandom(4).hex()} "
         # Marks are concatenated in a column, and none may match across the boundary of two of them.
-        assert len(self.mark) == _MARK_CHARACTERS
+        assert len(self.mark) == len(IN_PROCESS) == _MARK_CHARACTERS
 
     def check_size(self, components: int) -> None:
         """Refuse a lock of more components than are allowed. InvalidObjectError that names the limit."""
@@ -121,6 +125,7 @@ class LockService:
                 requested_at_ms=now,
                 acquired_at_ms=now if blocker is None else None,
                 heartbeat_at_ms=now,
+                orphaned_at_ms=now if process == IN_PROCESS else None,
                 processes=process,
                 blocked_by=blocker,
             )
@@ -243,7 +248,9 @@ class LockService:
         lock = transaction.locks.find(lock_id)
         if lock is None or lock.state != LockState.WAITING or lock.heartbeat_at_ms < now - self._renewal_ms:
             return None
-        if lock.orphaned_at_ms is not None or process not in lock.processes:
+        orphaned = lock.orphaned_at_ms
+        is_kept = orphaned is None or (process == IN_PROCESS and orphaned >= now - self._disconnect_ms // 5)
+        if not is_kept or process not in lock.processes:
             return None
         earlier = transaction.locks.earlier(lock_id, lock.request)
         blockers = [each for each in earlier if is_blocked_by(lock.request, each.components)]

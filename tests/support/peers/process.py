@@ -79,6 +79,9 @@ class PeerProcess:
                 self._process.wait(timeout=at_most(10))
             except subprocess.TimeoutExpired:
                 self.kill()
+        with contextlib.suppress(BrokenPipeError):
+            # What was to be sent to a process that was killed.
+            self._process.stdin.close()
         self._reader.join(timeout=at_most(10))
         self._process.stdout.close()
         self._log.close()
@@ -100,6 +103,11 @@ class JvmPeer:
 
     _process: PeerProcess
     _directory: "tempfile.TemporaryDirectory[str]"
+
+    @property
+    def pid(self) -> int:
+        """Process id of the JVM."""
+        return self._process.pid
 
     def close(self) -> None:
         """End the JVM and delete its directory."""

@@ -141,6 +141,11 @@ class PyPaimon:
             environment={**os.environ, "PYTHONPATH": str(INTEROP.parent.parent), "TZ": "UTC"},
         )
 
+    @property
+    def pid(self) -> int:
+        """Process id of the interpreter."""
+        return self._process.pid
+
     def call(self, command: str, **fields: Any) -> Any:
         """Send one command. Raises PeerError when pypaimon refuses it."""
         return self._process.call(command, **fields)

@@ -5,12 +5,14 @@ observers see it, with the session of the REST request that makes it.
 """
 
 from collections.abc import Callable
+from dataclasses import replace
 from io import BytesIO
 from typing import Any, TypeVar
 
 from thrift.protocol.TBinaryProtocol import TBinaryProtocolAccelerated
 from thrift.transport.TTransport import CReadableTransport, TTransportBase
 
+from interbed.catalog.server.session import ClientLink
 from interbed.catalog.server.thrift.edge.call import ClientSession
 from interbed.catalog.server.thrift.edge.codec import BinaryCodec, MemorySource
 from interbed.catalog.server.thrift.edge.dispatch import Dispatcher
@@ -61,7 +63,8 @@ class InProcessCalls:
 
     def __init__(self, dispatcher: Dispatcher, session: ClientSession) -> None:
         self._dispatcher = dispatcher
-        self._session = session
+        # The locks that a call takes end with this process, not with the connection of the request.
+        self._session = replace(session, link=ClientLink(is_in_process=True))
 
     def close(self) -> None:
         """Do nothing: there are no connections."""

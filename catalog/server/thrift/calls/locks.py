@@ -24,7 +24,7 @@ from interbed.catalog.server.service.errors import (
     NoSuchLockError,
     NoSuchTransactionError,
 )
-from interbed.catalog.server.service.lock_model import Lock, LockComponent, LockState
+from interbed.catalog.server.service.lock_model import IN_PROCESS, Lock, LockComponent, LockState
 from interbed.catalog.server.service.locks import LEASE_ONLY, LockService
 from interbed.catalog.server.service.names import normalized
 from interbed.catalog.server.service.service import Metastore
@@ -158,6 +158,8 @@ class LockClients:
         link = current_link.get()
         if link is None:
             return ""
+        if link.is_in_process:
+            return IN_PROCESS
         return self._locks.mark if link.speaks_for_client else LEASE_ONLY
 
     def touch(self, lock_id: int) -> None:

@@ -8,7 +8,14 @@ import pytest
 from interbed.catalog.server.database import schema
 from interbed.catalog.server.database.session import SqlRepository
 from interbed.catalog.server.service.errors import NoSuchLockError
-from interbed.catalog.server.service.lock_model import LockComponent, LockLevel, LockRequest, LockState, LockType
+from interbed.catalog.server.service.lock_model import (
+    IN_PROCESS,
+    LockComponent,
+    LockLevel,
+    LockRequest,
+    LockState,
+    LockType,
+)
 from interbed.catalog.server.service.locks import LockService
 
 REQUEST = LockRequest(
@@ -89,3 +96,33 @@ def test_ids_are_never_reused(locks: LockService) -> None:
     first = locks.lock(REQUEST)
     locks.unlock(first.id)
     assert locks.lock(REQUEST).id > first.id
+
+
+def test_a_lock_of_a_client_inside_of_the_server_ends_soon_after_its_last_heartbeat(
+    locks: LockService, clock: _FixedClock, tmp_path: Path
+) -> None:
+    store = SqlRepository(f"sqlite:///{tmp_path / 'metastore.db'}")
+    service = LockService(store, lease_seconds=300, disconnect_seconds=5, clock=clock)
+    held, waiting = service.lock(REQUEST, process=IN_PROCESS), service.lock(REQUEST, process=IN_PROCESS)
+    for _ in range(3):
+        clock.seconds += 4
+        service.heartbeat(held.id, process=IN_PROCESS)
+        assert service.check_lock(waiting.id, process=IN_PROCESS).state == LockState.WAITING
+    # The process was killed; another server decides by the same database.
+    clock.seconds += 6
+    after = service.lock(REQUEST)
+    assert after.state == LockState.ACQUIRED
+    with pytest.raises(NoSuchLockError):
+        service.check_lock(held.id, process=IN_PROCESS)
+    store.close()
+
+
+def test_a_lock_of_a_client_inside_of_the_server_has_the_lease_where_broken_connections_do_not_count(
+    locks: LockService, clock: _FixedClock
+) -> None:
+    held, waiting = locks.lock(REQUEST, process=IN_PROCESS), locks.lock(REQUEST)
+    clock.seconds += 299
+    assert locks.check_lock(waiting.id).state == LockState.WAITING
+    locks.heartbeat(held.id, process=IN_PROCESS)
+    clock.seconds += 299
+    assert locks.check_lock(waiting.id).state == LockState.WAITING
