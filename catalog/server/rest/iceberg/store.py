@@ -135,8 +135,16 @@ class TableStore:
         return location
 
     def register(self, name: IcebergName, location: str, owner: str | None) -> None:
-        """Store an entry for an existing metadata file. RestError with status 400 for one that cannot be read."""
+        """Store an entry for an existing metadata file. RestError as `registrable` raises it."""
         self.check_free(name)
+        document = self.registrable(location)
+        self.add(name, new_entry(name.catalog, name.database, name.table, document, location, owner), ())
+
+    def registrable(self, location: str) -> Document:
+        """Return the metadata in a client's file. RestError with status 400 for a file that cannot be read.
+
+        InvalidMetadataError for other content.
+        """
         try:
             content = self.files.read(location)
         except StoreUnavailableError:
@@ -145,7 +153,7 @@ class TableStore:
             raise bad_request(str(error)) from error
         document = completed(content.document())
         check_all_columns(document)
-        self.add(name, new_entry(name.catalog, name.database, name.table, document, location, owner), ())
+        return document
 
     def add(self, name: IcebergName, entry: MetastoreTable, written_files: Iterable[str], kind: str = TABLE) -> None:
         """Store a new entry; delete the files that were written for it if it is refused."""
