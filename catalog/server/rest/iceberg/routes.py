@@ -43,7 +43,6 @@ UNSUPPORTED: Sequence[tuple[str, str, str]] = (
     ("POST", "v1/oauth/tokens", "getToken"),
     ("POST", f"{_TABLE}/unregister", "unregisterTable"),
     ("POST", f"{_TABLE}/sign", "signRequest"),
-    ("POST", f"{_NAMESPACE}/register-view", "registerView"),
 )
 """Method, path and operation of what is refused."""
 
@@ -102,6 +101,7 @@ def _view_routes(views: ViewHandler) -> list[RestRoute]:
     return [
         route("GET", _VIEWS, "listViews", AccessPrivilege.USAGE, database, views.list),
         route("POST", _VIEWS, "createView", AccessPrivilege.CREATE, database, views.create),
+        route("POST", f"{_NAMESPACE}/register-view", "registerView", AccessPrivilege.CREATE, database, views.register),
         route("GET", _VIEW, "loadView", select, view, views.load),
         route("HEAD", _VIEW, "viewExists", select, view, views.exists),
         route("POST", _VIEW, "replaceView", alter, view, views.replace),

@@ -10,7 +10,7 @@ from interbed.catalog.server.rest.iceberg.commits import TableCommit, TableCommi
 from interbed.catalog.server.rest.iceberg.entries import VIEW, new_view_entry
 from interbed.catalog.server.rest.iceberg.files import codec_of, folder_of
 from interbed.catalog.server.rest.iceberg.metadata.updates import AssertViewUuid, ViewUpdate
-from interbed.catalog.server.rest.iceberg.metadata.views import new_view
+from interbed.catalog.server.rest.iceberg.metadata.views import new_view, registered_view
 from interbed.catalog.server.rest.iceberg.names import (
     IcebergIdentifier,
     IcebergName,
@@ -42,6 +42,13 @@ class CommitViewRequest(msgspec.Struct, frozen=True):
     identifier: IcebergIdentifier | None = None
 
 
+class RegisterViewRequest(msgspec.Struct, frozen=True, rename="kebab"):
+    """Body of the operation registerView."""
+
+    name: str
+    metadata_location: str
+
+
 class ViewHandler:
     """The operations about views."""
 
@@ -67,6 +74,18 @@ class ViewHandler:
         owner = request.session.user
         entry = new_view_entry(name.catalog, name.database, name.table, document, file, owner)
         self._store.add(name, entry, [file], VIEW)
+        return self._loaded(name)
+
+    def register(self, request: RestRequest) -> RestResponse:
+        """Answer the operation registerView."""
+        body = request.json(RegisterViewRequest)
+        levels = levels_of(request.parts["namespace"])
+        name = IcebergName(catalog=catalog_of(request), levels=levels, name=body.name)
+        self._store.check_free(name, VIEW)
+        document = registered_view(self._store.files.read(body.metadata_location).document())
+        location, owner = body.metadata_location, request.session.user
+        entry = new_view_entry(name.catalog, name.database, name.table, document, location, owner)
+        self._store.add(name, entry, (), VIEW)
         return self._loaded(name)
 
     def load(self, request: RestRequest) -> RestResponse:

@@ -76,6 +76,23 @@ def completed_view(document: Document) -> Document:
     return made
 
 
+def registered_view(document: Document) -> Document:
+    """Return the document of a metadata file that this server may not have written. InvalidMetadataError for one that
+    is not a view's.
+    """
+    try:
+        made = completed_view(document)
+        version = current_version(made)
+        if all(schema["schema-id"] != version["schema-id"] for schema in made["schemas"]):
+            raise InvalidMetadataError(f"The metadata of the view has no schema {version['schema-id']}")
+        _check_version(version)
+        for schema in made["schemas"]:
+            check_schema(schema, _TABLE_VERSION_MAX)
+    except (KeyError, TypeError, AttributeError) as error:
+        raise InvalidMetadataError(f"The metadata of the view is malformed: {error!r}") from error
+    return made
+
+
 def current_version(document: Document) -> Document:
     """Return the current version of a view. InvalidMetadataError if there is none."""
     return _version(document, document["current-version-id"])

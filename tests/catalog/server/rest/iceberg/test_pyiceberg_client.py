@@ -11,7 +11,9 @@ from pyiceberg.exceptions import (
     NamespaceNotEmptyError,
     NoSuchNamespaceError,
     NoSuchTableError,
+    NoSuchViewError,
     TableAlreadyExistsError,
+    ViewAlreadyExistsError,
 )
 from pyiceberg.partitioning import PartitionField, PartitionSpec
 from pyiceberg.schema import Schema
@@ -19,7 +21,9 @@ from pyiceberg.table import Table
 from pyiceberg.table.sorting import SortField, SortOrder
 from pyiceberg.transforms import DayTransform, IdentityTransform
 from pyiceberg.types import IntegerType, ListType, LongType, NestedField, StringType, StructType, TimestampType
+from pyiceberg.view.metadata import ViewVersion
 
+from tests.catalog.server.rest.iceberg.rest_server import IcebergRest
 from tests.support.waits import at_most
 
 COLUMNS = Schema(NestedField(1, "id", LongType()), NestedField(2, "data", StringType()))
@@ -156,3 +160,32 @@ def test_a_registered_table_is_that_of_its_metadata(catalog: Catalog, namespace:
     catalog.drop_table(f"{namespace}.t")
     catalog.register_table(f"{namespace}.again", location)
     assert _ids(catalog.load_table(f"{namespace}.again")) == [1]
+
+
+def test_views_are_created_loaded_registered_and_dropped(server: IcebergRest, catalog: Catalog, namespace: str) -> None:
+    name, sql = (namespace, "v"), "SELECT 1 AS id"
+    fields = {"type": "sql", "sql": sql, "dialect": "spark"}
+    version = ViewVersion.model_validate(
+        {"version-id": 1, "schema-id": 0, "representations": [fields], "default-namespace": (namespace,)}
+    )
+    made = catalog.create_view(name, COLUMNS, version, properties={"a": "1"})
+    with pytest.raises(ViewAlreadyExistsError):
+        catalog.create_view(name, COLUMNS, version)
+    assert catalog.view_exists(name)
+    assert catalog.list_views(namespace) == [name]
+    assert catalog.list_tables(namespace) == []
+    loaded = catalog.load_view(name)
+    assert loaded == made
+    representation = loaded.sql_for("spark")
+    assert representation is not None
+    assert representation.sql == sql
+    assert loaded.schema().column_names == ["id", "data"]
+    location = server.call("GET", f"namespaces/{namespace}/views/v").expect(200)["metadata-location"]
+    catalog.drop_view(name)
+    assert not catalog.view_exists(name)
+    with pytest.raises(NoSuchViewError):
+        catalog.load_view(name)
+    assert catalog.register_view((namespace, "w"), location).metadata == made.metadata
+    with pytest.raises(ViewAlreadyExistsError):
+        catalog.register_view((namespace, "w"), location)
+    assert catalog.list_views(namespace) == [(namespace, "w")]

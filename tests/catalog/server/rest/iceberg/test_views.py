@@ -1,6 +1,10 @@
 """Views by REST: their versions, and their entries for Hive's clients."""
 
+import json
+from pathlib import Path
 from typing import Any
+
+import pytest
 
 from interbed.catalog.client.hive.client import HiveMetastoreClient
 from tests.catalog.server.rest.iceberg.rest_server import SCHEMA, IcebergRest, set_properties
@@ -102,3 +106,44 @@ def test_old_versions_of_a_view_expire(server: IcebergRest, namespace: str) -> N
         metadata = server.call("POST", path, {"updates": updates}).expect(200)["metadata"]
     assert sorted(each["version-id"] for each in metadata["versions"]) == [3, 4]
     assert [each["version-id"] for each in metadata["version-log"]] == [3, 4]
+
+
+def test_a_dropped_view_is_registered_again(server: IcebergRest, namespace: str) -> None:
+    made = _create(server, namespace)
+    server.call("DELETE", f"namespaces/{namespace}/views/v").expect(204)
+    body = {"name": "w", "metadata-location": made["metadata-location"]}
+    answer = server.call("POST", f"namespaces/{namespace}/register-view", body).expect(200)
+    assert (answer["metadata"], answer["metadata-location"]) == (made["metadata"], made["metadata-location"])
+    with HiveMetastoreClient(server.metastore.uri, timeout_seconds=at_most(30)) as client:
+        assert client.get_table(namespace, "w").viewOriginalText == "SELECT 1"
+    again = server.call("POST", f"namespaces/{namespace}/register-view", body)
+    assert "View already exists" in again.error(409, "AlreadyExistsException")
+    replaced = {"requirements": [], "updates": [set_properties(b="2")]}
+    server.call("POST", f"namespaces/{namespace}/views/w", replaced).expect(200)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"view-uuid": None},
+        {"current-version-id": None},
+        {"current-version-id": 9},
+        {"schemas": []},
+        {"schemas": [{"type": "struct"}]},
+        {"schemas": [1]},
+        {"versions": [{"version-id": 1}]},
+        {"versions": [{"version-id": 1, "schema-id": 0, "representations": [{"type": "sql", "sql": 1}]}]},
+    ],
+)
+def test_a_file_that_is_not_a_views_is_not_registered(
+    server: IcebergRest, namespace: str, tmp_path: Path, change: dict[str, Any]
+) -> None:
+    made = _create(server, namespace)["metadata"]
+    file = tmp_path / "v.metadata.json"
+    file.write_text(json.dumps({**made, **change}))
+    body = {"name": "w", "metadata-location": f"file:{file}"}
+    server.call("POST", f"namespaces/{namespace}/register-view", body).error(400, "IllegalArgumentException")
+    assert server.call("HEAD", f"namespaces/{namespace}/views/w").status == 404
+    table = server.create(namespace, "t")["metadata-location"]
+    body["metadata-location"] = table
+    server.call("POST", f"namespaces/{namespace}/register-view", body).error(400, "IllegalArgumentException")
