@@ -19,7 +19,7 @@ from pypaimon.common.options.core_options import CoreOptions
 from pypaimon.schema.data_types import AtomicInteger, DataField, DataTypeParser, reassign_field_id
 from pypaimon.schema.schema_change import SchemaChange
 from pypaimon.table.instant import Instant
-from pypaimon_rust.datafusion import PaimonCatalog
+from pypaimon_rust.datafusion import PaimonCatalog, SQLContext
 
 from tests.support.peers.json import from_json_values, parse_type
 
@@ -66,6 +66,7 @@ def execute(command: dict[str, Any]) -> Any:
         "catalog_call": catalog_call,
         "alter": alter,
         "rollback": rollback,
+        "rust_sql": rust_sql,
     }[command["command"]](command)
 
 
@@ -85,10 +86,21 @@ def open_catalog(command: dict[str, Any]) -> Any:
     An address instead of a warehouse is that of a REST catalog.
     """
     warehouse = command["warehouse"]
+    return CatalogFactory.create(catalog_options(warehouse))
+
+
+def catalog_options(warehouse: str) -> dict[str, str]:
+    """Return the options of a catalog in a directory, or behind an address."""
     if not warehouse.startswith("http://"):
-        return CatalogFactory.create({"warehouse": warehouse})
-    rest = {"metastore": "rest", "uri": warehouse, "warehouse": "hive", "token.provider": "bear", "token": "none"}
-    return CatalogFactory.create(rest)
+        return {"warehouse": warehouse}
+    return {"metastore": "rest", "uri": warehouse, "warehouse": "hive", "token.provider": "bear", "token": "none"}
+
+
+def rust_sql(command: dict[str, Any]) -> list[list[Any]]:
+    """Run SQL by pypaimon-rust in the catalog `lake`, and return the rows with numbers, texts and nulls."""
+    context = SQLContext()
+    context.register_catalog("lake", catalog_options(command["warehouse"]))
+    return [list(row.values()) for batch in context.sql(command["sql"]) for row in batch.to_pylist()]
 
 
 def catalog_call(command: dict[str, Any]) -> Any:
@@ -238,7 +250,7 @@ def rust_filter(node: dict[str, Any], table: Any) -> dict[str, Any]:
 
 def rust_table(command: dict[str, Any]) -> Any:
     """Open the table with pypaimon-rust."""
-    return PaimonCatalog({"warehouse": command["warehouse"]}).get_table(tuple(command["table"].split(".")))
+    return PaimonCatalog(catalog_options(command["warehouse"])).get_table(tuple(command["table"].split(".")))
 
 
 def rust_write(command: dict[str, Any]) -> None:

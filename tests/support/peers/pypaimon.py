@@ -162,6 +162,11 @@ class PyPaimon:
         """Return the table `database.table` of a warehouse directory, without a look-up."""
         return PyPaimonTable(self, str(warehouse), name, engine)
 
+    def rust_sql(self, warehouse: str, statement: str) -> list[list[Any]]:
+        """Return the rows of a statement of pypaimon-rust's SQL in the catalog `lake`."""
+        rows: list[list[Any]] = self.call("rust_sql", warehouse=warehouse, sql=statement)
+        return rows
+
     def close(self) -> None:
         """End the process of pypaimon."""
         self._process.close()
