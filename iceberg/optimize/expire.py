@@ -29,11 +29,11 @@ from pyiceberg.table.snapshots import Snapshot
 from pyiceberg.table.update import (
     RemovePartitionStatisticsUpdate,
     RemoveSnapshotRefUpdate,
-    RemoveSnapshotsUpdate,
     TableUpdate,
 )
 
 from interbed.iceberg.commit.attempts import CommitAttempt, commit_retried, delete_files
+from interbed.iceberg.commit.history import RemoveSnapshotsFromHistory
 from interbed.iceberg.commit.home import TableHome
 from interbed.iceberg.meta.manifests import entries_of, entries_of_each, manifests_of
 from interbed.iceberg.meta.table_metadata import whole_number
@@ -204,7 +204,7 @@ def expire_snapshots(
                 for file in table.metadata.partition_statistics
                 if file.snapshot_id in chosen.snapshots
             ]
-            updates.append(RemoveSnapshotsUpdate.model_validate({"snapshot-ids": list(chosen.snapshots)}))
+            updates.append(RemoveSnapshotsFromHistory.model_validate({"snapshot-ids": list(chosen.snapshots)}))
         ids = chosen.snapshots
         return CommitAttempt(
             table=table,

@@ -152,9 +152,15 @@ class MetadataDocument:
 
 
 def _log_of(snapshots: Sequence[Snapshot]) -> list[SnapshotLogEntry]:
-    """Return the log of current snapshots, with ascending times whatever the clocks of the writers were."""
+    """Return the log of current snapshots, with ascending times whatever the clocks of the writers were.
+
+    Where a number is missing, because its snapshot was expired between a tagged one and the others, the log starts
+    after it: a read as of a time in the gap would show the snapshot before it.
+    """
     found: list[SnapshotLogEntry] = []
     for one in snapshots:
+        if found and one.snapshot_id != found[-1].snapshot_id + 1:
+            found.clear()
         time = max(one.timestamp_ms, found[-1].timestamp_ms if found else 0)
         found.append(SnapshotLogEntry.model_validate({"snapshot-id": one.snapshot_id, "timestamp-ms": time}))
     return found
