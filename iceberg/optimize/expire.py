@@ -8,7 +8,7 @@ left.
 **Orphan files** are files in the table's directory that nothing names: killed writers and expiries left them. The files
 are listed first and the names are read afterwards, so files of a commit in between are known. A file is deleted only if
 it is of a kind that tables have, is in a folder of the table, and is known to be old enough. If one manifest cannot be
-read, no file is deleted.
+read, no file is deleted. Files of another table in the same folder are kept.
 
 Source: Iceberg's documentation, "Maintenance" and "Delete orphan files", and its table specification, "Snapshot
 Retention Policy".
@@ -37,6 +37,7 @@ from interbed.iceberg.commit.history import RemoveSnapshotsFromHistory
 from interbed.iceberg.commit.home import TableHome
 from interbed.iceberg.meta.manifests import entries_of, entries_of_each, manifests_of
 from interbed.iceberg.meta.table_metadata import whole_number
+from interbed.iceberg.optimize.neighbours import neighbours_of
 from interbed.iceberg.read.files import TableFiles
 from interbed.storage.base.errors import InterbedError, InvalidInputError, NotSupportedError, plain_errors
 from interbed.storage.io.api import FileIO, FileStatus
@@ -365,6 +366,9 @@ def remove_orphan_files(
     if not old:
         return IcebergOrphans(paths=(), bytes=0)
     named = {_plain(path) for path in named_files(home.load())}
+    if any(_plain(status.path) not in named for status in old):
+        for neighbour in neighbours_of(table, file_io, root, {path.rpartition("/")[2] for path in named}):
+            named.update(_plain(path) for path in (*neighbour.paths, *named_files(neighbour.metadata)))
     orphans = [status for status in old if _plain(status.path) not in named]
     if not dry_run:
         file_io.delete_quietly(status.path for status in orphans)
