@@ -7,6 +7,7 @@ Number Inheritance", "First Row ID Assignment" and "First Row ID Inheritance".
 
 import io
 import json
+import struct
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from copy import copy
@@ -15,9 +16,9 @@ from functools import lru_cache, partial
 from typing import Any, TypeVar
 
 from pyiceberg.avro.codecs import AVRO_CODEC_KEY
-from pyiceberg.avro.decoder import new_decoder
+from pyiceberg.avro.decoder import BinaryDecoder, new_decoder
 from pyiceberg.avro.file import AvroFile, AvroOutputFile
-from pyiceberg.avro.reader import Reader
+from pyiceberg.avro.reader import DoubleReader, OptionReader, Reader, StructReader
 from pyiceberg.avro.resolver import resolve_reader
 from pyiceberg.exceptions import ValidationError
 from pyiceberg.io import FileIO, InputFile
@@ -258,6 +259,7 @@ T = TypeVar("T")
 
 _TOTAL = "total-data-files"
 _AVRO_SCHEMA = "avro.schema"
+_DOUBLE = struct.Struct("<d")
 _READ_AHEAD = 16
 """The number of manifests that are prefetched; each is a few MB at most."""
 _CACHED = 64
@@ -368,12 +370,37 @@ class _ManifestReader(AvroFile[ManifestEntry]):
 @lru_cache(_CACHED)
 def _reader_of(schema: str) -> Reader:
     """Return the decoder of manifests that were written with this Avro schema; it has no state."""
-    return resolve_reader(
+    reader = resolve_reader(
         AvroSchemaConversion().avro_to_iceberg(json.loads(schema)),
         MANIFEST_ENTRY_SCHEMAS[NEWEST_VERSION],
         {-1: ManifestEntry, 2: DataFile},
         {0: ManifestEntryStatus, 101: FileFormat, 134: DataFileContent},
     )
+    return _with_exact_doubles(reader)
+
+
+class _ExactDoubleReader(DoubleReader):
+    """Reader of DOUBLE values: pyiceberg's compiled decoder rounds them to FLOAT."""
+
+    def read(self, decoder: BinaryDecoder) -> float:
+        (value,) = _DOUBLE.unpack(decoder.read(_DOUBLE.size))
+        return float(value)
+
+
+_EXACT_DOUBLES: Callable[[], Reader] = _ExactDoubleReader
+
+
+def _with_exact_doubles(reader: Reader) -> Reader:
+    """Return a reader whose partition values of type DOUBLE are exact."""
+    match reader:
+        case DoubleReader():
+            return _EXACT_DOUBLES()
+        case OptionReader():
+            return OptionReader(_with_exact_doubles(reader.option))
+        case StructReader():
+            fields = tuple((place, _with_exact_doubles(field)) for place, field in reader.field_readers)
+            return StructReader(fields, reader.create_struct, reader.struct)
+    return reader
 
 
 def _decoded(manifest: ManifestFile, source: InputFile, deleted: bool) -> list[ManifestEntry]:

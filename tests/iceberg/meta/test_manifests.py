@@ -19,9 +19,9 @@ from pyiceberg.partitioning import PartitionField, PartitionSpec
 from pyiceberg.schema import Schema
 from pyiceberg.transforms import IdentityTransform
 from pyiceberg.typedef import Record, TableVersion
-from pyiceberg.types import LongType, NestedField, StringType
+from pyiceberg.types import DoubleType, LongType, NestedField, StringType
 
-from interbed.iceberg.meta.manifests import row_id_of, write_manifest, write_manifest_list
+from interbed.iceberg.meta.manifests import entries_of, row_id_of, write_manifest, write_manifest_list
 from interbed.storage.base.avro.blocks import PlainBlocks
 
 SCHEMA = Schema(
@@ -31,7 +31,7 @@ SPEC = PartitionSpec(PartitionField(2, 1000, IdentityTransform(), "day"), spec_i
 IO = PyArrowFileIO()
 
 
-def entry(path: str, day: str, status: ManifestEntryStatus, sequence_number: int | None = None) -> ManifestEntry:
+def entry(path: str, day: object, status: ManifestEntryStatus, sequence_number: int | None = None) -> ManifestEntry:
     of_deletes = path.startswith("d")
     file = DataFile.from_args(
         _table_format_version=3,
@@ -52,6 +52,25 @@ def entry(path: str, day: str, status: ManifestEntryStatus, sequence_number: int
         file_sequence_number=sequence_number,
         data_file=file,
     )
+
+
+def test_partition_values_of_double_are_exact(tmp_path: Path) -> None:
+    values = [0.1, -1e300, 5e-324, None]
+    schema = Schema(NestedField(1, "x", DoubleType()))
+    spec = PartitionSpec(PartitionField(1, 1000, IdentityTransform(), "x"))
+    entries = [entry("a", value, ManifestEntryStatus.ADDED) for value in values]
+    manifest = write_manifest(
+        IO,
+        str(tmp_path / "m.avro"),
+        format_version=2,
+        schema=schema,
+        spec=spec,
+        content=ManifestContent.DATA,
+        snapshot_id=7,
+        entries=entries,
+    )
+    manifest.sequence_number = 1
+    assert [each.data_file.partition[0] for each in entries_of(IO, manifest)] == values
 
 
 @pytest.mark.parametrize("version", [1, 2, 3])
