@@ -38,10 +38,6 @@ _ENTRY_BYTES = 3_000
 """An estimate of the memory of a decoded entry."""
 
 
-class InvalidScanError(InvalidInputError):
-    """A scan of snapshots or columns that the table does not have."""
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RestScan:
     """A scan: of the snapshot, or of the appends after `start_id` up to it. `statistics` are ids of columns."""
@@ -263,7 +259,7 @@ class _RelevantDeletes:
 def appends_between(metadata: TableMetadata, start_id: int, end: Snapshot) -> list[Snapshot]:
     """Return the snapshots of appends after one snapshot up to another, the oldest first.
 
-    Raises InvalidScanError if the one is no ancestor of the other.
+    Raises InvalidInputError if the one is no ancestor of the other.
     """
     found: list[Snapshot] = []
     at: Snapshot | None = end
@@ -274,7 +270,7 @@ def appends_between(metadata: TableMetadata, start_id: int, end: Snapshot) -> li
             return found[::-1]
         at = None if at.parent_snapshot_id is None else metadata.snapshot_by_id(at.parent_snapshot_id)
     if at is None:
-        raise InvalidScanError(f"The snapshot {start_id} is no ancestor of the snapshot {end.snapshot_id}")
+        raise InvalidInputError(f"The snapshot {start_id} is no ancestor of the snapshot {end.snapshot_id}")
     return []
 
 

@@ -17,8 +17,8 @@ from pyiceberg.table.metadata import TableMetadata, TableMetadataUtil
 from pyiceberg.table.snapshots import Snapshot
 
 from interbed.iceberg.rest_scan.conditions import parsed_condition
-from interbed.iceberg.rest_scan.pages import InvalidScanError, ManifestCache, RestScan, ScanPages, ScanPlace
-from interbed.storage.base.errors import NotSupportedError
+from interbed.iceberg.rest_scan.pages import ManifestCache, RestScan, ScanPages, ScanPlace
+from interbed.storage.base.errors import InvalidInputError, NotSupportedError
 from interbed.storage.base.memory_cache import MemoryCache
 
 RANGES_MAX = 32
@@ -87,7 +87,7 @@ class ScanPlanner:
     def query(self, location: str, content: bytes, request: ScanRequest) -> ScanQuery | None:
         """Return the scan of a request for a table with these metadata, None if it has no snapshot.
 
-        Raises InvalidScanError, FilterError, and NotSupportedError for a table that is not read.
+        Raises InvalidInputError, FilterError, and NotSupportedError for a table that is not read.
         """
         metadata = self._parsed(location, content)
         snapshot = _snapshot_of(metadata, request)
@@ -119,7 +119,7 @@ class ScanPlanner:
     ) -> PlannedTasks:
         """Return the first tasks of a scan or of a part of it, and at most `ranges` ranges that are left.
 
-        `rows` are enough. Raises InvalidScanError for a snapshot that has expired, CorruptFileError,
+        `rows` are enough. Raises InvalidInputError for a snapshot that has expired, CorruptFileError,
         NotSupportedError, and what `read` raises.
         """
         metadata = self._parsed(location, content)
@@ -160,9 +160,9 @@ def _snapshot_of(metadata: TableMetadata, request: ScanRequest) -> Snapshot | No
     """Return the snapshot of a request, at which an incremental scan ends."""
     start, end, single = request.start_snapshot_id, request.end_snapshot_id, request.snapshot_id
     if single is not None and (start is not None or end is not None):
-        raise InvalidScanError("The scan has a snapshot-id, and ids of an incremental scan: give one or the other")
+        raise InvalidInputError("The scan has a snapshot-id, and ids of an incremental scan: give one or the other")
     if (start is None) != (end is None):
-        raise InvalidScanError("An incremental scan has both a start-snapshot-id and an end-snapshot-id")
+        raise InvalidInputError("An incremental scan has both a start-snapshot-id and an end-snapshot-id")
     wanted = end if single is None else single
     if wanted is None:
         return metadata.current_snapshot()
@@ -172,14 +172,14 @@ def _snapshot_of(metadata: TableMetadata, request: ScanRequest) -> Snapshot | No
 def _snapshot(metadata: TableMetadata, number: int) -> Snapshot:
     found = metadata.snapshot_by_id(number)
     if found is None:
-        raise InvalidScanError(f"The table has no snapshot {number}, or it has expired")
+        raise InvalidInputError(f"The table has no snapshot {number}, or it has expired")
     return found
 
 
 def _schema(metadata: TableMetadata, number: int) -> Schema:
     found = next((each for each in metadata.schemas if each.schema_id == number), None)
     if found is None:
-        raise InvalidScanError(f"The table has no schema {number}")
+        raise InvalidInputError(f"The table has no schema {number}")
     return found
 
 
@@ -196,7 +196,7 @@ def _scan(metadata: TableMetadata, query: ScanQuery) -> RestScan:
 
 
 def _check_names(metadata: TableMetadata, request: ScanRequest) -> None:
-    """Raise InvalidScanError if a selected column is in no schema of the table. Clients select by the newest schema."""
+    """Raise InvalidInputError if a selected column is in no schema of the table. Clients select by the newest one."""
     for name in request.select:
         if name.split(".")[0] not in _RESERVED:
             _field_id(metadata.schemas, name, request.case_sensitive)
@@ -208,7 +208,7 @@ def _field_id(schemas: Iterable[Schema], name: str, case_sensitive: bool) -> int
             return schema.find_field(name, case_sensitive).field_id
         except ValueError:
             continue
-    raise InvalidScanError(f"The scan names the column {name!r}, which the schema does not have")
+    raise InvalidInputError(f"The scan names the column {name!r}, which the schema does not have")
 
 
 class _BytesInput(InputFile):
