@@ -70,8 +70,13 @@ def test_the_present_forms_of_a_predicate_are_those_of_the_deprecated_ones() -> 
         "term": "id",
         "values": [1, 2],
     }
-    for json, value in ((True, True), ({"type": "false"}, False), ({"type": "not", "child": False}, True)):
-        assert condition_json(parsed_condition(json, COLUMNS)) is value
+    constants: list[tuple[Any, bool]] = [
+        (True, True),
+        ({"type": "false"}, False),
+        ({"type": "not", "child": False}, True),
+    ]
+    for constant, value in constants:
+        assert condition_json(parsed_condition(constant, COLUMNS)) is value
     # The column is required.
     assert condition_json(parsed_condition({"type": "not-null", "term": "id"}, COLUMNS)) is True
 

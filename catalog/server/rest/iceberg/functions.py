@@ -13,7 +13,7 @@ from interbed.catalog.server.rest.interface import RestError, RestRequest, RestR
 from interbed.catalog.server.service.names import shortened
 
 
-class FunctionHandler:
+class IcebergFunctionHandler:
     """The operations about functions."""
 
     def __init__(self, store: TableStore) -> None:

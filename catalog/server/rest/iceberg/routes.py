@@ -8,7 +8,7 @@ from http import HTTPStatus
 
 from interbed.catalog.server.rest.iceberg.configuration import ConfigurationHandler
 from interbed.catalog.server.rest.iceberg.errors import error_body, translated
-from interbed.catalog.server.rest.iceberg.functions import FunctionHandler
+from interbed.catalog.server.rest.iceberg.functions import IcebergFunctionHandler
 from interbed.catalog.server.rest.iceberg.namespaces import NamespaceHandler
 from interbed.catalog.server.rest.iceberg.own_tables import OwnTables
 from interbed.catalog.server.rest.iceberg.scan_plans import PLANNING_NEEDS, ScanPlanHandler
@@ -63,7 +63,7 @@ def interface(metastore: Metastore, own: OwnTables | None = None) -> RestInterfa
 
 def _routes(store: TableStore, configuration: ConfigurationHandler) -> list[RestRoute]:
     plans = _plan_routes(ScanPlanHandler(store)) if is_installed(PLANNING_NEEDS) else []
-    further = [*_view_routes(ViewHandler(store)), *_function_routes(FunctionHandler(store)), *plans]
+    further = [*_view_routes(ViewHandler(store)), *_function_routes(IcebergFunctionHandler(store)), *plans]
     return [*_table_routes(store, configuration), *further]
 
 
@@ -110,7 +110,7 @@ def _view_routes(views: ViewHandler) -> list[RestRoute]:
     ]
 
 
-def _function_routes(functions: FunctionHandler) -> list[RestRoute]:
+def _function_routes(functions: IcebergFunctionHandler) -> list[RestRoute]:
     path, usage = f"{_NAMESPACE}/functions", AccessPrivilege.USAGE
     return [
         route("GET", path, "listFunctions", usage, ObjectKind.DATABASE, functions.list),
