@@ -282,6 +282,17 @@ def entries_of(files: FileIO, manifest: ManifestFile, *, deleted: bool = False) 
     return _reading(path, lambda: _decoded(manifest, files.new_input(path), deleted))
 
 
+def entries_one_by_one(files: FileIO, manifest: ManifestFile) -> Iterator[ManifestEntry]:
+    """Yield the live entries of a manifest, of which one is in memory at a time. Raises as manifests_of."""
+    path = manifest.manifest_path
+    entries = _reading(path, lambda: _live_entries(manifest, files.new_input(path)))
+    while True:
+        entry = _reading(path, lambda: next(entries, None))
+        if entry is None:
+            return
+        yield entry
+
+
 def entries_of_each(files: FileIO, manifests: Iterable[ManifestFile]) -> Iterator[list[ManifestEntry]]:
     """Yield the live entries of each manifest, in order. Raises as manifests_of. Several are prefetched from an object
     store.
@@ -416,14 +427,34 @@ def _decoded(manifest: ManifestFile, source: InputFile, deleted: bool) -> list[M
         for entry in entries
         if deleted or entry.status != ManifestEntryStatus.DELETED
     ]
-    next_row_id = row_id_of(manifest) if manifest.content == ManifestContent.DATA else None
-    if next_row_id is not None:
-        for entry in found:
-            values = entry.data_file._data
-            if values[FIRST_ROW_ID] is None and entry.status != ManifestEntryStatus.DELETED:
-                values[FIRST_ROW_ID] = next_row_id
-                next_row_id += entry.data_file.record_count
+    row_ids = _RowIds(manifest)
+    for entry in found:
+        row_ids.assign(entry)
     return found
+
+
+def _live_entries(manifest: ManifestFile, source: InputFile) -> Iterator[ManifestEntry]:
+    row_ids = _RowIds(manifest)
+    with _ManifestReader(_CompleteAvroInput(source)) as reader:
+        for entry in reader:
+            if entry.status != ManifestEntryStatus.DELETED:
+                found = _inherit_from_manifest(entry, manifest)
+                row_ids.assign(found)
+                yield found
+
+
+class _RowIds:
+    """The first row ids that live entries inherit from a manifest, in order."""
+
+    def __init__(self, manifest: ManifestFile) -> None:
+        self._following = row_id_of(manifest) if manifest.content == ManifestContent.DATA else None
+
+    def assign(self, entry: ManifestEntry) -> None:
+        values = entry.data_file._data
+        if self._following is None or values[FIRST_ROW_ID] is not None or entry.status == ManifestEntryStatus.DELETED:
+            return
+        values[FIRST_ROW_ID] = self._following
+        self._following += entry.data_file.record_count
 
 
 _DAMAGE = (

@@ -5,10 +5,10 @@ incremental scan has the files that appends have added after one snapshot up to 
 number of a data manifest and of an entry in it. Snapshots and manifests never change, so that a page is the same
 whenever and wherever it is planned: a server keeps no state of a plan.
 
-A page holds its own files, one manifest at a time, and the deletes that may apply to these files.
+A page holds its own files, the deletes that may apply to these files, and a part of the cache of decoded manifests.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -20,7 +20,7 @@ from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.snapshots import Operation, Snapshot
 
 from interbed.iceberg.meta.live_files import FileContent, LiveFile, live_file
-from interbed.iceberg.meta.manifests import entries_of, manifests_of, row_id_of
+from interbed.iceberg.meta.manifests import entries_of, entries_one_by_one, manifests_of, row_id_of
 from interbed.iceberg.meta.table_metadata import with_dropped
 from interbed.iceberg.plan import DeleteIndex, FileDeletes, is_unpartitioned
 from interbed.iceberg.rest_scan.conditions import Condition, ConstantCondition, condition_json
@@ -88,8 +88,10 @@ class ManifestCache:
         """Return the manifests of a snapshot. Raises as manifests_of."""
         return self._decoded(("list", snapshot.manifest_list), lambda: manifests_of(files, snapshot))
 
-    def entries(self, files: FileIO, manifest: ManifestFile) -> Sequence[ManifestEntry]:
-        """Return the live entries of a manifest. Raises as entries_of."""
+    def entries(self, files: FileIO, manifest: ManifestFile) -> Iterable[ManifestEntry]:
+        """Return the live entries of a manifest; those of a large one are decoded one by one. Raises as entries_of."""
+        if _files_of(manifest) > self._limit // (2 * _ENTRY_BYTES):
+            return entries_one_by_one(files, manifest)
         # Entries inherit these values from the manifest list.
         key = (manifest.manifest_path, manifest.sequence_number, manifest.added_snapshot_id, row_id_of(manifest))
         return self._decoded(key, lambda: entries_of(files, manifest))
@@ -193,10 +195,10 @@ class ScanPages:
             if examined >= PAGE_ENTRIES:
                 yield ScanPlace(number), None
                 return
-            entries = self._cache.entries(self._files, manifest)
             begin = first.entry if number == first.manifest else 0
-            for index in range(begin, len(entries)):
-                entry = entries[index]
+            for index, entry in enumerate(self._cache.entries(self._files, manifest)):
+                if index < begin:
+                    continue
                 examined += 1
                 if self._scan.start_id is None or self._is_appended(entry):
                     yield ScanPlace(number, index), entry

@@ -21,7 +21,13 @@ from pyiceberg.transforms import IdentityTransform
 from pyiceberg.typedef import Record, TableVersion
 from pyiceberg.types import DoubleType, LongType, NestedField, StringType
 
-from interbed.iceberg.meta.manifests import entries_of, row_id_of, write_manifest, write_manifest_list
+from interbed.iceberg.meta.manifests import (
+    entries_of,
+    entries_one_by_one,
+    row_id_of,
+    write_manifest,
+    write_manifest_list,
+)
 from interbed.storage.base.avro.blocks import PlainBlocks
 
 SCHEMA = Schema(
@@ -71,6 +77,7 @@ def test_partition_values_of_double_are_exact(tmp_path: Path) -> None:
     )
     manifest.sequence_number = 1
     assert [each.data_file.partition[0] for each in entries_of(IO, manifest)] == values
+    assert [each.data_file.partition[0] for each in entries_one_by_one(IO, manifest)] == values
 
 
 @pytest.mark.parametrize("version", [1, 2, 3])

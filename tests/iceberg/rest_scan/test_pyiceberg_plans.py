@@ -22,6 +22,7 @@ from pyiceberg.expressions.visitors import expression_evaluator, rewrite_not
 from pyiceberg.io.pyarrow import PyArrowFileIO
 from pyiceberg.manifest import DataFileContent
 
+from interbed.iceberg.rest_scan import pages as pages_module
 from interbed.iceberg.rest_scan.conditions import parsed_condition
 from interbed.iceberg.rest_scan.pages import ManifestCache, RestScan, ScanPages, ScanPlace
 from tests.iceberg.rest_scan.manifest_table import COLUMNS, SPECS, ManifestTable, Values, record
@@ -134,6 +135,30 @@ def test_a_partition_by_double_is_found_by_its_exact_value(value: float, tmp_pat
     (task,) = page.tasks
     assert (task["data-file"]["partition"], task["residual-filter"]) == ([value], True)
     assert _page(table, {"type": "not-eq", "term": "score", "value": value}).tasks == []
+
+
+def test_large_manifests_are_decoded_one_entry_at_a_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pages_module, "PAGE_FILES", 3)
+    table = ManifestTable(tmp_path)
+    rows = [(number, None, None, None, None, None, None, 1) for number in range(10)]
+    paths = table.append(SPECS[12], rows)
+    table.delete_positions(SPECS[12], paths[7:8])
+    table.append(SPECS[0], rows)
+    metadata, scan = (
+        table.metadata,
+        RestScan(snapshot=table.snapshots[-1], schema=COLUMNS, condition=parsed_condition(True, COLUMNS)),
+    )
+    for limit in (1, 64 << 20):
+        pages = ScanPages(metadata, PyArrowFileIO(), scan, ManifestCache(limit))
+        place: ScanPlace | None = ScanPlace()
+        found, deleted = [], []
+        while place is not None:
+            page = pages.page(place, pages.end)
+            found += [task["data-file"]["file-path"] for task in page.tasks]
+            deleted += [task["data-file"]["file-path"] for task in page.tasks if "delete-file-references" in task]
+            place = page.following
+        assert found == list(table.rows)
+        assert deleted == [paths[7]]
 
 
 def _page(table: ManifestTable, filter_json: Any) -> Any:
