@@ -41,5 +41,8 @@ class AnswerLaterError(Exception):
 current_link: ContextVar[ClientLink | None] = ContextVar("current_link", default=None)
 """The connection that this thread serves; None outside of one."""
 
+current_catalog: ContextVar[str] = ContextVar("current_catalog", default="hive")
+"""The catalog of names that a call gives without one."""
+
 may_answer_later: ContextVar[bool] = ContextVar("may_answer_later", default=False)
 """Whether the call that this thread serves may raise AnswerLaterError."""

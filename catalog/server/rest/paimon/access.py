@@ -1,4 +1,4 @@
-"""The catalog of one request: interbed's Hive catalog over the metastore of this process.
+"""The catalog of one request: interbed's Hive catalog over one of the catalogs of the metastore of this process.
 
 A change may wait for the lock of its table, and the thread of the pool waits with it. The holder of the lock may need a
 thread to release it. So only some changes run at once, the others are refused with status 503, which clients retry.
@@ -19,6 +19,7 @@ from interbed.catalog.server.rest.interface import RestError, RestRequest
 from interbed.catalog.server.rest.paimon.in_process import InProcessCalls
 from interbed.catalog.server.rest.paimon.messages import Name
 from interbed.catalog.server.rest.paimon.refusals import invalid, missing
+from interbed.catalog.server.service.errors import NoSuchObjectError
 from interbed.catalog.server.service.model import DEFAULT_CATALOG
 from interbed.catalog.server.service.service import Metastore
 from interbed.catalog.server.thrift.edge.dispatch import Dispatcher
@@ -39,16 +40,6 @@ class CatalogAccess:
     def __init__(self, metastore: Metastore, dispatcher: Dispatcher, changes_max: int = CHANGES_MAX) -> None:
         self._metastore = metastore
         self._dispatcher = dispatcher
-        self._options = CatalogOptions(
-            {
-                "metastore": "hive",
-                "uri": _ADDRESS,
-                "warehouse": metastore.warehouse.root,
-                "lock-acquire-timeout": f"{round(LOCK_SECONDS_MAX * 1000)} ms",
-                # A check costs no request: the metastore is in this process.
-                "lock-check-max-sleep": "50 ms",
-            }
-        )
         self._changes = threading.BoundedSemaphore(changes_max)
 
     def prefix(self, warehouse: str) -> str:
@@ -56,24 +47,36 @@ class CatalogAccess:
 
         RestError with status 404 for another one.
         """
-        if warehouse.lower() in self._metastore.catalogs.names():
-            return self._checked(warehouse.lower())
-        if same_location(warehouse, self._metastore.warehouse.root):
-            return DEFAULT_CATALOG
+        names = self._metastore.catalogs.names()
+        if warehouse.lower() in names:
+            return warehouse.lower()
+        for name in names:
+            if same_location(warehouse, self._location(name)):
+                return name
         raise missing(
             None,
             warehouse,
-            f"There is no catalog {warehouse!r}, and it is not the location of the server's warehouse. Name the "
-            f"catalog {DEFAULT_CATALOG!r}.",
+            f"There is no catalog {warehouse!r}, and it is the location of none. Name one of the catalogs: "
+            f"{', '.join(sorted(names))}.",
         )
 
     def catalog(self, request: RestRequest) -> HiveCatalog:
         """Return the catalog of a request, for reading. RestError with status 404 for an unknown prefix."""
-        name = request.parts["prefix"].lower()
-        if name not in self._metastore.catalogs.names():
-            raise missing(None, name, f"There is no catalog {name!r}.")
-        client = HiveMetastoreClient(_ADDRESS, calls=InProcessCalls(self._dispatcher, request.session))
-        catalog = HiveCatalog(self._checked(name), self._options, client)
+        name = catalog_name(request)
+        try:
+            location = self._location(name)
+        except NoSuchObjectError as error:
+            raise missing(None, name, f"There is no catalog {name!r}.") from error
+        options = {
+            "metastore": "hive",
+            "uri": _ADDRESS,
+            "warehouse": location,
+            "lock-acquire-timeout": f"{round(LOCK_SECONDS_MAX * 1000)} ms",
+            # A check costs no request: the metastore is in this process.
+            "lock-check-max-sleep": "50 ms",
+        }
+        client = HiveMetastoreClient(_ADDRESS, calls=InProcessCalls(self._dispatcher, request.session, name))
+        catalog = HiveCatalog(name, CatalogOptions(options), client)
         catalog.instead_of_iceberg = "Use Iceberg's REST catalog for it."
         return catalog
 
@@ -90,14 +93,16 @@ class CatalogAccess:
         finally:
             self._changes.release()
 
-    def _checked(self, name: str) -> str:
-        if name != DEFAULT_CATALOG:
-            raise RestError(
-                HTTPStatus.NOT_IMPLEMENTED,
-                "",
-                f"Paimon's REST interface serves the catalog {DEFAULT_CATALOG!r} only, not {name!r}.",
-            )
-        return name
+    def _location(self, name: str) -> str:
+        """Return the location of the databases of a catalog. NoSuchObjectError."""
+        if name == DEFAULT_CATALOG:
+            return self._metastore.warehouse.root
+        return self._metastore.catalogs.get(name).location
+
+
+def catalog_name(request: RestRequest) -> str:
+    """Return the catalog of the metastore that the prefix of a path names."""
+    return request.parts["prefix"].lower()
 
 
 def table_name(request: RestRequest) -> TableName:

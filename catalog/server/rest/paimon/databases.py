@@ -21,7 +21,7 @@ from interbed.catalog.server.rest.interface import (
     RestRoute,
     json_response,
 )
-from interbed.catalog.server.rest.paimon.access import CatalogAccess, entries
+from interbed.catalog.server.rest.paimon.access import CatalogAccess, catalog_name, entries
 from interbed.catalog.server.rest.paimon.messages import (
     AlterDatabaseRequest,
     AlterDatabaseResponse,
@@ -94,7 +94,7 @@ class DatabaseRoutes:
             options[_COMMENT] = found.comment
         created = (entry.createTime or 0) * 1000
         answer = DatabaseResponse(
-            id=derived_id("database", name, created),
+            id=derived_id("database", catalog.name, name, created),
             name=name,
             location=found.location,
             options=options,
@@ -120,7 +120,7 @@ class DatabaseRoutes:
     def _drop(self, request: RestRequest) -> RestResponse:
         name = request.parts["database"]
         with self._access.changing(request) as catalog:
-            _check_droppable(catalog, name, self._functions.names(DEFAULT_CATALOG, name))
+            _check_droppable(catalog, name, self._functions.names(catalog_name(request), name))
             catalog.drop_database(name, cascade=True)
         return RestResponse()
 

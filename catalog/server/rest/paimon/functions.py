@@ -25,7 +25,7 @@ from interbed.catalog.server.rest.interface import (
     RestRoute,
     json_response,
 )
-from interbed.catalog.server.rest.paimon.access import CatalogAccess
+from interbed.catalog.server.rest.paimon.access import CatalogAccess, catalog_name
 from interbed.catalog.server.rest.paimon.databases import DATABASE, derived_id
 from interbed.catalog.server.rest.paimon.messages import (
     AlterFunctionRequest,
@@ -49,7 +49,7 @@ from interbed.catalog.server.service.errors import (
     InvalidObjectError,
     NoSuchObjectError,
 )
-from interbed.catalog.server.service.model import DEFAULT_CATALOG, Function
+from interbed.catalog.server.service.model import Function
 from interbed.storage.base.types.data_type import field_to_json
 
 FUNCTIONS = f"{DATABASE}/functions"
@@ -100,7 +100,7 @@ class FunctionRoutes:
 
     def _list_globally(self, request: RestRequest) -> RestResponse:
         def names(database: str) -> list[str]:
-            return [each.name for each in self._functions.select(DEFAULT_CATALOG, database)]
+            return self._functions.names(catalog_name(request), database)
 
         found, token = global_page(request, self._access.catalog(request), "functionNamePattern", names)
         return json_response({"functions": found, "nextPageToken": token})
@@ -109,12 +109,16 @@ class FunctionRoutes:
         database = request.parts["database"]
         self._access.catalog(request).get_database(database)
         is_meant = name_filter(request, "functionNamePattern")
-        return [each for each in self._functions.select(DEFAULT_CATALOG, database.lower()) if is_meant(each.name)]
+        return [each for each in self._functions.select(catalog_name(request), database.lower()) if is_meant(each.name)]
 
     def _create(self, request: RestRequest) -> RestResponse:
         given, database = request.json(NewFunctionRequest), request.parts["database"]
         function = Function(
-            database=database.lower(), name=given.name.lower(), owner_name=request.session.user, owner_type=1
+            catalog=catalog_name(request),
+            database=database.lower(),
+            name=given.name.lower(),
+            owner_name=request.session.user,
+            owner_type=1,
         )
         with self._access.changing(request) as catalog, _refused(given.name):
             catalog.get_database(database)
@@ -128,17 +132,17 @@ class FunctionRoutes:
     def _one(self, request: RestRequest) -> Function:
         name = request.parts["function"]
         with _refused(name):
-            return self._functions.get(DEFAULT_CATALOG, request.parts["database"], name)
+            return self._functions.get(catalog_name(request), request.parts["database"], name)
 
     def _alter(self, request: RestRequest) -> RestResponse:
         changes, name = request.json(AlterFunctionRequest).changes, request.parts["function"]
         with self._access.changing(request), _refused(name):
             for _ in range(_TRIES):
-                before = self._functions.get(DEFAULT_CATALOG, request.parts["database"], name)
+                before = self._functions.get(catalog_name(request), request.parts["database"], name)
                 if before.paimon_definition is None:
                     raise unsupported(f"The function {name} was made by a client of Hive, and is not altered here.")
                 after = _stored(before, _changed(_body(before), name, changes))
-                if self._functions.alter(DEFAULT_CATALOG, before.database, name, after, expected=before):
+                if self._functions.alter(catalog_name(request), before.database, name, after, expected=before):
                     return RestResponse()
         message = f"Other clients have changed the function {name} {_TRIES} times meanwhile; repeat the request."
         raise RestError(HTTPStatus.SERVICE_UNAVAILABLE, "", message)
@@ -146,7 +150,7 @@ class FunctionRoutes:
     def _drop(self, request: RestRequest) -> RestResponse:
         name = request.parts["function"]
         with self._access.changing(request), _refused(name):
-            self._functions.drop(DEFAULT_CATALOG, request.parts["database"], name)
+            self._functions.drop(catalog_name(request), request.parts["database"], name)
         return RestResponse()
 
 
@@ -274,7 +278,7 @@ def _check_has(definitions: Mapping[str, Any], name: str, definition: str) -> No
 def _shown(function: Function) -> FunctionResponse:
     body, created = _body(function), function.create_time * 1000
     return FunctionResponse(
-        uuid=derived_id("function", function.database, function.name, created),
+        uuid=derived_id("function", function.catalog, function.database, function.name, created),
         name=function.name,
         input_params=body.input_params,
         return_params=body.return_params,

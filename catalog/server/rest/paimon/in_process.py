@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 from thrift.protocol.TBinaryProtocol import TBinaryProtocolAccelerated
 from thrift.transport.TTransport import CReadableTransport, TTransportBase
 
-from interbed.catalog.server.session import ClientLink
+from interbed.catalog.server.session import ClientLink, current_catalog
 from interbed.catalog.server.thrift.edge.call import ClientSession
 from interbed.catalog.server.thrift.edge.codec import BinaryCodec, MemorySource
 from interbed.catalog.server.thrift.edge.dispatch import Dispatcher
@@ -26,9 +26,10 @@ _CODEC = BinaryCodec()
 class DispatcherTransport(TTransportBase, CReadableTransport):  # type: ignore[misc]
     """Transport of one call: the dispatcher answers what was written, at the end of the message."""
 
-    def __init__(self, dispatcher: Dispatcher, session: ClientSession) -> None:
+    def __init__(self, dispatcher: Dispatcher, session: ClientSession, catalog: str) -> None:
         self._dispatcher = dispatcher
         self._session = session
+        self._catalog = catalog
         self._request = BytesIO()
         self._answer = BytesIO()
 
@@ -40,7 +41,11 @@ class DispatcherTransport(TTransportBase, CReadableTransport):  # type: ignore[m
         """Carry out the message."""
         request = self._dispatcher.read(_CODEC, MemorySource(self._request.getvalue()))
         self._request = BytesIO()
-        self._answer = BytesIO(self._dispatcher.call(request, self._session).reply)
+        token = current_catalog.set(self._catalog)
+        try:
+            self._answer = BytesIO(self._dispatcher.call(request, self._session).reply)
+        finally:
+            current_catalog.reset(token)
 
     def read(self, sz: int) -> bytes:  # pyright: ignore[reportIncompatibleMethodOverride]
         """Return up to `sz` bytes of the answer."""
@@ -59,10 +64,11 @@ class DispatcherTransport(TTransportBase, CReadableTransport):  # type: ignore[m
 
 
 class InProcessCalls:
-    """Calls to the metastore of this process, for one session. Safe for many threads."""
+    """Calls to one catalog of the metastore of this process, for one session. Safe for many threads."""
 
-    def __init__(self, dispatcher: Dispatcher, session: ClientSession) -> None:
+    def __init__(self, dispatcher: Dispatcher, session: ClientSession, catalog: str) -> None:
         self._dispatcher = dispatcher
+        self._catalog = catalog
         # The locks that a call takes end with this process, not with the connection of the request.
         self._session = replace(session, link=ClientLink(is_in_process=True))
 
@@ -75,5 +81,5 @@ class InProcessCalls:
 
     def change(self, call: Callable[[Any], T]) -> T:
         """Make a call; its outcome is always known."""
-        transport = DispatcherTransport(self._dispatcher, self._session)
+        transport = DispatcherTransport(self._dispatcher, self._session, self._catalog)
         return call(ThriftHiveMetastore.Client(TBinaryProtocolAccelerated(transport)))

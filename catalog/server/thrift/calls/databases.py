@@ -6,9 +6,10 @@ import dataclasses
 from typing import Any
 
 from interbed.catalog.server.service.errors import InvalidObjectError, InvalidOperationError, MetastoreError
-from interbed.catalog.server.service.model import DEFAULT_CATALOG, Function, MetastoreDatabase
+from interbed.catalog.server.service.model import Function, MetastoreDatabase
 from interbed.catalog.server.service.names import normalized, required
 from interbed.catalog.server.service.service import Metastore
+from interbed.catalog.server.session import current_catalog
 from interbed.catalog.server.thrift.structs import convert
 from interbed.catalog.server.thrift.structs.convert import split_catalog
 from interbed.thrift_idl.hive_metastore import ttypes
@@ -83,7 +84,7 @@ class DatabaseHandler:
         return ttypes.GetDatabaseObjectsResponse(databases=[convert.database_to_thrift(each) for each in databases])
 
     def get_all_databases(self) -> list[str]:
-        return self._databases.names(DEFAULT_CATALOG)
+        return self._databases.names(current_catalog.get())
 
     def alter_database(self, dbname: str, db: Any) -> None:
         catalog, name = split_catalog(dbname)
@@ -148,7 +149,7 @@ class FunctionHandler:
         )
 
     def get_all_functions(self) -> Any:
-        functions = self._functions.select(DEFAULT_CATALOG)
+        functions = self._functions.select(current_catalog.get())
         return ttypes.GetAllFunctionsResponse(functions=[convert.function_to_thrift(each) for each in functions])
 
 

@@ -12,10 +12,11 @@ from interbed.catalog.server.service.errors import (
     NoSuchObjectError,
     UnknownDatabaseError,
 )
-from interbed.catalog.server.service.model import DEFAULT_CATALOG, Constraint, ConstraintKind, MetastoreTable
+from interbed.catalog.server.service.model import Constraint, ConstraintKind, MetastoreTable
 from interbed.catalog.server.service.names import normalized, required
 from interbed.catalog.server.service.service import Metastore
 from interbed.catalog.server.service.tables.rules import CASCADE, EXPECTED_PARAMETER_KEY, EXPECTED_PARAMETER_VALUE
+from interbed.catalog.server.session import current_catalog
 from interbed.catalog.server.thrift.structs import convert
 from interbed.catalog.server.thrift.structs.constraints import (
     all_constraints_to_thrift,
@@ -132,7 +133,7 @@ class TableHandler:
         return [view.name for view in views]
 
     def get_all_materialized_view_objects_for_rewriting(self) -> list[Any]:
-        return [convert.table_to_thrift(view) for view in self._tables.rewriting_views(DEFAULT_CATALOG)]
+        return [convert.table_to_thrift(view) for view in self._tables.rewriting_views(current_catalog.get())]
 
     def update_creation_metadata(self, catName: str, dbname: str, tbl_name: str, creation_metadata: Any) -> None:
         catalog, database = split_catalog(dbname, catName)

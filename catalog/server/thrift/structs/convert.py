@@ -11,7 +11,6 @@ from interbed.catalog.server.service.errors import MetastoreError
 from interbed.catalog.server.service.lock_model import LockComponent, LockLevel, LockRequest, LockType
 from interbed.catalog.server.service.model import (
     CREATION_METADATA,
-    DEFAULT_CATALOG,
     MANAGED_TABLE,
     Function,
     MetastoreCatalog,
@@ -25,6 +24,7 @@ from interbed.catalog.server.service.model import (
     TableMeta,
 )
 from interbed.catalog.server.service.names import normalized, required
+from interbed.catalog.server.session import current_catalog
 from interbed.thrift_idl.hive_metastore import ttypes
 
 # Optional fields of a table that are stored and returned unchanged: only clients interpret them.
@@ -34,13 +34,13 @@ _SERDE_EXTRAS = ("description", "serializerClass", "deserializerClass", "serdeTy
 
 def split_catalog(name: str | None, catalog: str | None = None) -> tuple[str, str | None]:
     """Return catalog and name of `@catalog#name`, `@catalog#` (no name) or a plain name; `catalog` is the request's own
-    field.
+    field. Without either it is the catalog of the call, `hive` unless the server calls itself.
     """
     if name is not None and name.startswith("@") and "#" in name:
         prefix, _, rest = name[1:].partition("#")
         # An empty name is written as "!", so that it differs from no name at all.
-        return normalized(prefix) or DEFAULT_CATALOG, None if rest == "" else "" if rest == "!" else rest
-    return normalized(catalog) or DEFAULT_CATALOG, name
+        return normalized(prefix) or current_catalog.get(), None if rest == "" else "" if rest == "!" else rest
+    return normalized(catalog) or current_catalog.get(), name
 
 
 def catalog_from_thrift(thrift: Any) -> MetastoreCatalog:

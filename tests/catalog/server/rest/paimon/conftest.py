@@ -4,7 +4,7 @@ import http.client
 import itertools
 import json
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 from urllib.parse import quote_plus, urlencode
 
@@ -13,7 +13,8 @@ import pytest
 
 from interbed.catalog.client.hive.catalog import HiveCatalog
 from interbed.catalog.client.options import CatalogOptions
-from tests.support.servers.metastore import MetastoreUnderTest, metastore_under_test
+from interbed.thrift_idl.hive_metastore import ttypes
+from tests.support.servers.metastore import MetastoreUnderTest, metastore_under_test, plain_client
 from tests.support.waits import at_most
 
 _numbers = itertools.count(1)
@@ -29,9 +30,10 @@ class RestAnswer:
 
 @dataclass(frozen=True, slots=True)
 class RestClient:
-    """Plain HTTP to Paimon's interface on a port."""
+    """Plain HTTP to Paimon's interface on a port; `prefix` is the catalog of the shorter methods."""
 
     port: int
+    prefix: str = "hive"
 
     def call(self, method: str, *parts: str, body: object = None, query: Mapping[str, str] | None = None) -> RestAnswer:
         """Send a request whose parts of the path are encoded as Java's clients do."""
@@ -50,19 +52,19 @@ class RestClient:
 
     def get(self, *parts: str, **query: str) -> Any:
         """Return the JSON of a GET that succeeds."""
-        answer = self.call("GET", "hive", *parts, query=query)
+        answer = self.call("GET", self.prefix, *parts, query=query)
         assert answer.status == 200, answer
         return answer.body
 
     def post(self, *parts: str, body: object) -> Any:
         """Return the JSON of a POST that succeeds."""
-        answer = self.call("POST", "hive", *parts, body=body)
+        answer = self.call("POST", self.prefix, *parts, body=body)
         assert answer.status == 200, answer
         return answer.body
 
     def delete(self, *parts: str) -> None:
         """Send a DELETE that succeeds."""
-        answer = self.call("DELETE", "hive", *parts)
+        answer = self.call("DELETE", self.prefix, *parts)
         assert answer.status == 200, answer
 
     def create_table(self, database: str, name: str, *, partitioned: bool = False, **options: str) -> None:
@@ -92,6 +94,16 @@ def rest(server: MetastoreUnderTest) -> RestClient:
     connections = psutil.Process(server.running.process.pid).net_connections()
     ports = {each.laddr.port for each in connections if each.status == psutil.CONN_LISTEN}
     return RestClient((ports - {server.port}).pop())
+
+
+@pytest.fixture(scope="module")
+def lake(server: MetastoreUnderTest, rest: RestClient) -> RestClient:
+    """Return a client of another catalog of the metastore, `lake`, which is empty."""
+    with plain_client(server.port) as client:
+        location = f"file:{server.warehouse.parent / 'lake'}"
+        client.create_catalog(ttypes.CreateCatalogRequest(ttypes.Catalog(name="lake", locationUri=location)))
+        client.drop_database("@lake#default", deleteData=True, cascade=False)
+    return replace(rest, prefix="lake")
 
 
 @pytest.fixture(scope="module")
