@@ -161,6 +161,38 @@ def test_a_table_without_rows_has_an_empty_plan(table: PlannedTable) -> None:
     missing.error(404, "NoSuchTableException")
 
 
+@pytest.mark.parametrize("version", ["1", "3"])
+def test_tables_of_other_versions_are_planned(table: PlannedTable, version: str) -> None:
+    properties = {"format-version": version}
+    made = table.catalog.create_table(f"{table.namespace}.v{version}", _rows(0, 1).schema, properties=properties)
+    assert made.format_version == int(version)
+    path = f"namespaces/{table.namespace}/tables/v{version}"
+    if version == "1":
+        made.append(_rows(0, 3))
+        found = table.server.call("POST", f"{path}/plan", {"filter": {"type": "gt", "term": "id", "value": 1}})
+        (task,) = found.expect(200)["file-scan-tasks"]
+        assert task["data-file"]["record-count"] == 3
+    else:
+        assert table.server.call("POST", f"{path}/plan", {}).expect(200)["file-scan-tasks"] == []
+
+
+def test_a_file_that_is_no_manifest_is_not_shown(table: PlannedTable, tmp_path: Path) -> None:
+    secret = tmp_path / "secret"
+    secret.write_text("secret=1")
+    path = f"namespaces/{table.namespace}/{PATH}"
+    document = table.server.call("GET", path).expect(200)["metadata"]
+    for place in (secret, tmp_path / "missing"):
+        for snapshot in document["snapshots"]:
+            snapshot["manifest-list"] = f"file:{place}"
+        forged = tmp_path / "00001-forged.metadata.json"
+        forged.write_text(json.dumps(document))
+        body = {"name": f"forged_{place.name}", "metadata-location": f"file:{forged}"}
+        table.server.call("POST", f"namespaces/{table.namespace}/register", body).expect(200)
+        answer = table.server.call("POST", f"namespaces/{table.namespace}/tables/{body['name']}/plan", {})
+        assert "secret=1" not in answer.error(500, "InternalServerError")
+        forged.unlink()
+
+
 def _call(operation: Callable[[RestRequest], RestResponse], body: Any) -> Any:
     parts = {"prefix": "hive", "namespace": "default", "table": "t"}
     request = RestRequest(
