@@ -10,6 +10,7 @@ from typing import Any
 
 from interbed.catalog.client.api import Catalog, Database
 from interbed.catalog.client.errors import (
+    CatalogAccessError,
     DatabaseExistsError,
     DatabaseNotFoundError,
     TableExistsError,
@@ -79,6 +80,8 @@ DatabaseNotExistException = DatabaseNotFoundError
 DatabaseAlreadyExistException = DatabaseExistsError
 TableNotExistException = TableNotFoundError
 TableAlreadyExistException = TableExistsError
+DatabaseNoPermissionException = CatalogAccessError
+TableNoPermissionException = CatalogAccessError
 ViewNotExistException = ViewNotFoundError
 TagNotExistException = TagNotFoundError
 BranchNotExistException = BranchNotFoundError
@@ -165,6 +168,7 @@ __all__ = [
     "DataTypeParser",
     "Database",
     "DatabaseAlreadyExistException",
+    "DatabaseNoPermissionException",
     "DatabaseNotExistException",
     "ExplainResult",
     "FileStoreTable",
@@ -194,6 +198,7 @@ __all__ = [
     "StreamWriteBuilder",
     "Table",
     "TableAlreadyExistException",
+    "TableNoPermissionException",
     "TableNotExistException",
     "TableRead",
     "TableScan",
