@@ -11,6 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
+from interbed.storage.base.errors import InvalidOptionError
+
 T = TypeVar("T")
 
 _SECONDS = {
@@ -36,6 +38,10 @@ _SECONDS = {
 _BYTES = {"": 1, "b": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30}
 
 _QUANTITY = re.compile(r"(\d+(?:\.\d+)?)\s*([a-z]*)", re.ASCII)
+
+
+class ServerSettingsError(InvalidOptionError):
+    """A setting is unknown or has an invalid value; nothing was started."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,6 +71,23 @@ def choice(*words: str) -> SettingKind[Any]:
         raise ValueError
 
     return SettingKind(allowed=" or ".join(words), parse=parse, choices=words)
+
+
+def some_of(*words: str) -> SettingKind[str]:
+    """Return the kind of a list of some of these words, separated by commas; an empty text is none of them."""
+
+    def parse(text: str) -> str:
+        found = [each.lower() for each in listed(text)]
+        if not set(found) <= set(words):
+            raise ValueError
+        return ",".join(word for word in words if word in found)
+
+    return SettingKind(allowed=f"some of {', '.join(words)}, separated by commas, or nothing", parse=parse)
+
+
+def listed(text: str | None) -> list[str]:
+    """Return the entries of a setting that is a list, separated by commas."""
+    return [each.strip() for each in (text or "").split(",") if each.strip()]
 
 
 def switch() -> SettingKind[Any]:

@@ -8,7 +8,6 @@ its place, and the allowed values.
 
 import dataclasses
 import difflib
-import os
 import tomllib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
@@ -17,6 +16,14 @@ from typing import Any, Literal
 
 from interbed.catalog.server import hive_site
 from interbed.catalog.server.service.locks import DISCONNECT_SECONDS
+from interbed.catalog.server.setting_checks import (
+    check_http_path,
+    check_locations,
+    check_metadata_root,
+    check_pem,
+    check_ports,
+    check_trash,
+)
 from interbed.catalog.server.setting_kinds import (
     BYTES,
     MESSAGE_BYTES,
@@ -26,24 +33,20 @@ from interbed.catalog.server.setting_kinds import (
     SECONDS_OR_NONE,
     SOME_BYTES,
     TEXT,
+    ServerSettingsError,
     SettingKind,
     choice,
     integer,
+    listed,
     optional,
+    some_of,
     switch,
 )
-from interbed.storage.base.errors import InvalidOptionError
 
 ENVIRONMENT_PREFIX = "INTERBED_SERVER_"
 
 _ENVIRONMENT_OF_THE_COMMAND = frozenset({"INTERBED_SERVER_CONFIG", "INTERBED_SERVER_HIVE_SITE"})
 """Variables that name sources of settings, and are no settings themselves."""
-
-_JAVA_KEYSTORES = (".jks", ".jceks", ".p12", ".pfx", ".keystore", ".truststore")
-
-
-class ServerSettingsError(InvalidOptionError):
-    """A setting is unknown or has an invalid value; nothing was started."""
 
 
 def _about(text: str, kind: SettingKind[Any]) -> Mapping[str, Any]:
@@ -152,6 +155,13 @@ class ServerSettings:
             "Where the server writes Iceberg metadata for readers of tables that do not publish them, on the file "
             "system of the warehouse; nothing: in the directory of each table.",
             optional(TEXT),
+        ),
+    )
+    rest_interfaces: str = field(
+        default="iceberg,paimon",
+        metadata=_about(
+            "The REST catalogs of the port for HTTP, separated by commas; nothing: Thrift alone.",
+            some_of("iceberg", "paimon"),
         ),
     )
     tls_certificate: Path | None = field(
@@ -406,9 +416,13 @@ def _toml_type(value: object) -> str:
 
 def _check(settings: ServerSettings, sources: Mapping[str, str]) -> None:
     """Check the settings that depend on each other."""
-    _check_trash(settings, sources)
-    _check_locations(settings, sources)
-    _check_metadata_root(settings, sources)
+    if settings.trash_seconds:
+        check_trash(settings.warehouse, settings.trash_directory, sources)
+    check_locations(
+        "deletion_roots", listed(settings.deletion_roots), ("warehouse", "databases"), sources["deletion_roots"]
+    )
+    check_locations("allowed_locations", listed(settings.allowed_locations), (), sources["allowed_locations"])
+    check_metadata_root(settings.warehouse, settings.iceberg_metadata_root, sources["iceberg_metadata_root"])
     _check_optimizer(settings, sources)
     if (settings.tls_certificate is None) != (settings.tls_key is None):
         given, missing = ("tls_certificate", "tls_key") if settings.tls_key is None else ("tls_key", "tls_certificate")
@@ -418,18 +432,11 @@ def _check(settings: ServerSettings, sources: Mapping[str, str]) -> None:
     for name in ("tls_certificate", "tls_key", "tls_client_ca"):
         path = getattr(settings, name)
         if path is not None:
-            _check_pem(name, path, sources[name])
-    if not settings.http_path.startswith("/"):
-        raise ServerSettingsError(f"{sources['http_path']}: http_path has to begin with a slash")
+            check_pem(name, path, sources[name])
+    served = listed(settings.rest_interfaces) if settings.http_port is not None else ()
+    check_http_path(settings.http_path, served, sources["http_path"])
     ports = {"port": settings.port, "http_port": settings.http_port, "health_port": settings.health_port}
-    taken: dict[int, str] = {}
-    for name, port in ports.items():
-        if port and port in taken:
-            raise ServerSettingsError(
-                f"{sources[name]}: {name} and {taken[port]} are both {port}; set one of them to another"
-            )
-        if port:
-            taken[port] = name
+    check_ports(ports, sources)
 
 
 def _check_optimizer(settings: ServerSettings, sources: Mapping[str, str]) -> None:
@@ -442,68 +449,3 @@ def _check_optimizer(settings: ServerSettings, sources: Mapping[str, str]) -> No
                 f"{sources['optimizer']}: the optimizer beside the server speaks to it without TLS and in the binary "
                 f"protocol, and {name} is {value} ({sources[name]}); run `interbed optimizer run` by itself instead"
             )
-
-
-def _check_trash(settings: ServerSettings, sources: Mapping[str, str]) -> None:
-    if not settings.trash_seconds:
-        return
-    # Imported here, because the command's help needs only the settings' names.
-    from interbed.catalog.server.service.warehouse import file_system_of, normalized_location, renames_directories
-
-    if not renames_directories(settings.warehouse):
-        raise ServerSettingsError(
-            f"{sources['trash_seconds']}: an object store renames no directories, so that there can be no trash; leave "
-            "trash_seconds at 0, and keep older versions of objects in the store"
-        )
-    warehouse = file_system_of(normalized_location(settings.warehouse))
-    directory = settings.trash_directory
-    if directory is not None and file_system_of(normalized_location(directory)) != warehouse:
-        raise ServerSettingsError(
-            f"{sources['trash_directory']}: trash_directory is {directory}, which is on another file system than the "
-            f"warehouse {settings.warehouse}"
-        )
-
-
-def _check_metadata_root(settings: ServerSettings, sources: Mapping[str, str]) -> None:
-    root = settings.iceberg_metadata_root
-    if root is None:
-        return
-    # Imported here, because the command's help needs only the settings' names.
-    from interbed.catalog.server.service.warehouse import file_system_of, normalized_location
-
-    warehouse = file_system_of(normalized_location(settings.warehouse))
-    if file_system_of(normalized_location(root)) != warehouse:
-        raise ServerSettingsError(
-            f"{sources['iceberg_metadata_root']}: iceberg_metadata_root is {root}, which is on another file system "
-            f"than the warehouse {settings.warehouse}"
-        )
-
-
-def _check_locations(settings: ServerSettings, sources: Mapping[str, str]) -> None:
-    # Imported here, because the command's help needs only the settings' names.
-    from interbed.catalog.server.service.directories.guard import DATABASES, WAREHOUSE
-    from interbed.catalog.server.service.directories.locations import InvalidLocationError, parsed
-
-    for name, words in (("deletion_roots", (WAREHOUSE, DATABASES)), ("allowed_locations", ())):
-        for location in listed(getattr(settings, name)):
-            if location in words:
-                continue
-            try:
-                parsed(location)
-            except InvalidLocationError as error:
-                raise ServerSettingsError(f"{sources[name]}: {name}: {error}") from error
-
-
-def listed(text: str | None) -> list[str]:
-    """Return the entries of a setting that is a list, separated by commas."""
-    return [each.strip() for each in (text or "").split(",") if each.strip()]
-
-
-def _check_pem(name: str, path: Path, source: str) -> None:
-    if path.suffix.lower() in _JAVA_KEYSTORES:
-        raise ServerSettingsError(
-            f"{source}: {name} is {path}, a Java keystore; a PEM file is wanted: keytool -importkeystore "
-            "-deststoretype PKCS12 makes a .p12 of it, openssl pkcs12 -nodes a PEM file of that"
-        )
-    if not os.access(path, os.R_OK):
-        raise ServerSettingsError(f"{source}: {name} is {path}, which cannot be read")

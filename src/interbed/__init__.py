@@ -102,7 +102,7 @@ if TYPE_CHECKING:
     from interbed.catalog.client.rest.refusal import RestRefusedError
     from interbed.catalog.server.migration.connection import ObjectGoneError
     from interbed.catalog.server.migration.errors import MigrationError, MissingMethodError, RefusedError
-    from interbed.catalog.server.settings import ServerSettingsError
+    from interbed.catalog.server.setting_kinds import ServerSettingsError
     from interbed.iceberg.opening import load_iceberg_table
     from interbed.iceberg.optimize.compact import IcebergCompaction
     from interbed.iceberg.optimize.expire import IcebergExpiry, IcebergOrphans

@@ -13,12 +13,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from interbed.catalog.server.service.errors import MetastoreError
-from interbed.catalog.server.settings import (
-    SETTINGS,
-    ServerSettings,
-    ServerSettingsError,
-    load,
-)
+from interbed.catalog.server.setting_kinds import ServerSettingsError
+from interbed.catalog.server.settings import SETTINGS, ServerSettings, load
 from interbed.catalog.server.shown_settings import shown, warnings_for
 from interbed.storage.base.errors import InterbedError
 from interbed.storage.base.terminal import SuggestingGroup, print_line

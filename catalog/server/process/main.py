@@ -26,7 +26,8 @@ from interbed.catalog.server.service.names import shortened
 from interbed.catalog.server.service.service import ConfigValues, Metastore
 from interbed.catalog.server.service.trash import DIRECTORY_NAME, Trash
 from interbed.catalog.server.service.warehouse import child, normalized_location
-from interbed.catalog.server.settings import ServerSettings, listed
+from interbed.catalog.server.setting_kinds import listed
+from interbed.catalog.server.settings import ServerSettings
 from interbed.catalog.server.shown_settings import client_values
 from interbed.catalog.server.threads import ThreadDeaths
 from interbed.catalog.server.thrift.calls.locks import LockClients
@@ -279,6 +280,7 @@ def loop_for(
 
             root = settings.iceberg_metadata_root
             rest = RestSettings(
+                names=listed(settings.rest_interfaces),
                 own_tables=settings.iceberg_own_tables == "on",
                 metadata_root=None if root is None else normalized_location(root).rstrip("/"),
             )

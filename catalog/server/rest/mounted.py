@@ -1,50 +1,91 @@
-"""The REST interfaces of a server, mounted on its HTTP port."""
+"""The REST interfaces of a server, mounted on its HTTP port.
 
+Paimon's interface is the Hive catalog over the metastore of the process, by which Iceberg's interface reads tables in
+Paimon's format. That loads Arrow, which takes longer than the rest of a server's start. So each interface is loaded by
+its first request, on a thread of its own.
+"""
+
+import asyncio
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 
 from starlette.routing import Mount
+from starlette.types import Receive, Scope, Send
 
 from interbed.catalog.server.rest.endpoint import RestEndpoint
 from interbed.catalog.server.rest.iceberg.own_tables import OwnTables
 from interbed.catalog.server.rest.iceberg.routes import interface as iceberg_interface
 from interbed.catalog.server.rest.interface import RestInterface
-from interbed.catalog.server.rest.paimon.access import CatalogAccess
-from interbed.catalog.server.rest.paimon.iceberg_form import PaimonAsIceberg
-from interbed.catalog.server.rest.paimon.interface import paimon_interface
 from interbed.catalog.server.service.service import Metastore
 from interbed.catalog.server.thrift.edge.serving import SharedEdge
 from interbed.storage.base.errors import is_installed
 
 logger = logging.getLogger(__name__)
 
+PATHS: Mapping[str, str] = {"iceberg": "/iceberg", "paimon": "/paimon"}
+"""Paths of the interfaces by their names in the setting `rest_interfaces`."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RestSettings:
-    """Settings of the interfaces: whether Iceberg's has the tables in Paimon's format, and where metadata for it are
-    made, None for the directories of the tables.
+    """Settings of the interfaces: the names of those that are served, whether Iceberg's has the tables in Paimon's
+    format, and where metadata for them are made, None for the directories of the tables.
     """
 
+    names: Collection[str] = ("iceberg", "paimon")
     own_tables: bool = True
     metadata_root: str | None = None
 
 
-def interfaces(metastore: Metastore, edge: SharedEdge, settings: RestSettings) -> Sequence[RestInterface]:
-    """Return the interfaces that a server offers."""
-    access = CatalogAccess(metastore, edge.dispatcher)
-    return (iceberg_interface(metastore, _own_tables(access, settings)), paimon_interface(access, metastore.functions))
+class LazyEndpoint:
+    """The ASGI application of an interface that is loaded by the first request."""
+
+    def __init__(self, load: Callable[[], RestInterface], edge: SharedEdge) -> None:
+        self._load = load
+        self._edge = edge
+        self._endpoint: RestEndpoint | None = None
+        self._guard = asyncio.Lock()
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer one HTTP request."""
+        if self._endpoint is None:
+            async with self._guard:
+                if self._endpoint is None:
+                    self._endpoint = RestEndpoint(await asyncio.to_thread(self._load), self._edge)
+        await self._endpoint(scope, receive, send)
 
 
-def _own_tables(access: CatalogAccess, settings: RestSettings) -> OwnTables | None:
+def interfaces(
+    metastore: Metastore, edge: SharedEdge, settings: RestSettings
+) -> Mapping[str, Callable[[], RestInterface]]:
+    """Return the interfaces that a server may offer, each as a function that loads it, by their names."""
+
+    def iceberg() -> RestInterface:
+        return iceberg_interface(metastore, _own_tables(metastore, edge, settings))
+
+    def paimon() -> RestInterface:
+        from interbed.catalog.server.rest.paimon.access import CatalogAccess
+        from interbed.catalog.server.rest.paimon.interface import paimon_interface
+
+        return paimon_interface(CatalogAccess(metastore, edge.dispatcher), metastore.functions)
+
+    return {"iceberg": iceberg, "paimon": paimon}
+
+
+def _own_tables(metastore: Metastore, edge: SharedEdge, settings: RestSettings) -> OwnTables | None:
     if not settings.own_tables:
         return None
     if not is_installed("pyiceberg"):
         logger.info("Iceberg's REST catalog lists no tables in Paimon's format: pip install 'interbed[iceberg]'")
         return None
-    return PaimonAsIceberg(access, settings.metadata_root)
+    from interbed.catalog.server.rest.paimon.access import CatalogAccess
+    from interbed.catalog.server.rest.paimon.iceberg_form import PaimonAsIceberg
+
+    return PaimonAsIceberg(CatalogAccess(metastore, edge.dispatcher), settings.metadata_root)
 
 
 def mounts(metastore: Metastore, edge: SharedEdge, settings: RestSettings) -> list[Mount]:
-    """Return the interfaces as routes of the HTTP port's application."""
-    return [Mount(each.path, app=RestEndpoint(each, edge)) for each in interfaces(metastore, edge, settings)]
+    """Return the interfaces that are served as routes of the HTTP port's application."""
+    loaders = interfaces(metastore, edge, settings)
+    return [Mount(PATHS[name], app=LazyEndpoint(loaders[name], edge)) for name in settings.names]

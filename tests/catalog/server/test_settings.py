@@ -12,7 +12,8 @@ from click.testing import CliRunner
 
 from interbed.catalog.server.process.command import server
 from interbed.catalog.server.process.main import undrop_seconds_of
-from interbed.catalog.server.settings import SETTINGS, ServerSettings, ServerSettingsError, load
+from interbed.catalog.server.setting_kinds import ServerSettingsError
+from interbed.catalog.server.settings import SETTINGS, ServerSettings, load
 from interbed.catalog.server.shown_settings import shown, warnings_for
 from tests.support.servers.metastore import metastore_under_test
 from tests.support.waits import at_most
@@ -241,6 +242,23 @@ def test_the_program_reports_wrong_settings_on_one_line(tmp_path: Path) -> None:
     assert result.stderr.splitlines() == [
         "Error: INTERBED_SERVER_PORT: port cannot be 'none'; allowed is a port from 0 to 65535"
     ]
+
+
+def test_the_path_of_thrift_is_not_that_of_a_rest_catalog() -> None:
+    def loaded(**arguments: str) -> ServerSettings:
+        return load(None, {}, arguments)[0]
+
+    for path in ("/iceberg", "/iceberg/thrift", "/paimon"):
+        with pytest.raises(ServerSettingsError, match=f"--http-path: http_path is {path}, and /.* is the path"):
+            loaded(http_port="0", http_path=path)
+        assert loaded(http_path=path).http_path == path
+        assert loaded(http_port="0", http_path=path, rest_interfaces="").rest_interfaces == ""
+    assert loaded(http_port="0", http_path="/icebergs", rest_interfaces=" Paimon,").rest_interfaces == "paimon"
+    assert loaded(rest_interfaces="paimon, iceberg").rest_interfaces == "iceberg,paimon"
+    with pytest.raises(ServerSettingsError, match="rest_interfaces cannot be 'hive'; allowed is some of iceberg"):
+        loaded(rest_interfaces="hive")
+    with pytest.raises(ServerSettingsError, match="without braces"):
+        loaded(http_path="/{all}")
 
 
 def test_dropped_objects_are_kept_for_a_week_unless_there_is_a_trash() -> None:

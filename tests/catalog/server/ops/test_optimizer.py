@@ -14,7 +14,8 @@ from click.testing import CliRunner
 
 from interbed.catalog.server.ops.observers import DATABASE_VARIABLE, OptimizerBeside
 from interbed.catalog.server.process.command import server
-from interbed.catalog.server.settings import ServerSettings, ServerSettingsError, load
+from interbed.catalog.server.setting_kinds import ServerSettingsError
+from interbed.catalog.server.settings import ServerSettings, load
 from interbed.catalog.server.threads import ThreadDeaths
 from tests.support.waits import at_most
 

@@ -114,6 +114,7 @@ def _running(directory: Path) -> Iterator[RestPort]:
     settings = ServerSettings(
         port=0,
         http_port=0,
+        rest_interfaces="probe",
         db=f"sqlite:///{directory / 'metastore.db'}",
         warehouse=f"file:{directory / 'warehouse'}",
         audit_log=directory / "audit.jsonl",
@@ -141,7 +142,8 @@ def _running(directory: Path) -> Iterator[RestPort]:
 @pytest.fixture(scope="module")
 def port(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RestPort]:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(mounted, "interfaces", lambda metastore, edge: [_interface()])
+        patch.setattr(mounted, "interfaces", lambda metastore, edge, settings: {"probe": _interface})
+        patch.setattr(mounted, "PATHS", {"probe": "/probe"})
         with _running(tmp_path_factory.mktemp("server")) as running:
             yield running
 

@@ -1,0 +1,89 @@
+"""Checks of settings against other settings and files. Each raises ServerSettingsError that names the source."""
+
+import os
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+
+from interbed.catalog.server.setting_kinds import ServerSettingsError
+
+_JAVA_KEYSTORES = (".jks", ".jceks", ".p12", ".pfx", ".keystore", ".truststore")
+
+
+def check_ports(ports: Mapping[str, int | None], sources: Mapping[str, str]) -> None:
+    """Check that no two services have one port, by the names of their settings."""
+    taken: dict[int, str] = {}
+    for name, port in ports.items():
+        if port and port in taken:
+            raise ServerSettingsError(
+                f"{sources[name]}: {name} and {taken[port]} are both {port}; set one of them to another"
+            )
+        if port:
+            taken[port] = name
+
+
+def check_http_path(path: str, interfaces: Iterable[str], source: str) -> None:
+    """Check that the path of Thrift over HTTP is not that of one of the REST catalogs."""
+    if not path.startswith("/") or "{" in path:
+        raise ServerSettingsError(f"{source}: http_path has to begin with a slash, without braces")
+    for name in interfaces:
+        if path == f"/{name}" or path.startswith(f"/{name}/"):
+            raise ServerSettingsError(
+                f"{source}: http_path is {path}, and /{name} is the path of a REST catalog: set another http_path, or "
+                f"leave {name} out of rest_interfaces"
+            )
+
+
+def check_trash(warehouse: str, directory: str | None, sources: Mapping[str, str]) -> None:
+    """Check that directories of the warehouse can be moved to the trash."""
+    # Imported here, because the command's help needs only the settings' names.
+    from interbed.catalog.server.service.warehouse import file_system_of, normalized_location, renames_directories
+
+    if not renames_directories(warehouse):
+        raise ServerSettingsError(
+            f"{sources['trash_seconds']}: an object store renames no directories, so that there can be no trash; leave "
+            "trash_seconds at 0, and keep older versions of objects in the store"
+        )
+    file_system = file_system_of(normalized_location(warehouse))
+    if directory is not None and file_system_of(normalized_location(directory)) != file_system:
+        raise ServerSettingsError(
+            f"{sources['trash_directory']}: trash_directory is {directory}, which is on another file system than the "
+            f"warehouse {warehouse}"
+        )
+
+
+def check_metadata_root(warehouse: str, root: str | None, source: str) -> None:
+    """Check that metadata for Iceberg's readers are on the file system of the warehouse."""
+    if root is None:
+        return
+    # Imported here, because the command's help needs only the settings' names.
+    from interbed.catalog.server.service.warehouse import file_system_of, normalized_location
+
+    if file_system_of(normalized_location(root)) != file_system_of(normalized_location(warehouse)):
+        raise ServerSettingsError(
+            f"{source}: iceberg_metadata_root is {root}, which is on another file system than the warehouse {warehouse}"
+        )
+
+
+def check_locations(name: str, locations: Sequence[str], words: Sequence[str], source: str) -> None:
+    """Check the locations of a setting, which may have some words instead."""
+    # Imported here, because the command's help needs only the settings' names.
+    from interbed.catalog.server.service.directories.locations import InvalidLocationError, parsed
+
+    for location in locations:
+        if location in words:
+            continue
+        try:
+            parsed(location)
+        except InvalidLocationError as error:
+            raise ServerSettingsError(f"{source}: {name}: {error}") from error
+
+
+def check_pem(name: str, path: Path, source: str) -> None:
+    """Check that a file can be read, and is not a Java keystore."""
+    if path.suffix.lower() in _JAVA_KEYSTORES:
+        raise ServerSettingsError(
+            f"{source}: {name} is {path}, a Java keystore; a PEM file is wanted: keytool -importkeystore "
+            "-deststoretype PKCS12 makes a .p12 of it, openssl pkcs12 -nodes a PEM file of that"
+        )
+    if not os.access(path, os.R_OK):
+        raise ServerSettingsError(f"{source}: {name} is {path}, which cannot be read")
