@@ -26,7 +26,7 @@ def _dying(call: Callable[..., Any], *, before: bool) -> Callable[..., Any]:
 
 def _patch(when: str) -> None:
     if when in ("before", "created"):
-        names = vars(publisher)
+        names = publisher.__dict__
         names["create_snapshot"] = _dying(names["create_snapshot"], before=when == "before")
     elif when == "moved":
         publisher.HivePublisher._move_pointer = _dying(publisher.HivePublisher._move_pointer, before=False)  # type: ignore[method-assign]
