@@ -236,6 +236,16 @@ class Catalog(StagedTables, Views, TableParts, ABC):
         """Repair one table, as `repair_catalog` does; raises TableNotFoundError when it has no files."""
         raise self._no_repair()
 
+    def undrop_table(self, identifier: "str | Identifier", *, new_name: str | None = None) -> None:
+        """Put the latest dropped table or view of a name back, with its files, perhaps under a new name.
+
+        Raises TableNotFoundError if none is kept, TableExistsError, NotSupportedError unless the catalog is on a
+        metastore of interbed's.
+        """
+        raise NotSupportedError(
+            f"The catalog '{self.name}' keeps no dropped tables: that needs the metastore of `interbed server`."
+        )
+
     def _no_repair(self) -> NotSupportedError:
         return NotSupportedError("In a file-system catalog the files are the catalog; there is nothing to repair.")
 

@@ -158,10 +158,10 @@ class ServerSettings:
         ),
     )
     rest_interfaces: str = field(
-        default="iceberg,paimon",
+        default="iceberg,paimon,interbed",
         metadata=_about(
-            "The REST catalogs of the port for HTTP, separated by commas; nothing: Thrift alone.",
-            some_of("iceberg", "paimon"),
+            "The REST interfaces of the port for HTTP, separated by commas; nothing: Thrift alone.",
+            some_of("iceberg", "paimon", "interbed"),
         ),
     )
     tls_certificate: Path | None = field(

@@ -49,6 +49,7 @@ def client_values(settings: ServerSettings) -> dict[str, str]:
         "event.db.listener.timetolive": f"{settings.events_ttl_seconds:g}s",
         "thrift.framed.transport.enabled": str(settings.transport == "framed").lower(),
         "thrift.compact.protocol.enabled": str(settings.protocol == "compact").lower(),
+        "interbed.undrop": "true",
         "use.SSL": str(settings.tls_certificate is not None).lower(),
     }
     given = {prefix + key: value for key, value in values.items() for prefix in ("metastore.", "hive.metastore.")}

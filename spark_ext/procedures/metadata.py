@@ -65,6 +65,11 @@ def _repair(call: ProcedureCall) -> Answer:
     return DONE
 
 
+def _undrop(call: ProcedureCall) -> Answer:
+    call.catalog.undrop_table(call.table_name().of_table, new_name=call.given("new_name"))
+    return DONE
+
+
 _OF_MANIFESTS = (
     Procedure(
         name="compact_manifest",
@@ -84,6 +89,12 @@ _OF_MANIFESTS = (
         description="Registers tables of the warehouse in the metastore: all, those of databases, or single ones.",
         parameters=(Parameter(name="database_or_table", required=True, means_all=True),),
         call=_repair,
+    ),
+    Procedure(
+        name="undrop",
+        description="Puts the latest dropped table of a name back, with its files, from a metastore of interbed's.",
+        parameters=(TABLE, optional("new_name")),
+        call=_undrop,
     ),
 )
 

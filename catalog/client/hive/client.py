@@ -23,7 +23,7 @@ from interbed.catalog.client.errors import (
     TableNotFoundError,
 )
 from interbed.catalog.client.hive.connection import ConnectionPool, MetastoreCalls, TransportSettings
-from interbed.storage.base.errors import InvalidOptionError
+from interbed.storage.base.errors import InvalidOptionError, NotSupportedError
 from interbed.storage.base.quantities import parse_duration_millis
 from interbed.thrift_idl.hive_metastore import ttypes
 
@@ -36,6 +36,7 @@ _ALL = -1
 
 _LEASE_KEY = "hive.txn.timeout"
 # Known to interbed's metastore alone; any other returns the default.
+_UNDROP_KEY, _UNDROPPED_NAME = "hive.metastore.interbed.undrop", "interbed.undrop"
 _DISCONNECT_KEY, _WAIT_KEY = "hive.metastore.lock.disconnect.timeout", "hive.metastore.lock.wait.timeout"
 
 
@@ -253,6 +254,25 @@ class HiveMetastoreClient:
             raise self._table_not_found(database, name) from error
         except _REFUSALS as error:
             raise self._refused(f"drop table {database}.{name}", error) from error
+
+    def undrop_table(self, database: str, name: str, new_name: str | None = None) -> None:
+        """Put the latest dropped table of a name back, perhaps under a new one. NotSupportedError unless the metastore
+        is interbed's; TableNotFoundError if it has none; TableExistsError.
+        """
+        if self.get_config_value(_UNDROP_KEY, "") != "true":
+            raise NotSupportedError(
+                f"The metastore {self.uri} keeps no dropped tables: only a server of interbed's puts them back."
+            )
+        names = ttypes.Table(dbName=database, tableName=new_name or name)
+        environment = ttypes.EnvironmentContext(properties={_UNDROPPED_NAME: name})
+        try:
+            self._pool.change(lambda client: client.create_table_with_environment_context(names, environment))
+        except ttypes.AlreadyExistsException as error:
+            raise TableExistsError(f"Table {database}.{new_name or name} already exists in {self.uri}") from error
+        except ttypes.NoSuchObjectException as error:
+            raise TableNotFoundError(f"{error.message} ({self.uri})") from error
+        except _REFUSALS as error:
+            raise self._refused(f"put table {database}.{name} back", error) from error
 
     # Partitions.
 

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from starlette.routing import Mount
 from starlette.types import Receive, Scope, Send
 
+from interbed.catalog.server.rest.dropped import dropped_interface
 from interbed.catalog.server.rest.endpoint import RestEndpoint
 from interbed.catalog.server.rest.iceberg.own_tables import OwnTables
 from interbed.catalog.server.rest.iceberg.routes import interface as iceberg_interface
@@ -23,7 +24,7 @@ from interbed.storage.base.errors import is_installed
 
 logger = logging.getLogger(__name__)
 
-PATHS: Mapping[str, str] = {"iceberg": "/iceberg", "paimon": "/paimon"}
+PATHS: Mapping[str, str] = {"iceberg": "/iceberg", "paimon": "/paimon", "interbed": "/interbed"}
 """Paths of the interfaces by their names in the setting `rest_interfaces`."""
 
 
@@ -33,7 +34,7 @@ class RestSettings:
     format, and where metadata for them are made, None for the directories of the tables.
     """
 
-    names: Collection[str] = ("iceberg", "paimon")
+    names: Collection[str] = tuple(PATHS)
     own_tables: bool = True
     metadata_root: str | None = None
 
@@ -70,7 +71,7 @@ def interfaces(
 
         return paimon_interface(CatalogAccess(metastore, edge.dispatcher), metastore.functions)
 
-    return {"iceberg": iceberg, "paimon": paimon}
+    return {"iceberg": iceberg, "paimon": paimon, "interbed": lambda: dropped_interface(metastore)}
 
 
 def _own_tables(metastore: Metastore, edge: SharedEdge, settings: RestSettings) -> OwnTables | None:

@@ -255,6 +255,7 @@ def test_the_path_of_thrift_is_not_that_of_a_rest_catalog() -> None:
         assert loaded(http_port="0", http_path=path, rest_interfaces="").rest_interfaces == ""
     assert loaded(http_port="0", http_path="/icebergs", rest_interfaces=" Paimon,").rest_interfaces == "paimon"
     assert loaded(rest_interfaces="paimon, iceberg").rest_interfaces == "iceberg,paimon"
+    assert loaded().rest_interfaces == "iceberg,paimon,interbed"
     with pytest.raises(ServerSettingsError, match="rest_interfaces cannot be 'hive'; allowed is some of iceberg"):
         loaded(rest_interfaces="hive")
     with pytest.raises(ServerSettingsError, match="without braces"):

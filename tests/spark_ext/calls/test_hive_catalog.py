@@ -9,6 +9,7 @@ from pyiceberg.catalog import load_catalog as load_pyiceberg
 from pyspark.sql import SparkSession
 
 from interbed import load_catalog
+from interbed.catalog.client.hive.client import HiveMetastoreClient
 from interbed.testing import metastore
 from tests.spark_ext.conftest import SparkLake
 
@@ -166,3 +167,19 @@ def test_all_tables_of_the_warehouse_are_registered(served: SparkLake, server: t
     assert served.tuples("CALL {lake}.sys.repair('')") == [(True,)]
     assert served.tuples("SELECT * FROM {lake}.found.t") == [(1,)]
     served.sql("DROP DATABASE {lake}.found CASCADE")
+
+
+def test_a_table_that_another_client_dropped_is_put_back(served: SparkLake, server: tuple[str, Path]) -> None:
+    served.sql("CREATE TABLE {lake}.db.t AS SELECT 1 AS id")
+    with HiveMetastoreClient(server[0]) as client:
+        client.drop_table("db", "t", delete_data=True)
+    assert served.tuples("SHOW TABLES IN {lake}.db") == []
+    assert served.tuples("CALL {lake}.sys.undrop('db.t')") == [(True,)]
+    assert served.tuples("SELECT * FROM {lake}.db.t") == [(1,)]
+    with HiveMetastoreClient(server[0]) as client:
+        client.drop_table("db", "t", delete_data=True)
+    served.sql("CALL {lake}.sys.undrop(table => '{lake}.db.t', new_name => 'u')")
+    served.sql("INSERT INTO {lake}.db.u VALUES (2)")
+    assert sorted(served.tuples("SELECT * FROM {lake}.db.u")) == [(1,), (2,)]
+    with pytest.raises(Exception, match=r"there is no dropped object db\.none"):
+        served.sql("CALL {lake}.sys.undrop('db.none')")

@@ -9,6 +9,7 @@ from typing import Any
 from interbed.catalog.server.service.errors import (
     InvalidObjectError,
     InvalidOperationError,
+    MetastoreError,
     NoSuchObjectError,
     UnknownDatabaseError,
 )
@@ -33,6 +34,11 @@ from interbed.catalog.server.thrift.structs.requests import (
 )
 from interbed.thrift_idl.hive_metastore import ttypes
 
+UNDROPPED_NAME = "interbed.undrop"
+"""The environment context's key of a create_table that puts a dropped table back: the table's name when it was dropped.
+Of the new table, the names alone count. The configuration value of the same name tells clients of it.
+"""
+
 # Bits of GetTablesExtRequest.requestedFields, from Hive's GetTablesExtRequestFields.
 _ACCESS_TYPE = 1
 _CAPABILITIES = 2
@@ -43,12 +49,17 @@ class TableHandler:
 
     def __init__(self, metastore: Metastore) -> None:
         self._tables = metastore.tables
+        self._dropped = metastore.dropped
 
     def create_table(self, tbl: Any) -> None:
         self._create(tbl)
 
     def create_table_with_environment_context(self, tbl: Any, environment_context: Any) -> None:
-        self._create(tbl)
+        properties = context_properties(environment_context)
+        if UNDROPPED_NAME in properties:
+            self._undrop(tbl, properties[UNDROPPED_NAME])
+        else:
+            self._create(tbl)
 
     def create_table_with_constraints(
         self,
@@ -211,6 +222,15 @@ class TableHandler:
     def get_schema_req(self, req: Any) -> Any:
         table = self._found(req.dbName, req.tblName, req.catName)
         return ttypes.GetSchemaResponse(fields=convert.columns_to_thrift([*_columns(table), *table.partition_keys]))
+
+    def _undrop(self, tbl: Any, name: str) -> None:
+        catalog, database = split_catalog(tbl.dbName, tbl.catName)
+        try:
+            entry = self._dropped.find(catalog, database or "", name)
+            self._dropped.undrop(entry, new_name=None if normalized(tbl.tableName) == entry.name else tbl.tableName)
+        except InvalidOperationError as error:
+            # The call has no such error.
+            raise MetastoreError(str(error)) from error
 
     def _create(self, table: Any, rows: Mapping[ConstraintKind, Any] | None = None) -> None:
         check_only_the_owners(table)

@@ -1,0 +1,109 @@
+"""Dropped objects by REST: an interface of this server beside the specifications of Iceberg and Paimon.
+
+    GET  /interbed/v1/{prefix}/dropped
+    POST /interbed/v1/{prefix}/databases/{database}/undrop
+    POST /interbed/v1/{prefix}/databases/{database}/tables/{table}/undrop
+
+`prefix` is the name of a catalog. The body of a POST may have `id`, the entry of `dropped`, and for a table `as`,
+another name. The response has the name and the location of the object.
+"""
+
+from collections.abc import Sequence
+from http import HTTPStatus
+
+import msgspec
+
+from interbed.catalog.server.rest.interface import (
+    AccessPrivilege,
+    ObjectKind,
+    RestError,
+    RestInterface,
+    RestRequest,
+    RestResponse,
+    RestRoute,
+    json_response,
+    route,
+)
+from interbed.catalog.server.service.errors import (
+    AlreadyExistsError,
+    InvalidObjectError,
+    InvalidOperationError,
+    MetastoreError,
+    NoSuchObjectError,
+    OutcomeUnknownError,
+)
+from interbed.catalog.server.service.service import Metastore
+
+PATH = "/interbed"
+
+_CATALOG = "v1/{prefix}"
+_DATABASE = f"{_CATALOG}/databases/{{database}}"
+
+_KINDS: tuple[tuple[type[MetastoreError], HTTPStatus, str], ...] = (
+    (OutcomeUnknownError, HTTPStatus.INTERNAL_SERVER_ERROR, "OutcomeUnknown"),
+    (NoSuchObjectError, HTTPStatus.NOT_FOUND, "NoSuchObject"),
+    (AlreadyExistsError, HTTPStatus.CONFLICT, "AlreadyExists"),
+    (InvalidOperationError, HTTPStatus.CONFLICT, "InvalidOperation"),
+    (InvalidObjectError, HTTPStatus.BAD_REQUEST, "InvalidObject"),
+)
+
+
+class UndropRequest(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
+    """The body of an undrop."""
+
+    id: int | None = None
+    new_name: str | None = msgspec.field(default=None, name="as")
+
+
+class DroppedRoutes:
+    """The routes about dropped objects of a metastore."""
+
+    def __init__(self, metastore: Metastore) -> None:
+        self._dropped = metastore.dropped
+
+    def routes(self) -> Sequence[RestRoute]:
+        """Return the routes with the privilege that each needs."""
+        create, table = AccessPrivilege.CREATE, f"{_DATABASE}/tables/{{table}}/undrop"
+        return [
+            route("GET", f"{_CATALOG}/dropped", "listDropped", AccessPrivilege.USAGE, ObjectKind.CATALOG, self.list),
+            route("POST", f"{_DATABASE}/undrop", "undropDatabase", create, ObjectKind.CATALOG, self.undrop),
+            route("POST", table, "undropTable", create, ObjectKind.DATABASE, self.undrop),
+        ]
+
+    def list(self, request: RestRequest) -> RestResponse:
+        """Return the dropped objects of a catalog, of one database if the query has `database`."""
+        entries = self._dropped.select(request.parts["prefix"], request.query.get("database"))
+        return json_response({"dropped": [entry.to_json() for entry in entries]})
+
+    def undrop(self, request: RestRequest) -> RestResponse:
+        """Put an object back."""
+        given = request.json(UndropRequest) if request.body else UndropRequest()
+        parts = request.parts
+        entry = self._dropped.find(parts["prefix"], parts["database"], parts.get("table"), given.id)
+        value = self._dropped.undrop(entry, new_name=given.new_name)
+        return json_response(
+            {"kind": str(entry.kind), "database": entry.database, "name": value.name, "location": value.location}
+        )
+
+
+def dropped_interface(metastore: Metastore) -> RestInterface:
+    """Return the interface over the dropped objects of a metastore."""
+    return RestInterface(
+        name="interbed",
+        path=PATH,
+        routes=DroppedRoutes(metastore).routes(),
+        error_body=_error_body,
+        translated=_translated,
+        missing=lambda method, path: RestError(HTTPStatus.NOT_FOUND, "NoSuchRoute", f"No route for {method} {path}"),
+    )
+
+
+def _error_body(error: RestError) -> object:
+    return {"error": {"message": str(error), "type": error.kind, "code": int(error.status)}}
+
+
+def _translated(error: Exception) -> RestError | None:
+    for kind, status, name in _KINDS:
+        if isinstance(error, kind):
+            return RestError(status, name, str(error))
+    return None
