@@ -67,6 +67,7 @@ OFFERED: Mapping[str, tuple[str, ...]] = {
         "base.incoming",
         "base.shown_text",
         "base.path_name",
+        "base.predicate.char_columns",
         "base.predicate.expr",
         "base.predicate.operands",
         "base.quantities",

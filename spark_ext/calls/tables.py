@@ -34,6 +34,7 @@ from interbed.spark_ext.handle.table_handle import (
     tokens_of,
 )
 from interbed.spark_ext.values.partition_values import agrees, spec_from_spark, values_to_spark
+from interbed.spark_ext.values.predicates import partition_forms
 from interbed.spark_ext.values.spark_types import schema_to_spark
 from interbed.storage.base.errors import InterbedError
 from interbed.storage.base.row.binary_row import decode_row
@@ -264,12 +265,12 @@ class PartitionCalls(PlannerCalls):
     def listPartitions(self, handle: bytes, specJson: str) -> list[PartitionInfo]:  # noqa: N802, N803
         table = self._table_of(TableHandle.from_bytes(handle))
         fields = table.schema.partition_fields
-        spec = spec_from_spark(specJson, fields)
+        forms = partition_forms(spec_from_spark(specJson, fields), fields)
         found = []
         # The loop stays: a table has few partitions, and each becomes an object of Thrift's.
         for partition in partitions_of(table):
             values = decode_row(table.access.partition_of(partition.spec), table.schema.partition_types)
-            if agrees(spec, values, fields):
+            if any(agrees(form, values, fields) for form in forms):
                 figures = {
                     "recordCount": str(partition.record_count),
                     "fileSizeInBytes": str(partition.file_size_in_bytes),
@@ -285,13 +286,15 @@ class PartitionCalls(PlannerCalls):
 
     def dropPartitions(self, handle: bytes, specsJson: list[str]) -> None:  # noqa: N802, N803
         catalog, name, specs = self._specs(handle, specsJson)
-        catalog.drop_partitions(name, specs)
+        fields = TableHandle.from_bytes(handle).schema.partition_fields
+        catalog.drop_partitions(name, [form for spec in specs for form in partition_forms(spec, fields)])
 
     def truncatePartitions(self, handle: bytes, specsJson: list[str]) -> None:  # noqa: N802, N803
         read = TableHandle.from_bytes(handle)
         fields = read.schema.partition_fields
         if specsJson:
-            self._table_of(read).truncate([spec_from_spark(text, fields) for text in specsJson])
+            specs = [spec_from_spark(text, fields) for text in specsJson]
+            self._table_of(read).truncate([form for spec in specs for form in partition_forms(spec, fields)])
 
     def _specs(self, content: bytes, texts: Sequence[str]) -> tuple[Catalog, str, list[dict[str, Any]]]:
         handle = TableHandle.from_bytes(content)

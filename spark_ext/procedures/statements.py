@@ -12,7 +12,8 @@ import pyarrow as pa
 from interbed.catalog.client.partition import partitions_of
 from interbed.spark_ext.handle.ddl import FILE_FORMAT, PROVIDER, PROVIDERS
 from interbed.spark_ext.procedures.procedure import TABLE, Answer, Procedure, ProcedureCall, required
-from interbed.spark_ext.values.partition_values import agrees, padded
+from interbed.spark_ext.values.partition_values import agrees
+from interbed.spark_ext.values.predicates import partition_forms
 from interbed.storage.base.arrow_values import cast_exactly
 from interbed.storage.base.errors import InvalidInputError, NotSupportedError
 from interbed.storage.base.row.binary_row import decode_row
@@ -55,29 +56,30 @@ def _drop_partitions(call: ProcedureCall) -> Answer:
                 f"({', '.join(table.partition_keys)})."
             )
     fields = table.schema.partition_fields
-    specs = [_typed(table.name, spec, fields) for spec in wanted]
+    specs = [partition_forms(_typed(table.name, spec, fields), fields) for spec in wanted]
     present = [
         decode_row(table.access.partition_of(partition.spec), table.schema.partition_types)
         for partition in partitions_of(table)
     ]
-    for spec, text in zip(specs, wanted, strict=True):
-        if call.given("if_exists") != "true" and not any(agrees(spec, values, fields) for values in present):
+    for forms, text in zip(specs, wanted, strict=True):
+        is_present = any(agrees(form, values, fields) for values in present for form in forms)
+        if call.given("if_exists") != "true" and not is_present:
             named = ", ".join(f"{column}={value}" for column, value in text.items())
             raise InvalidInputError(
                 f"The table '{table.name}' has no partition ({named}); write DROP IF EXISTS PARTITION to ignore that."
             )
-    call.catalog.drop_partitions(call.table_name().of_table, specs)
+    call.catalog.drop_partitions(call.table_name().of_table, [form for forms in specs for form in forms])
     return ()
 
 
 def _typed(table: str, spec: Mapping[str, str | None], fields: Sequence[DataField]) -> dict[str, Any]:
-    """Return the typed values of a statement's texts; those of CHAR columns are padded with blanks, as in Spark."""
+    """Return the typed values of a statement's texts."""
     typed: dict[str, Any] = {}
     for field in fields:
         if field.name in spec:
             value: Any = pa.array([spec[field.name]], pa.string())
             try:
-                typed[field.name] = padded(cast_exactly(value, type_to_arrow(field.type))[0].as_py(), field)
+                typed[field.name] = cast_exactly(value, type_to_arrow(field.type))[0].as_py()
             except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
                 raise InvalidInputError(
                     f"'{spec[field.name]}' is no value of the partition column '{field.name}' of '{table}': {error}"

@@ -48,13 +48,6 @@ def agrees(spec: Mapping[str, Any], values: Sequence[object], fields: Sequence[D
     return all(f.name not in spec or _is_same(spec[f.name], v) for f, v in zip(fields, values, strict=True))
 
 
-def padded(value: Any, field: DataField) -> Any:
-    """Return the value, padded with blanks for a CHAR column as Spark does."""
-    if isinstance(value, str) and isinstance(field.type, AtomicType) and field.type.root is TypeRoot.CHAR:
-        return value.ljust(field.type.length or 1)
-    return value
-
-
 def _is_same(left: Any, right: Any) -> bool:
     # NaN is equal to itself in SQL, and to nothing in Python.
     return bool(left == right or (left != left and right != right))

@@ -20,6 +20,7 @@ from enum import IntEnum
 from typing import Any
 
 from interbed.storage.base.errors import FilterError, NotSupportedError
+from interbed.storage.base.predicate.char_columns import char_forms, char_lengths
 from interbed.storage.base.predicate.expr import (
     And,
     Comparison,
@@ -199,27 +200,28 @@ def _false(node: Mapping[str, Any], fields: Mapping[str, DataField]) -> tuple[st
 def padded_partitions(
     partition: Mapping[str, Any], fields: Sequence[DataField]
 ) -> Mapping[str, Any] | Sequence[Mapping[str, Any]]:
-    """Return the partitions of a static partition, several if it has values of CHAR columns.
-
-    Spark pads such values with blanks to the column's length, and compares the padded values; other writers do not pad.
-    """
-    given: list[dict[str, Any]] = [dict(partition)]
-    for field in fields:
-        value = partition.get(field.name)
-        if isinstance(value, str) and isinstance(field.type, AtomicType) and field.type.root is TypeRoot.CHAR:
-            bare = value.rstrip(" ")
-            forms = [bare.ljust(length) for length in range(len(bare), max(len(value), field.type.length or 0) + 1)]
-            given = [{**spec, field.name: form} for spec in given for form in forms]
+    """Return the partitions of a static partition, several if it has values of CHAR columns; see partition_forms."""
+    given = partition_forms(partition, fields)
     return given if len(given) > 1 else partition
 
 
+def partition_forms(partition: Mapping[str, Any], fields: Sequence[DataField]) -> list[Mapping[str, Any]]:
+    """Return the partitions that equal a given one: blanks at the end of a CHAR do not count.
+
+    Spark pads such values with blanks to the column's length, and compares the padded values; other writers do not pad.
+    """
+    given: list[Mapping[str, Any]] = [partition]
+    lengths = char_lengths(fields)
+    for name, length in lengths.items():
+        value = partition.get(name)
+        if isinstance(value, str):
+            given = [{**spec, name: form} for spec in given for form in char_forms(name, value, length)]
+    return given
+
+
 def partitions_by_text(specs: Iterable[Mapping[str, str]], fields: Sequence[DataField]) -> list[Mapping[str, Any]]:
-    """Return the partitions of texts, with each form that a value of a CHAR column may have; see padded_partitions."""
-    found: list[Mapping[str, Any]] = []
-    for spec in specs:
-        forms = padded_partitions(spec, fields)
-        found += [forms] if isinstance(forms, Mapping) else forms
-    return found
+    """Return the partitions of texts, with each form that a value of a CHAR column may have; see partition_forms."""
+    return [form for spec in specs for form in partition_forms(spec, fields)]
 
 
 def _predicate(node: Mapping[str, Any], fields: Mapping[str, DataField], *, negated: bool = False) -> Predicate:

@@ -33,9 +33,11 @@ from interbed.catalog.client.cli.sql_statements import (
 from interbed.storage.base.arrow_values import cast_exactly
 from interbed.storage.base.errors import InvalidInputError, NotSupportedError
 from interbed.storage.base.incoming import duckdb_rows
+from interbed.storage.base.predicate.char_columns import char_lengths
 from interbed.storage.base.predicate.conditions import bound_filter
 from interbed.storage.base.predicate.expr import Predicate
 from interbed.storage.base.types.column_names import check_apart_without_case
+from interbed.storage.base.types.data_type import DataField
 from interbed.storage.commit.retry import RetryPolicy
 from interbed.storage.table.table import Table
 from interbed.storage.upkeep.changed_rows import SnapshotRows
@@ -191,7 +193,8 @@ class _InsertRun:
 
 
 def _predicate(table: Table, condition: str | None) -> Predicate | None:
-    return None if condition is None else bound_filter(condition, table.schema.fields)
+    # Blanks at the end of a CHAR count in every statement, because they do in DuckDB.
+    return None if condition is None else bound_filter(condition, table.schema.fields, blanks_count=True)
 
 
 def _delete(rows: SnapshotRows, name: str, predicate: Predicate | None) -> StatementResult:
@@ -308,6 +311,7 @@ class MergeStatementPlan:
                 found.updated.append(made)
         self._check_once(changed, target)
         self._check_distinct(found)
+        self._check_blanks(found.inserted, target)
         return found
 
     def _rows_of(self, clause: MergeClause, expressions: dict[str, str], where: str) -> Any:
@@ -373,6 +377,20 @@ class MergeStatementPlan:
                 "compare the whole key."
             )
 
+    def _check_blanks(self, inserted: Sequence[pa.RecordBatch], target: pa.Table) -> None:
+        """Raise InvalidInputError for a new key that differs from one of the table by blanks at the end of a CHAR."""
+        keys = list(self._table.primary_keys)
+        new = [
+            self._values.same(b.select(keys), 0) for b in inserted if b.num_rows and set(keys) <= set(b.schema.names)
+        ]
+        twin = _twin_of_blanks(pa.Table.from_batches(new), target.select(keys), self._table.fields) if new else None
+        if twin is not None:
+            raise InvalidInputError(
+                f"The MERGE would insert a row into {self.name} whose primary key differs from that of the row "
+                f"{twin} by blanks at the end of a CHAR alone, which do not count. Let ON compare them without blanks: "
+                f"rtrim(t.{quoted(keys[0])}) = rtrim(s.{quoted(keys[0])})."
+            )
+
     def _check_once(self, changed: Sequence[Any], target: pa.Table) -> None:
         if not changed:
             return
@@ -387,6 +405,32 @@ class MergeStatementPlan:
                 f"The MERGE matches a row of {self.name} ({shown}) with several rows of the source, so that its "
                 "new values are ambiguous. Make the source have one row for each."
             )
+
+
+def _twin_of_blanks(new: pa.Table, old: pa.Table, fields: Sequence[DataField]) -> str | None:
+    """Return a row of `old`, in words, that equals one of `new` but for blanks at the end of CHAR columns.
+
+    Both have the same columns, of the same types. Return None if there is no such row.
+    """
+    lengths = char_lengths([field for field in fields if field.name in old.column_names])
+    if not lengths:
+        return None
+    names = old.column_names
+    both: Any = pa.concat_tables([old, new.select(names).cast(old.schema)])
+    for place, name in enumerate(names):
+        if name in lengths:
+            both = both.append_column(f"{place}", both.column(name))
+            both = both.set_column(place, name, pc.utf8_rtrim(both.column(name), " "))
+    stored = both.column_names[len(names) :]
+    every = both.group_by(names + stored).aggregate([])
+    apart = every.group_by(names).aggregate([([], "count_all")])
+    twins = apart.filter(pc.greater(apart.column("count_all"), pa.scalar(1, pa.int64()))).select(names)
+    if not twins.num_rows:
+        return None
+    # The two forms of a key may both have been in the table before.
+    bare = both.slice(old.num_rows).select([*names, *stored]).group_by(names).aggregate([(stored[0], "min")])
+    found = twins.join(bare, keys=names, join_type="inner")
+    return None if not found.num_rows else ", ".join(f"{name} = {found.column(name)[0]}" for name in names)
 
 
 def _merged(merge: MergeStatementPlan, rows: SnapshotRows) -> StatementResult:

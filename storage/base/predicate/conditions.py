@@ -18,6 +18,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any, NoReturn
 
 from interbed.storage.base.errors import FilterError
+from interbed.storage.base.predicate.char_columns import ignoring_blanks
 from interbed.storage.base.predicate.expr import (
     Comparison,
     Contains,
@@ -37,14 +38,19 @@ from interbed.storage.base.predicate.operands import InnerReference, Reference, 
 from interbed.storage.base.types.data_type import DataField
 
 
-def bound_filter(given: str | Predicate, fields: Sequence[DataField]) -> Predicate:
-    """Return a condition or a predicate, bound to the columns. Raises FilterError."""
-    if not isinstance(given, str):
-        return bind(given, fields)
-    # By use: lark and its tables take a while to load, and few processes parse a filter.
-    from interbed.storage.base.predicate.grammar import parse_filter
+def bound_filter(given: str | Predicate, fields: Sequence[DataField], *, blanks_count: bool = False) -> Predicate:
+    """Return a condition or a predicate of a caller, bound to the columns. Raises FilterError.
 
-    return parse_filter(given, fields)
+    CHAR columns are compared without the blanks at their end, unless `blanks_count`.
+    """
+    if isinstance(given, str):
+        # By use: lark and its tables take a while to load, and few processes parse a filter.
+        from interbed.storage.base.predicate.grammar import parse_filter
+
+        found = parse_filter(given, fields)
+    else:
+        found = bind(given, fields)
+    return found if blanks_count else ignoring_blanks(found, fields)
 
 
 def col(name: str) -> "Column":

@@ -2,6 +2,7 @@
 
 import pytest
 
+from interbed import load_catalog
 from tests.spark_ext.conftest import SparkLake
 from tests.support.pages import Page
 
@@ -70,6 +71,31 @@ def test_a_partial_partition_compares_char_values_without_padding(lake: SparkLak
     assert ids(lake) == [4]
     lake.sql("ALTER TABLE {lake}.db.t DROP PARTITION (c = 'ef')")
     assert ids(lake) == []
+
+
+def test_partitions_of_char_are_found_whoever_wrote_them(lake: SparkLake) -> None:
+    lake.sql("CREATE TABLE {lake}.db.t (id INT, c CHAR(4)) PARTITIONED BY (c)")
+    lake.sql("INSERT INTO {lake}.db.t VALUES (1, 'ab'), (2, 'cd')")
+    table = load_catalog(warehouse=str(lake.warehouse)).get_table("db.t")
+    table.append([{"id": 3, "c": "ab"}, {"id": 4, "c": "ab "}, {"id": 5, "c": "cd"}])
+    assert lake.tuples("SELECT id FROM {lake}.db.t WHERE c = 'ab' ORDER BY id") == [(1,), (3,), (4,)]
+    assert sorted(row["id"] for row in table.scan(filter="c = 'ab'").to_arrow().to_pylist()) == [1, 3, 4]
+    lake.sql("CALL {lake}.sys.compact(table => 'db.t', `where` => \"c = 'cd'\")")
+    lake.sql("ALTER TABLE {lake}.db.t DROP PARTITION (c = 'ab')")
+    assert ids(lake) == [2, 5]
+    table.append([{"id": 6, "c": "ef"}])
+    lake.sql("ALTER TABLE {lake}.db.t DROP IF EXISTS PARTITION (c = 'ef  ')")
+    assert ids(lake) == [2, 5]
+    lake.sql("TRUNCATE TABLE {lake}.db.t PARTITION (c = 'cd')")
+    assert ids(lake) == []
+
+
+def test_a_partial_partition_of_char_is_found_whoever_wrote_it(lake: SparkLake) -> None:
+    lake.sql("CREATE TABLE {lake}.db.t (id INT, c CHAR(4), p INT) PARTITIONED BY (c, p)")
+    lake.sql("INSERT INTO {lake}.db.t VALUES (1, 'ab', 1), (2, 'cd', 1)")
+    load_catalog(warehouse=str(lake.warehouse)).get_table("db.t").append([{"id": 3, "c": "ab", "p": 2}])
+    lake.sql("ALTER TABLE {lake}.db.t DROP PARTITION (c = 'ab')")
+    assert ids(lake) == [2]
 
 
 def test_a_partition_of_a_not_null_boolean_is_overwritten(lake: SparkLake) -> None:
