@@ -8,7 +8,20 @@ import dataclasses
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from sqlalchemy import JSON, ColumnElement, Connection, bindparam, cast, delete, func, select, type_coerce, update
+from sqlalchemy import (
+    JSON,
+    ColumnElement,
+    Connection,
+    String,
+    bindparam,
+    cast,
+    delete,
+    func,
+    or_,
+    select,
+    type_coerce,
+    update,
+)
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.orm import aliased
 
@@ -172,6 +185,16 @@ class SqlTables:
         )
         rows = self._connection.execute(statement, {"catalog": catalog, "database": database})
         return sorted(name for (name,) in rows)
+
+    def numbered(self, catalog: str, number: int) -> list[tuple[str, str]]:
+        """Return database and name of the tables that have this number, or whose row has it as its id."""
+        statement = (
+            select(DatabaseRow.name, TableRow.name)
+            .join(DatabaseRow, TableRow.database_id == DatabaseRow.id)
+            .where(DatabaseRow.catalog == catalog)
+            .where(or_(TableRow.id == number, cast(self._part("number"), String) == str(number)))
+        )
+        return [(database, name) for database, name in self._connection.execute(statement)]
 
     def _part(self, *path: str) -> ColumnElement[str]:
         """Return the expression of a part of a table's document as a text."""

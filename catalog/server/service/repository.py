@@ -122,6 +122,10 @@ class Tables(Protocol):
         """Return the names of the tables, without views, whose files have these formats, in order."""
         ...
 
+    def numbered(self, catalog: str, number: int) -> list[tuple[str, str]]:
+        """Return database and name of the tables that may have this number."""
+        ...
+
     def metas(self, catalog: str) -> list[TableMeta]:
         """Return an entry for each table of the catalog, ordered by database and name."""
         ...

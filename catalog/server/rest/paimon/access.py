@@ -80,6 +80,10 @@ class CatalogAccess:
         catalog.instead_of_iceberg = "Use Iceberg's REST catalog for it."
         return catalog
 
+    def numbered(self, request: RestRequest, number: int) -> list[tuple[str, str]]:
+        """Return database and name of the tables of a request's catalog that may have this number."""
+        return self._metastore.tables.numbered(request.parts["prefix"].lower(), number)
+
     @contextmanager
     def changing(self, request: RestRequest) -> Iterator[HiveCatalog]:
         """Yield the catalog of a request, for a change. RestError with status 503 if too many changes run."""

@@ -40,6 +40,8 @@ TABLE = f"{DATABASE}/tables/{{table}}"
 _PATH = "path"
 _TYPE = "type"
 _PLAIN_TYPE = "table"
+_ID_BASE = (8 << 76) | (2 << 62)
+_NUMBER_END = 1 << 62
 
 
 def table_id(entry: Any) -> str:
@@ -47,7 +49,16 @@ def table_id(entry: Any) -> str:
 
     The number is random, stays with renames, and is not that of a dropped table.
     """
-    return str(uuid.UUID(int=(8 << 76) | (2 << 62) | int(entry.id or 0)))
+    return str(uuid.UUID(int=_ID_BASE | int(entry.id or 0)))
+
+
+def _number_of(given: str) -> int | None:
+    """Return the number of the metastore in the id of a table; None for an id that no table has."""
+    try:
+        number = uuid.UUID(given).int ^ _ID_BASE
+    except ValueError:
+        return None
+    return number if number < _NUMBER_END else None
 
 
 class TableRoutes:
@@ -135,9 +146,9 @@ class TableRoutes:
 
     def _get_by_id(self, request: RestRequest) -> RestResponse:
         catalog, wanted = self._access.catalog(request), request.parts["tableId"].lower()
-        for database in catalog.list_databases():
-            names = catalog.client.get_all_tables(database)
-            for entry in entries(catalog, database, names):
+        number = _number_of(wanted)
+        for database, name in () if number is None else self._access.numbered(request, number):
+            for entry in entries(catalog, database, [name]):
                 if is_ours(entry) and table_id(entry) == wanted:
                     return json_response(shown_table(catalog, TableName.parse((database, entry.tableName))))
         raise missing(ResourceType.TABLE, wanted, f"There is no table of the id {wanted}.")

@@ -181,6 +181,10 @@ class TableService(TableAlterations):
 
         return self._store.read(work)
 
+    def numbered(self, catalog: str, number: int) -> list[tuple[str, str]]:
+        """Return database and name of the tables that may have this number: their entries show it."""
+        return self._store.read(lambda transaction: transaction.tables.numbered(catalog, number))
+
     def with_parameters(self, catalog: str, database: str, values: Mapping[str, str | None]) -> list[tuple[str, str]]:
         """Return name and type of the tables whose parameters have these values, ignoring case, in order of their
         names. None is any value that is not empty.

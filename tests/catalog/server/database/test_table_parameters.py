@@ -64,3 +64,23 @@ def test_a_view_is_told_apart_by_its_type(store: SqlRepository) -> None:
     values = {"metadata_location": "file:/a"}
     found = store.read(lambda each: each.tables.with_parameters("hive", "d", values))
     assert found == [("a", EXTERNAL_TABLE), ("v", VIRTUAL_VIEW)]
+
+
+def test_tables_are_found_by_their_number(store: SqlRepository) -> None:
+    number = (1 << 53) - 1
+
+    def fill(transaction: Transaction) -> None:
+        found = transaction.databases.find("hive", "d")
+        assert found is not None
+        for name, given in (("n", number), ("m", number - 1)):
+            entry = MetastoreTable(catalog="hive", database="d", name=name, table_type=EXTERNAL_TABLE, number=given)
+            transaction.tables.add(found.id, entry)
+
+    store.write(fill)
+    assert store.read(lambda each: each.tables.numbered("hive", number)) == [("d", "n")]
+    assert store.read(lambda each: each.tables.numbered("other", number)) == []
+    assert store.read(lambda each: each.tables.numbered("hive", 1 << 61)) == []
+    # Tables that have no number are known by their row.
+    row = store.read(lambda each: each.tables.find("hive", "d", "a"))
+    assert row is not None
+    assert store.read(lambda each: each.tables.numbered("hive", row.id)) == [("d", "a")]

@@ -1,5 +1,6 @@
 """Tables by REST: the same tables as those of Hive's clients; shapes and refusals."""
 
+import uuid
 from typing import Any
 
 import pyarrow as pa
@@ -288,3 +289,17 @@ def test_without_identities_all_rows_and_columns_may_be_read(rest: RestClient, d
     path = ("databases", database, "tables")
     assert rest.post(*path, "t", "auth", body={"select": ["id"]}) == {"filter": [], "columnMasking": {}}
     assert rest.call("POST", "hive", *path, "u", "auth", body={}).status == 404
+
+
+def test_an_id_that_no_table_has_is_not_found(rest: RestClient, database: str) -> None:
+    rest.create_table(database, "t")
+    known = uuid.UUID(rest.get("databases", database, "tables", "t")["id"])
+    for given in (
+        str(uuid.UUID(int=known.int + 1)),
+        str(uuid.UUID(int=known.int ^ (1 << 100))),
+        "none",
+        str(uuid.uuid4()),
+    ):
+        answer = rest.call("GET", "hive", "tables", "id", given)
+        assert (answer.status, answer.body["resourceType"]) == (404, "TABLE"), given
+    assert rest.get("tables", "id", str(known).upper())["name"] == "t"
