@@ -57,6 +57,8 @@ OFFERED: Mapping[str, tuple[str, ...]] = {
         "io.api",
         "io.parallel",
         "io.cached.blocks",
+        "io.cached.file_io",
+        "io.cached.options",
         "io.deleting",
         "io.local",
         "io.hdfs.settings",

@@ -427,9 +427,7 @@ class LocationIndex(Protocol):
         ...
 
     def databases(self, outside: str | None = None) -> list[DatabasePlaces]:
-        """Return all catalogs, and the databases that do not lie below the place `outside` or have a second
-        location.
-        """
+        """Return all catalogs, and the databases that are not below the place `outside` or have a second location."""
         ...
 
     def link(self, table_id: int, partition_name: str, text: str | None) -> None:

@@ -113,7 +113,7 @@ def _manifest_lists(metadata: Mapping[str, Any]) -> list[str]:
     return [
         str(snapshot["manifest-list"])
         for snapshot in metadata.get("snapshots") or ()
-        if snapshot.get("snapshot-id") == current and snapshot.get("manifest-list")
+        if snapshot.get("snapshot-id") == current and "manifest-list" in snapshot
     ]
 
 
