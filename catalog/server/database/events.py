@@ -23,10 +23,12 @@ from interbed.catalog.server.database.documents import (
     table_document,
     table_from,
 )
+from interbed.catalog.server.database.idempotency import SqlIdempotencyKeys
 from interbed.catalog.server.database.models import EventRow, SequenceRow
 from interbed.catalog.server.database.statement import Statement
 from interbed.catalog.server.service.events import ChangedName, EventBody, NotificationEvent
 from interbed.catalog.server.service.model import Function, MetastoreCatalog, MetastoreDatabase, MetastoreTable
+from interbed.catalog.server.service.requests.keys import current_claim
 
 _PACKING = 1
 """zlib's fastest level: the log is written with every change and mostly never read."""
@@ -136,10 +138,14 @@ class SqlEvents:
 
     def append(self, *events: NotificationEvent) -> int:
         """Store events under the next ids and return the last one; the counter's row stays locked until the end of
-        the transaction.
+        the transaction. KeyTakenError if another request has the idempotency key of this one.
         """
         if not events:
             return self.current()
+        # A change and the key of its request are stored together.
+        claim = current_claim.get()
+        if claim is not None:
+            SqlIdempotencyKeys(self._connection).claim(claim)
         packed = {id(event): packed_body(event.body) for event in events}
         # The history is not in the order of the counter, on which other writers wait.
         self._record(events, packed)

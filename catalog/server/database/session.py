@@ -9,6 +9,7 @@ from interbed.catalog.server.database.dropped import SqlDroppedObjects
 from interbed.catalog.server.database.engine import SqlUnits, open_engine
 from interbed.catalog.server.database.events import SqlEvents
 from interbed.catalog.server.database.history import SqlHistory
+from interbed.catalog.server.database.idempotency import SqlIdempotencyKeys
 from interbed.catalog.server.database.locks import SqlLocks
 from interbed.catalog.server.database.partitions import SqlPartitions
 from interbed.catalog.server.database.places import SqlLocationIndex, SqlMoves
@@ -31,6 +32,7 @@ class SqlTransaction:
         "events",
         "functions",
         "history",
+        "idempotency",
         "locks",
         "moves",
         "partitions",
@@ -55,6 +57,7 @@ class SqlTransaction:
         self.moves = SqlMoves(connection)
         self.places = SqlLocationIndex(connection)
         self.dropped = SqlDroppedObjects(connection)
+        self.idempotency = SqlIdempotencyKeys(connection)
         self.properties = SqlProperties(connection)
         self.queries = SqlQueries(connection)
         self.run_statistics = SqlRunStatistics(connection)

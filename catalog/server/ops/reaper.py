@@ -1,9 +1,9 @@
 """The reaper: a thread that removes expired objects, in the metastore's database and in the trash.
 
-Those are locks whose holder is silent, old notification events, old changes of the history, dropped objects that can no
-longer be put back, the partitions of dropped tables, old checkpoints of the trash, executions of scheduled queries
-without a report, and old statistics of runs. It also settles unfinished moves of directories, for instance those of
-another server of the same database that was killed.
+Those are locks whose holder is silent, old notification events, old changes of the history, old idempotency keys,
+dropped objects that can no longer be put back, the partitions of dropped tables, old checkpoints of the trash,
+executions of scheduled queries without a report, and old statistics of runs. It also settles unfinished moves of
+directories, for instance those of another server of the same database that was killed.
 
 Locks expire also when another request reads them; the reaper removes those that no request reads. Several servers on
 one database may each have a reaper: a removal is a single statement with the condition in it, so that the second finds
@@ -22,6 +22,7 @@ from interbed.catalog.server.service.locks import LockService
 from interbed.catalog.server.service.moves import settle_all
 from interbed.catalog.server.service.queries import RuntimeStatisticsService, ScheduledQueryService
 from interbed.catalog.server.service.repository import Repository
+from interbed.catalog.server.service.requests.idempotency import IdempotencyService
 from interbed.catalog.server.service.trash import Trash
 from interbed.catalog.server.service.undrop.undrops import UndropService
 from interbed.catalog.server.threads import SupervisedThread, ThreadDeaths
@@ -56,6 +57,7 @@ class Reaper:
         self._locks = locks
         self._queries = ScheduledQueryService(store, clock=clock)
         self._run_statistics = RuntimeStatisticsService(store, clock=clock)
+        self._idempotency = IdempotencyService(store, clock=clock)
         self._every_seconds = every_seconds
         self._events_ttl_seconds = events_ttl_seconds
         self._history_seconds = history_seconds
@@ -91,6 +93,7 @@ class Reaper:
         if silent:
             logger.warning("%d executions of scheduled queries have timed out", silent)
         self._run_statistics.expire()
+        self._idempotency.expire()
         if self._trash is not None:
             self._empty(self._trash)
         # Last, because a directory that cannot be moved back must not prevent the other removals.

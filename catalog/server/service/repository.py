@@ -27,6 +27,7 @@ from interbed.catalog.server.service.model import (
     MetastoreTable,
     TableMeta,
 )
+from interbed.catalog.server.service.requests.keys import IdempotencyKeys
 from interbed.catalog.server.service.schedule import Queries, RunStatistics
 
 T = TypeVar("T")
@@ -471,6 +472,8 @@ class Transaction(Protocol):
     def places(self) -> LocationIndex: ...
     @property
     def dropped(self) -> DroppedObjects: ...
+    @property
+    def idempotency(self) -> IdempotencyKeys: ...
     @property
     def properties(self) -> Properties: ...
     @property

@@ -16,6 +16,7 @@ from interbed.catalog.server.service.notifications import NotificationService
 from interbed.catalog.server.service.partitions.changes import PartitionService
 from interbed.catalog.server.service.queries import RuntimeStatisticsService, ScheduledQueryService
 from interbed.catalog.server.service.repository import Repository
+from interbed.catalog.server.service.requests.idempotency import IdempotencyService
 from interbed.catalog.server.service.statistics import StatisticsService
 from interbed.catalog.server.service.tables.pointers import PointerService
 from interbed.catalog.server.service.tables.tables import TableService
@@ -153,6 +154,7 @@ class Metastore:
         self.functions = FunctionService(store, clock=clock)
         self.constraints = ConstraintService(store, clock=clock)
         self.notifications = NotificationService(store, clock=clock)
+        self.idempotency = IdempotencyService(store, clock=clock)
         self.locks = LockService(
             store,
             lease_seconds=lease_seconds,

@@ -454,3 +454,16 @@ class RuntimeStatisticsRow(Base):
     create_time: Mapped[int] = mapped_column(BigInteger)
     weight: Mapped[int] = mapped_column(Integer)
     payload: Mapped[bytes] = mapped_column(LargeBinary)
+
+
+class IdempotencyKeyRow(Base):
+    """The key of a request that was carried out, and the answer."""
+
+    __tablename__ = "idempotency_keys"
+    __table_args__ = (Index("ix_idempotency_keys_claimed_at", "claimed_at"),)
+
+    key: Mapped[str] = mapped_column(String(36), primary_key=True)
+    digest: Mapped[str] = mapped_column(String(64))
+    owner: Mapped[str] = mapped_column(String(32))
+    claimed_at: Mapped[int] = mapped_column(BigInteger)
+    answer: Mapped[bytes | None] = mapped_column(LargeBinary)

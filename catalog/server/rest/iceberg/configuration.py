@@ -3,6 +3,7 @@
 from collections.abc import Callable, Sequence
 from http import HTTPStatus
 
+from interbed.catalog.server.rest.iceberg.idempotency import LIFETIME
 from interbed.catalog.server.rest.interface import RestError, RestRequest, RestResponse, json_response
 from interbed.catalog.server.service.catalogs import CatalogService
 from interbed.catalog.server.service.model import DEFAULT_CATALOG
@@ -20,7 +21,14 @@ class ConfigurationHandler:
     def get(self, request: RestRequest) -> RestResponse:
         """Answer getConfig. RestError with status 404 for a warehouse that is no catalog."""
         prefix = self._prefix(request.query.get("warehouse", ""))
-        return json_response({"defaults": {}, "overrides": {"prefix": prefix}, "endpoints": list(self._endpoints())})
+        return json_response(
+            {
+                "defaults": {},
+                "overrides": {"prefix": prefix},
+                "endpoints": list(self._endpoints()),
+                "idempotency-key-lifetime": LIFETIME,
+            }
+        )
 
     def _prefix(self, warehouse: str) -> str:
         """Return the name of the catalog that a warehouse names: by its name or its location, or the default one."""

@@ -15,6 +15,7 @@ from interbed.catalog.server.service.errors import (
     AlreadyExistsError,
     InvalidObjectError,
     InvalidOperationError,
+    MetastoreError,
     NoSuchObjectError,
     OutcomeUnknownError,
     UnknownDatabaseError,
@@ -37,6 +38,10 @@ _KINDS: dict[type[Exception], tuple[HTTPStatus, str]] = {
     NoSuchObjectError: (HTTPStatus.NOT_FOUND, "NoSuchTableException"),
     UnknownDatabaseError: (HTTPStatus.NOT_FOUND, "NoSuchNamespaceException"),
 }
+
+
+REFUSALS: tuple[type[Exception], ...] = (RestError, OutdatedSnapshotError, *_KINDS, MetastoreError)
+"""Exceptions of handlers that may be a refusal."""
 
 
 def error_body(error: RestError) -> object:

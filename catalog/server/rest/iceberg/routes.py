@@ -9,6 +9,13 @@ from http import HTTPStatus
 from interbed.catalog.server.rest.iceberg.configuration import ConfigurationHandler
 from interbed.catalog.server.rest.iceberg.errors import error_body, translated
 from interbed.catalog.server.rest.iceberg.functions import IcebergFunctionHandler
+from interbed.catalog.server.rest.iceberg.idempotency import (
+    RepeatableRoutes,
+    changed_properties,
+    loading,
+    loading_namespace,
+    loading_path,
+)
 from interbed.catalog.server.rest.iceberg.namespaces import NamespaceHandler
 from interbed.catalog.server.rest.iceberg.own_tables import OwnTables
 from interbed.catalog.server.rest.iceberg.scan_plans import PLANNING_NEEDS, ScanPlanHandler
@@ -17,6 +24,7 @@ from interbed.catalog.server.rest.iceberg.tables import IcebergTableHandler
 from interbed.catalog.server.rest.iceberg.views import ViewHandler
 from interbed.catalog.server.rest.interface import (
     AccessPrivilege,
+    Handler,
     ObjectKind,
     RestError,
     RestInterface,
@@ -55,7 +63,8 @@ def interface(metastore: Metastore, own: OwnTables | None = None) -> RestInterfa
     def endpoints() -> list[str]:
         return [f"{each.method} /{each.template}" for each in made if each.operation != "getConfig"]
 
-    made.extend(_routes(store, ConfigurationHandler(metastore.catalogs, endpoints)))
+    repeatable = RepeatableRoutes(metastore.idempotency, _loads(store)).repeatable
+    made.extend(map(repeatable, _routes(store, ConfigurationHandler(metastore.catalogs, endpoints))))
     return RestInterface(
         name="iceberg", path=PATH, routes=made, error_body=error_body, translated=translated, missing=_missing
     )
@@ -65,6 +74,20 @@ def _routes(store: TableStore, configuration: ConfigurationHandler) -> list[Rest
     plans = _plan_routes(ScanPlanHandler(store)) if is_installed(PLANNING_NEEDS) else []
     further = [*_view_routes(ViewHandler(store)), *_function_routes(IcebergFunctionHandler(store)), *plans]
     return [*_table_routes(store, configuration), *further]
+
+
+def _loads(store: TableStore) -> dict[str, Handler]:
+    """Return the handlers that answer a change whose answer was not stored, by its operation."""
+    namespaces, tables, views = NamespaceHandler(store), IcebergTableHandler(store), ViewHandler(store)
+    return {
+        "createNamespace": loading_namespace(namespaces.load),
+        "updateProperties": changed_properties,
+        "createTable": loading(tables.load, "table"),
+        "registerTable": loading(tables.load, "table"),
+        "updateTable": loading_path(tables.load),
+        "createView": loading(views.load, "view"),
+        "replaceView": loading_path(views.load),
+    }
 
 
 def _table_routes(store: TableStore, configuration: ConfigurationHandler) -> list[RestRoute]:

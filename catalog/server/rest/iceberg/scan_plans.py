@@ -20,6 +20,7 @@ import msgspec
 
 from interbed.catalog.server.rest.iceberg.errors import bad_request
 from interbed.catalog.server.rest.iceberg.names import table_of
+from interbed.catalog.server.rest.iceberg.own_tables import is_own, uuid_of
 from interbed.catalog.server.rest.iceberg.store import TableStore
 from interbed.catalog.server.rest.interface import NO_CONTENT, RestError, RestRequest, RestResponse, json_response
 from interbed.catalog.server.service.warehouse import with_files
@@ -149,8 +150,15 @@ class ScanPlanHandler:
         return json_response(_tasks_json(found.tasks, found.deletes, _texts(task.scan, found)))
 
     def _table(self, request: RestRequest) -> PlannableTable:
-        """Return the table of a request. RestError with status 404 if there is none."""
-        found = self._store.load(table_of(request))
+        """Return the table of a request, of Iceberg or an own one. RestError with status 404 if there is none."""
+        name = table_of(request)
+        entry = self._store.readable(name)
+        if is_own(self._store.own, entry):
+            number = uuid_of(entry)
+            own = self._store.own.load(request, name, number)
+            # A table without rows has no file of metadata.
+            return PlannableTable(number, own.location or f"urn:uuid:{number}", own.content)
+        found = self._store.load(name)
         return PlannableTable(str(found.content.document().get("table-uuid")), found.location, found.content.json)
 
     def _planned(self, table: PlannableTable, scan: ScanPlanToken) -> RestResponse:

@@ -1,0 +1,1 @@
+"""Requests that clients repeat. Read keys.py (values and their repository), then idempotency.py (the service)."""
