@@ -48,6 +48,7 @@ from interbed.catalog.server.rest.iceberg.metadata.snapshots import (
     check_snapshot,
     corrected_log,
     log_entry,
+    ordered_log,
     with_previous_file,
 )
 from interbed.catalog.server.rest.iceberg.metadata.updates import (
@@ -100,13 +101,15 @@ def updated(base: Document, base_location: str, updates: Iterable[Update], now_m
     InvalidMetadataError for an update that cannot be applied, OutdatedSnapshotError for one that the client has to
     make again.
     """
-    builder = _Builder(base, max(now_ms, base["last-updated-ms"]))
+    builder = _Builder(base, now_ms)
     for update in updates:
         builder.apply(update)
     if builder.document == base:
         return None
     made = builder.finished()
-    made["last-updated-ms"] = max(now_ms, base["last-updated-ms"])
+    # An entry of the log may be ahead of this clock, if the clock of an earlier writer was.
+    entries = (entry["timestamp-ms"] for entry in made["snapshot-log"][-1:])
+    made["last-updated-ms"] = max(now_ms, base["last-updated-ms"], *entries)
     made["metadata-log"] = with_previous_file(made, base_location, base["last-updated-ms"])
     return made
 
@@ -136,6 +139,7 @@ class _Builder:
             check_all_specs(document["partition-specs"], schema)
         if self._has_removed or len(self._once_main) > 1:
             document["snapshot-log"] = corrected_log(document, self._added, self._once_main, removed=self._has_removed)
+        document["snapshot-log"] = ordered_log(document["snapshot-log"])
         return document
 
     def apply(self, update: Update) -> None:

@@ -63,24 +63,34 @@ def log_entry(snapshot: Document, log: Sequence[Document], now_ms: int, *, added
 
     A snapshot that the same commit adds counts from its own time on, an older one (a rollback) from now on. Iceberg's
     library does not load a table whose log goes back, or is ahead of the table, by more than a minute.
-    InvalidMetadataError for a time of the client that would do that: its clock is wrong.
+    InvalidMetadataError for a time of the client that would do that: its clock is wrong. If the clock of an earlier
+    client was ahead, the entry has the time of the last one.
     """
     number, last = snapshot["snapshot-id"], log[-1]["timestamp-ms"] if log else None
-    if not added:
-        is_ahead = last is not None and last > now_ms + _CLOCK_TOLERANCE_MS
-        return {"timestamp-ms": last if is_ahead else now_ms, "snapshot-id": number}
-    at = snapshot["timestamp-ms"]
-    if last is not None and at < last - _CLOCK_TOLERANCE_MS:
-        raise InvalidMetadataError(
-            f"The snapshot {number} is from {last - at} ms before the current one (timestamp-ms {at} < {last}). "
-            "Correct the clock of the client, and commit again"
-        )
+    at = snapshot["timestamp-ms"] if added else now_ms
     if at > now_ms + _CLOCK_TOLERANCE_MS:
         raise InvalidMetadataError(
             f"The snapshot {number} is from {at - now_ms} ms in the future (timestamp-ms {at}, now {now_ms}). Correct "
             "the clock of the client, or of the server, and commit again"
         )
-    return {"timestamp-ms": at, "snapshot-id": number}
+    if last is None or at >= last - _CLOCK_TOLERANCE_MS:
+        return {"timestamp-ms": at, "snapshot-id": number}
+    if last > now_ms + _CLOCK_TOLERANCE_MS:
+        return {"timestamp-ms": last, "snapshot-id": number}
+    raise InvalidMetadataError(
+        f"The snapshot {number} is from {last - at} ms before the current one (timestamp-ms {at} < {last}). "
+        "Correct the clock of the client, and commit again"
+    )
+
+
+def ordered_log(log: list[Any]) -> list[Any]:
+    """Return a log that another catalog has written out of order, with the times in order; another one as it is."""
+    made: list[Any] = []
+    for entry in log:
+        last = made[-1]["timestamp-ms"] if made else entry["timestamp-ms"]
+        is_late = entry["timestamp-ms"] < last - _CLOCK_TOLERANCE_MS
+        made.append({**entry, "timestamp-ms": last} if is_late else entry)
+    return made
 
 
 def current_snapshot(document: Document) -> Document | None:

@@ -32,16 +32,17 @@ def test_a_snapshot_of_a_wrong_clock_is_refused(skew: int, message: str) -> None
     assert _updated(branch, ref)["snapshot-log"][-1] == {"timestamp-ms": NOW + 1, "snapshot-id": 2}
 
 
-def test_a_rollback_is_not_logged_before_the_current_snapshot() -> None:
+def test_a_log_that_an_earlier_clock_has_spoiled_is_put_in_order() -> None:
     table = _updated(_table(), *_add(1))
     ahead = {"snapshot-id": 1, "timestamp-ms": NOW + 100_000}
-    table = {**table, "snapshot-log": [ahead], "last-updated-ms": NOW + 50_000}
-    table = _updated(table, {"action": "add-snapshot", "snapshot": _snapshot(2, 1)})
-    ref = {"action": "set-snapshot-ref", "ref-name": "main", "type": "branch", "snapshot-id": 2}
-    made = _updated(table, ref)
-    assert [entry["timestamp-ms"] for entry in made["snapshot-log"]] == [NOW + 100_000, NOW + 50_000]
-    far = {**table, "snapshot-log": [{**ahead, "timestamp-ms": NOW + 200_000}]}
-    assert _updated(far, ref)["snapshot-log"][-1]["timestamp-ms"] == NOW + 200_000
+    for log in ([ahead], [ahead, {**ahead, "timestamp-ms": NOW - 100_000}]):
+        spoiled = {**table, "snapshot-log": log}
+        rolled = _updated(spoiled, {"action": "add-snapshot", "snapshot": _snapshot(2, 1)})
+        ref = {"action": "set-snapshot-ref", "ref-name": "main", "type": "branch", "snapshot-id": 2}
+        for made in (_updated(spoiled, *_add(2, 1)), _updated(rolled, ref)):
+            times = [entry["timestamp-ms"] for entry in made["snapshot-log"]]
+            assert times == [NOW + 100_000] * (len(log) + 1)
+            assert made["last-updated-ms"] == NOW + 100_000
 
 
 def test_the_highest_sequence_number_never_falls() -> None:
