@@ -294,3 +294,10 @@ def test_the_database_of_an_embedded_server_is_on_no_command_line(tmp_path: Path
     with metastore_under_test(f"sqlite:///{tmp_path / 'metastore.db'}", tmp_path) as running:
         shown = " ".join(psutil.Process(running.running.process.pid).cmdline())
     assert "metastore.db" not in shown
+
+
+def test_iceberg_metadata_are_on_the_file_system_of_the_warehouse() -> None:
+    arguments = {"iceberg_metadata_root": "s3://made/here"}
+    with pytest.raises(ServerSettingsError, match="another file system than the warehouse"):
+        load(None, {}, arguments)
+    assert load(None, {}, {**arguments, "warehouse": "s3://made/lake"})[0].iceberg_metadata_root == "s3://made/here"
