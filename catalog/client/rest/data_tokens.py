@@ -27,7 +27,6 @@ from interbed.storage.io.api import FileIO, FileStatus, WrappedFileIO, open_size
 from interbed.storage.io.cached.options import PREFIX as CACHE_PREFIX
 from interbed.storage.io.cached.options import CacheOptions, StoredEnd, VersionedFiles
 from interbed.storage.io.deleting import BatchDeletion
-from interbed.storage.io.prefetch.inputs import opened_from
 from interbed.storage.io.resolve import file_io_for
 
 if TYPE_CHECKING:
@@ -206,7 +205,10 @@ class DataTokenFileIO:
 
     def open_sized(self, path: str, size: int | None) -> "pa.NativeFile":
         """Open a file whose later requests have the newest token."""
+        # By use: planning needs no Arrow.
         import pyarrow as pa
+
+        from interbed.storage.io.prefetch.inputs import opened_from
 
         inner = self._inner
         if not isinstance(inner, VersionedFiles):

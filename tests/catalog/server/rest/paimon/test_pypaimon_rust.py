@@ -79,7 +79,7 @@ def test_a_table_with_a_key(pypaimon: PyPaimon, hive: HiveCatalog, uri: str, dat
     run_script(KEYED.format(d=database), lambda sql: pypaimon.rust_sql(uri, sql))
     table = hive.get_table(f"{database}.u")
     assert table.schema.options["snapshot.num-retained.min"] == "3"
-    assert [tag.name for tag in table.tags()] == ["first"]
+    assert [tag.name for tag in table.versions.tags()] == ["first"]
     table.upsert([{"id": 1, "v": "z"}])
     assert pypaimon.rust_sql(uri, f"SELECT v FROM lake.{database}.u WHERE id = 1") == [["z"]]
     pypaimon.rust_sql(uri, f"DROP TABLE lake.{database}.u")
