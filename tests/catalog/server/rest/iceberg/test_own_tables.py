@@ -65,6 +65,20 @@ def test_pyiceberg_reads_an_own_table_after_each_commit(
     assert found.schema().column_names == ["id", "v", "w"]
 
 
+@pytest.mark.parametrize("kind", ["partitioned", "vectors"])
+def test_the_server_plans_scans_of_an_own_table(
+    server: IcebergRest, own: OwnCatalog, namespace: str, kind: str
+) -> None:
+    table = own.create_table(f"{namespace}.t", COLUMNS, **KINDS[kind])
+    with load_catalog("rest", type="rest", uri=server.uri, **{"scan-planning-mode": "server"}) as planning:
+        assert planning.load_table(f"{namespace}.t").scan().to_arrow().num_rows == 0
+        table.append(ROWS)
+        table.delete("id = 2")
+        found = planning.load_table(f"{namespace}.t")
+        assert by_id(found.scan().to_arrow()) == [ROWS[0], ROWS[1], ROWS[3]]
+        assert by_id(found.scan(row_filter="v = 'v3'").to_arrow()) == [ROWS[3]]
+
+
 def test_an_own_table_is_listed_once_beside_those_of_iceberg(
     server: IcebergRest, catalog: Catalog, hive: Catalog, own: OwnCatalog, namespace: str
 ) -> None:
