@@ -343,18 +343,16 @@ class FileSystemCatalog(Catalog):
             )
         try:
             outside, logged = files_outside(self._file_io, location), table_with_log(self._file_io, location)
-            is_dropped = delete_table_files(self._file_io, location)
+            if delete_table_files(self._file_io, location):
+                delete_files_outside(self._file_io, outside)
+                delete_log(logged)
+                return
         except FileNotFoundError:
             if self.table_exists(name):
                 raise
-            is_dropped = False
-        if not is_dropped:
-            # Another process has dropped or renamed it meanwhile.
-            if ignore_if_not_exists:
-                return
+        # Another process has dropped or renamed it meanwhile.
+        if not ignore_if_not_exists:
             raise TableNotFoundError(f"There is no table '{name}' in {self.described}.")
-        delete_files_outside(self._file_io, outside)
-        delete_log(logged)
 
     def rename_table(
         self, source: "str | Identifier", target: "str | Identifier", ignore_if_not_exists: bool = False
