@@ -343,13 +343,15 @@ class FileSystemCatalog(Catalog):
             )
         try:
             outside, logged = files_outside(self._file_io, location), table_with_log(self._file_io, location)
-            if delete_table_files(self._file_io, location):
-                delete_files_outside(self._file_io, outside)
-                delete_log(logged)
-                return
+            is_dropped = delete_table_files(self._file_io, location)
         except FileNotFoundError:
             if self.table_exists(name):
                 raise
+        else:
+            if is_dropped:
+                delete_files_outside(self._file_io, outside)
+                delete_log(logged)
+                return
         # Another process has dropped or renamed it meanwhile.
         if not ignore_if_not_exists:
             raise TableNotFoundError(f"There is no table '{name}' in {self.described}.")
