@@ -473,7 +473,10 @@ service Planner {
   TableInfo loadTable(1: TableRef table, 2: TimeTravel at) throws (1: PlannerError error),
   TableInfo createTable(1: TableRef table, 2: CreateTable request) throws (1: PlannerError error),
   TableInfo alterTable(1: TableRef table, 2: list<TableChange> changes) throws (1: PlannerError error),
-  /** False when there is no such table. */
+  /**
+   * False when there is no such table. The setting spark.interbed.purge = true deletes the files at once, also where the
+   * metastore would keep them.
+   */
   bool dropTable(1: TableRef table) throws (1: PlannerError error),
   void renameTable(1: TableRef table, 2: string toDatabase, 3: string toTable) throws (1: PlannerError error),
 

@@ -197,8 +197,14 @@ class Catalog(StagedTables, Views, TableParts, ABC):
     def _new_location(self, identifier: Identifier, path: str | None) -> tuple[FileIO, str]: ...
 
     @abstractmethod
-    def drop_table(self, identifier: "str | Identifier", ignore_if_not_exists: bool = False) -> None:
-        """Drop a table and, unless it is external, its files; raises TableNotFoundError."""
+    def drop_table(
+        self, identifier: "str | Identifier", ignore_if_not_exists: bool = False, *, purge: bool = False
+    ) -> None:
+        """Drop a table and, unless it is external, its files.
+
+        A metastore of interbed's keeps the files for a time, and `undrop_table` puts the table back; `purge` deletes
+        them at once. Raises TableNotFoundError, NotSupportedError if the catalog takes no `purge`.
+        """
 
     @abstractmethod
     def rename_table(

@@ -320,7 +320,10 @@ class FileSystemCatalog(Catalog):
             )
         return self._file_io, location
 
-    def drop_table(self, identifier: "str | Identifier", ignore_if_not_exists: bool = False) -> None:
+    def drop_table(
+        self, identifier: "str | Identifier", ignore_if_not_exists: bool = False, *, purge: bool = False
+    ) -> None:
+        # Files are deleted at once in any case.
         from interbed.catalog.client.files.outside import (
             delete_files_outside,
             delete_log,

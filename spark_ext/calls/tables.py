@@ -57,6 +57,8 @@ from interbed.thrift_idl.planner.ttypes import (
 )
 
 MICROS_PER_MILLI = 1000
+PURGE = "spark.interbed.purge"
+"""The setting by which DROP TABLE … PURGE deletes the files at once."""
 
 
 class TableCalls(PlannerCalls):
@@ -122,7 +124,7 @@ class TableCalls(PlannerCalls):
         except DatabaseNotFoundError:
             return False
         if exists:
-            catalog.drop_table(identifier_of(table))
+            catalog.drop_table(identifier_of(table), purge=(table.settings or {}).get(PURGE) == "true")
         return exists
 
     def renameTable(self, table: Any, to_database: str, to_table: str) -> None:  # noqa: N802

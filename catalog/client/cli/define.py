@@ -146,10 +146,11 @@ def alter(
 @click.command()
 @table_name
 @click.option("--if-exists", is_flag=True, help="Do nothing when there is none of that name.")
+@click.option("--purge", is_flag=True, help="Delete the files at once, also where the metastore would keep them.")
 @click.option("--yes", "-y", is_flag=True, help="Do not ask.")
 @json_flag
 @click.pass_obj
-def drop(chosen: CatalogChoice, name: str, if_exists: bool, yes: bool, as_json: bool) -> None:
+def drop(chosen: CatalogChoice, name: str, if_exists: bool, purge: bool, yes: bool, as_json: bool) -> None:
     """Drop a table with its files; the files of an external table of a Hive catalog stay."""
     with chosen.catalog(name) as catalog:
         dropped = not if_exists or catalog.table_exists(name)
@@ -158,7 +159,7 @@ def drop(chosen: CatalogChoice, name: str, if_exists: bool, yes: bool, as_json: 
                 # A missing table is reported without a question.
                 catalog.get_table(name)
                 click.confirm(f"This deletes {name} with all rows and versions. Go on?", abort=True, err=True)
-            catalog.drop_table(name, if_exists)
+            catalog.drop_table(name, if_exists, purge=purge)
     done(
         f"dropped the table {name}" if dropped else f"there is no table {name}",
         {"table": name, "dropped": dropped},

@@ -192,9 +192,11 @@ class HiveCatalog(Catalog):
         location = self._entries.free_table_location(identifier) if path is None else self._entries.uri(path)
         return self._entries.file_io, self._entries.path(location)
 
-    def drop_table(self, identifier: "str | Identifier", ignore_if_not_exists: bool = False) -> None:
+    def drop_table(
+        self, identifier: "str | Identifier", ignore_if_not_exists: bool = False, *, purge: bool = False
+    ) -> None:
         try:
-            self._tables.drop(parse_table_name(identifier))
+            self._tables.drop(parse_table_name(identifier), purge=purge)
         except (TableNotFoundError, DatabaseNotFoundError):
             if not ignore_if_not_exists:
                 raise

@@ -255,11 +255,31 @@ class HiveMetastoreClient:
         except _REFUSALS as error:
             raise self._refused(f"drop table {database}.{name}", error) from error
 
+    def drop_and_keep_table(self, database: str, name: str) -> bool:
+        """Have a metastore of interbed's drop a managed table and keep it with its directory, to be put back. Return
+        False if it does not keep it: nothing was changed then. TableNotFoundError.
+        """
+        if not self._keeps_dropped_tables():
+            return False
+        environment = ttypes.EnvironmentContext(properties={_UNDROPPED_NAME: "keep"})
+        try:
+            self._pool.change(
+                lambda client: client.drop_table_with_environment_context(database, name, True, environment)
+            )
+        except ttypes.NoSuchObjectException as error:
+            raise self._table_not_found(database, name) from error
+        except _REFUSALS:
+            return False
+        return True
+
+    def _keeps_dropped_tables(self) -> bool:
+        return self.get_config_value(_UNDROP_KEY, "") == "true"
+
     def undrop_table(self, database: str, name: str, new_name: str | None = None) -> None:
         """Put the latest dropped table of a name back, perhaps under a new one. NotSupportedError unless the metastore
         is interbed's; TableNotFoundError if it has none; TableExistsError.
         """
-        if self.get_config_value(_UNDROP_KEY, "") != "true":
+        if not self._keeps_dropped_tables():
             raise NotSupportedError(
                 f"The metastore {self.uri} keeps no dropped tables: only a server of interbed's puts them back."
             )

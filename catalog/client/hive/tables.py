@@ -29,6 +29,7 @@ from interbed.catalog.client.files.table_files import (
     remove_dropped,
     remove_link,
     remove_mark,
+    surveyed,
     was_dropped,
     withdraw_schema,
 )
@@ -211,8 +212,11 @@ class HiveTables:
 
     # -- drop ------------------------------------------------------------------------------------------------------
 
-    def drop(self, identifier: Identifier) -> None:
-        """Drop a table and, unless it is external, its files; TableNotFoundError, DatabaseNotFoundError."""
+    def drop(self, identifier: Identifier, *, purge: bool = False) -> None:
+        """Drop a table and, unless it is external, its files; TableNotFoundError, DatabaseNotFoundError.
+
+        Unless `purge`, a metastore of interbed's keeps the entry and the directory, if all files are in it.
+        """
         entries = self._entries
         # No commit may be between its last look at the table and its snapshot when the table is dropped.
         with entries.hold(identifier):
@@ -246,6 +250,9 @@ class HiveTables:
             newest = newest_snapshot(entries.file_io, directory)
             outside = files_outside(entries.file_io, directory)
             logged = table_with_log(entries.file_io, directory)
+            has_all = not outside.roots and not outside.files and logged is None
+            if has_all and not purge and self._drop_and_keep(identifier, found, directory):
+                return
             ChangeMark(change=MarkedChange.DROP, table=str(identifier), snapshot=newest).write(
                 entries.file_io, directory
             )
@@ -260,6 +267,23 @@ class HiveTables:
             delete_table_files(entries.file_io, directory)
             delete_files_outside(entries.file_io, outside)
         delete_log(logged)
+
+    def _drop_and_keep(self, identifier: Identifier, found: Any, directory: str) -> bool:
+        """Have the metastore keep the dropped table; return whether it does.
+
+        It moves the directory aside in the step of the drop, so that a kill leaves the table or the kept one. Foreign
+        files would be moved, too, and deleted later: they must keep their place.
+        """
+        if surveyed(self._entries.file_io, directory).foreign:
+            return False
+        # The mark of an earlier drop that was killed must not come back with the table.
+        remove_mark(self._entries.file_io, directory)
+        try:
+            return self._client.drop_and_keep_table(identifier.database, identifier.table)
+        except CallStateUnknownError:
+            if self._is_missing(identifier, found):
+                return True
+            raise
 
     def remove_dropped(self, identifier: Identifier, directory: str) -> bool:
         """Delete the remains of a killed drop under the table's lock; return whether there were any."""

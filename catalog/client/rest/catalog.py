@@ -255,8 +255,12 @@ class RestCatalog(Catalog):
 
     # -- changes of tables -----------------------------------------------------------------------------------------
 
-    def drop_table(self, identifier: "str | Identifier", ignore_if_not_exists: bool = False) -> None:
+    def drop_table(
+        self, identifier: "str | Identifier", ignore_if_not_exists: bool = False, *, purge: bool = False
+    ) -> None:
         name = parse_table_name(identifier)
+        if purge:
+            raise NotSupportedError(f"The REST catalog '{self.name}' has no PURGE: its server decides about the files.")
         try:
             self._tables.drop(name)
         except RestRefusedError as error:

@@ -181,5 +181,12 @@ def test_a_table_that_another_client_dropped_is_put_back(served: SparkLake, serv
     served.sql("CALL {lake}.sys.undrop(table => '{lake}.db.t', new_name => 'u')")
     served.sql("INSERT INTO {lake}.db.u VALUES (2)")
     assert sorted(served.tuples("SELECT * FROM {lake}.db.u")) == [(1,), (2,)]
+    served.sql("DROP TABLE {lake}.db.u")
+    served.sql("CALL {lake}.sys.undrop('db.u')")
+    assert sorted(served.tuples("SELECT * FROM {lake}.db.u")) == [(1,), (2,)]
+    served.sql("CREATE TABLE {lake}.db.purged (id INT)")
+    served.sql("DROP TABLE {lake}.db.purged PURGE")
+    with pytest.raises(Exception, match=r"there is no dropped object db\.purged"):
+        served.sql("CALL {lake}.sys.undrop('db.purged')")
     with pytest.raises(Exception, match=r"there is no dropped object db\.none"):
         served.sql("CALL {lake}.sys.undrop('db.none')")

@@ -42,8 +42,12 @@ from interbed.catalog.server.service.warehouse import Warehouse
 class SoftTableDrops(Protocol):
     """Drops of tables that are kept for a time (undrop/drops.py)."""
 
-    def drop_table(self, key: tuple[str, str, str], *, delete_data: bool) -> MetastoreTable | None:
-        """Drop a table, keep its entry, and return it; None if nothing was changed, because it cannot be kept."""
+    def drop_table(
+        self, key: tuple[str, str, str], *, delete_data: bool, with_directory: bool = False
+    ) -> MetastoreTable | None:
+        """Drop a table, keep its entry, and return it; None if nothing was changed, because it cannot be kept, or
+        `with_directory` because its directory is not moved aside.
+        """
         ...
 
 

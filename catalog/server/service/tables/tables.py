@@ -242,6 +242,19 @@ class TableService(TableAlterations):
 
         return self._store.read(work)
 
+    def drop_and_keep(self, catalog: str, database: str, name: str) -> MetastoreTable:
+        """Drop a managed table whose directory is moved aside, and return it. NoSuchObjectError, MetastoreError if it
+        cannot be kept: nothing is changed then.
+        """
+        key = (catalog, normalized(database), normalized(name))
+        soft = self._soft_drops
+        kept = None if soft is None else soft.drop_table(key, delete_data=True, with_directory=True)
+        if kept is not None:
+            return kept
+        if self._store.read(lambda transaction: transaction.tables.find(*key)) is None:
+            raise table_not_found(database, name)
+        raise MetastoreError(f"{shortened(database)}.{shortened(name)} cannot be kept when it is dropped")
+
     def drop(self, catalog: str, database: str, name: str, *, delete_data: bool, purge: bool = False) -> MetastoreTable:
         """Drop a table; the data of a managed one too if `delete_data`. With soft drops its entry and data are kept;
         `purge` bypasses these and the trash. NoSuchObjectError. Returns the dropped table.

@@ -111,9 +111,9 @@ class SoftDrops:
         self._user = user
         self._root = aside_root(warehouse.root)
 
-    def drop_table(self, key: Key, *, delete_data: bool) -> MetastoreTable | None:
-        """Drop a table or view, keep its entry, and return it. None if it cannot be kept or does not exist: nothing is
-        changed then.
+    def drop_table(self, key: Key, *, delete_data: bool, with_directory: bool = False) -> MetastoreTable | None:
+        """Drop a table or view, keep its entry, and return it. None if it cannot be kept or does not exist, or
+        `with_directory` if its directory is not moved aside: nothing is changed then.
         """
         for _ in range(ATTEMPTS_MAX):
             read = self._store.read(lambda transaction: _table_with_strays(transaction, key))
@@ -121,6 +121,8 @@ class SoftDrops:
                 return None
             table, strays = read
             fate = self._fate(table, None, frozenset(), delete_data=delete_data)
+            if with_directory and fate is not TableFate.MOVES:
+                return None
             if fate is TableFate.DELETED:
                 if not skips_trash(table):
                     place = f"{table.location} cannot be moved to {self._root}"

@@ -39,6 +39,9 @@ UNDROPPED_NAME = "interbed.undrop"
 Of the new table, the names alone count. The configuration value of the same name tells clients of it.
 """
 
+KEPT = "keep"
+"""The value of the same key of a drop_table: the table is dropped only if it is kept with its directory."""
+
 # Bits of GetTablesExtRequest.requestedFields, from Hive's GetTablesExtRequestFields.
 _ACCESS_TYPE = 1
 _CAPABILITIES = 2
@@ -194,7 +197,11 @@ class TableHandler:
     def drop_table_with_environment_context(
         self, dbname: str, name: str, deleteData: bool, environment_context: Any
     ) -> None:
-        self._drop(dbname, name, deleteData, is_purge(environment_context))
+        if context_properties(environment_context).get(UNDROPPED_NAME) == KEPT:
+            catalog, database = split_catalog(dbname)
+            self._tables.drop_and_keep(catalog, database or "", name)
+        else:
+            self._drop(dbname, name, deleteData, is_purge(environment_context))
 
     def drop_table_req(self, dropTableReq: Any) -> None:
         catalog, database = split_catalog(dropTableReq.dbName, dropTableReq.catalogName)

@@ -177,8 +177,12 @@ public class SparkCatalog
 
   @Override
   public boolean purgeTable(Identifier identifier) {
-    // A drop deletes the files at once: there is no trash.
-    return dropTable(identifier);
+    if (identifier.namespace().length != 1) {
+      return false;
+    }
+    TableRef table = table(identifier);
+    table.putToSettings("spark.interbed.purge", "true");
+    return Planner.askOrThrow(planner -> planner.dropTable(table));
   }
 
   @Override
