@@ -191,9 +191,8 @@ class RequestGenerator:
         if hostile and chance.random() < 0.01:
             path = self._bytes_mutated(path.encode()).decode("latin-1")
         encoded = urlencode({name: self._rooted(text) for name, text in query.items()}, errors="surrogatepass")
-        return FuzzedRequest(
-            route.operation, route.method, path, encoded, self._headers(), self._encoded(body, hostile)
-        )
+        headers = self._headers() if hostile else {}
+        return FuzzedRequest(route.operation, route.method, path, encoded, headers, self._encoded(body, hostile))
 
     def _headers(self) -> dict[str, str]:
         chance = self._random

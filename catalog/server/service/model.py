@@ -189,12 +189,12 @@ class Function:
     owner_type: int | None = None
     create_time: int = 0
     function_type: int = 1
-    resources: tuple[tuple[int, str], ...] = ()
+    resources: tuple[tuple[int, str | None], ...] = ()
 
     @property
     def paimon_definition(self) -> str | None:
         """The JSON of a function of Paimon, which is one more resource; None for a function of Hive."""
-        found = (uri for _, uri in self.resources if uri.startswith(_PAIMON_FUNCTION))
+        found = (uri for _, uri in self.resources if uri is not None and uri.startswith(_PAIMON_FUNCTION))
         return next((uri.removeprefix(_PAIMON_FUNCTION) for uri in found), None)
 
     def with_paimon_definition(self, definition: str) -> "Function":

@@ -179,7 +179,9 @@ def _body(function: Function) -> FunctionBody:
     definition = function.paimon_definition
     if definition is not None:
         return msgspec.json.decode(definition, type=FunctionBody)
-    resources = [{"resourceType": _HIVE_RESOURCES.get(kind, "FILE"), "uri": uri} for kind, uri in function.resources]
+    resources = [
+        {"resourceType": _HIVE_RESOURCES.get(kind, "FILE"), "uri": uri or ""} for kind, uri in function.resources
+    ]
     of_hive = {
         "type": "file",
         "fileResources": resources,

@@ -181,7 +181,7 @@ def _masked_home(home: H) -> H:
 
 
 def _masked_function(function: Function) -> Function:
-    resources = tuple((kind, without_credentials(uri)) for kind, uri in function.resources)
+    resources = tuple((kind, uri and without_credentials(uri)) for kind, uri in function.resources)
     return function if resources == function.resources else dataclasses.replace(function, resources=resources)
 
 

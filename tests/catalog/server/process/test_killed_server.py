@@ -23,9 +23,9 @@ from thrift.transport.TTransport import TBufferedTransport, TTransportException
 from interbed.catalog.server.process.embedded import RunningServer, start_server, stop_server
 from interbed.catalog.server.service.errors import MetastoreError
 from interbed.thrift_idl.hive_metastore import ThriftHiveMetastore, ttypes
+from tests.support.servers.killed import DEADLINE_SECONDS, run_until_killed
 from tests.support.servers.metastore import BACKENDS, lock_component, lock_request, storage, table
 from tests.support.shares import LONG, each_run
-from tests.support.waits import at_most
 
 CLIENTS = 4
 KILLS = {"sqlite": 50, "postgresql": 20 if LONG else 5}
@@ -34,7 +34,6 @@ ACKNOWLEDGED_MAX = 60
 
 TABLES_MAX = 6
 LEASE_SECONDS = 1.0
-DEADLINE_SECONDS = at_most(120.0)
 DATABASE = "load"
 
 
@@ -106,19 +105,7 @@ class ClientLoad:
         """Let all clients call until a random number of calls is acknowledged, then kill the server."""
         self._acknowledged, self._wanted = 0, self.random.randrange(1, ACKNOWLEDGED_MAX)
         self._enough.clear()
-        threads = [threading.Thread(target=self._work, args=(worker, server.uri)) for worker in self.workers]
-        for thread in threads:
-            thread.start()
-        enough = self._enough.wait(timeout=DEADLINE_SECONDS)
-        server.process.kill()
-        for thread in threads:
-            thread.join(timeout=DEADLINE_SECONDS)
-            assert not thread.is_alive()
-        stop_server(server)
-        for worker in self.workers:
-            if worker.failure is not None:
-                raise worker.failure
-        assert enough
+        run_until_killed(server, self.workers, lambda worker: self._work(worker, server.uri), self._enough)
 
     def check(self, uri: str) -> None:
         """Check that the tables of each client are as acknowledged, or as after the interrupted call."""

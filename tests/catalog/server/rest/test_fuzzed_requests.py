@@ -1,12 +1,10 @@
 """Requests that no client sends: each has an answer of the specification, without an internal error or a traceback."""
 
 import json
-import os
-import sys
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass, field, replace
 from http import HTTPStatus
-from itertools import count
 from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qsl
@@ -27,26 +25,12 @@ from interbed.catalog.server.thrift.edge.call import ClientSession
 from tests.catalog.server.rest.valid_bodies import ICEBERG, PAIMON
 from tests.support import shares
 from tests.support.fuzzed_requests import OWN_TABLE, FuzzedRequest, FuzzedRoute, RequestGenerator, without_each_part
+from tests.support.sandbox import LEADS_OUT, sandbox
 from tests.support.tally import Tally
 
 REQUESTS = 40_000 if shares.LONG else 400
 SESSION = ClientSession(peer="192.0.2.1:1234")
 BODIES: Mapping[str, Mapping[str, Sequence[object]]] = {"iceberg": ICEBERG, "paimon": PAIMON}
-
-LEADS_OUT = "leads out of"
-
-_sandbox: list[str] = []
-_hooks = count()
-
-
-def _refuse_to_leave_the_sandbox(event: str, arguments: tuple[Any, ...]) -> None:
-    if not _sandbox or event not in ("os.mkdir", "os.remove", "os.rmdir", "os.rename", "shutil.rmtree"):
-        return
-    path = arguments[0]
-    if isinstance(path, str) and os.path.isabs(path) and not os.path.realpath(path).startswith(_sandbox[0] + os.sep):
-        # A table may be registered anywhere, and its directory is made there. Nothing may be deleted there.
-        kind = PermissionError if event == "os.mkdir" else AssertionError
-        raise kind(f"{event} of {path} {LEADS_OUT} {_sandbox[0]}")
 
 
 @dataclass(slots=True)
@@ -97,8 +81,6 @@ class RestTarget:
 def target(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[RestTarget]:
     """Return an interface whose changes of files are limited to a directory."""
     monkeypatch.chdir(tmp_path)
-    if not next(_hooks):
-        sys.addaudithook(_refuse_to_leave_the_sandbox)
     store = SqlRepository(f"sqlite:///{tmp_path / 'metastore.db'}")
     schema.upgrade(store.engine)
     metastore = Metastore(store, f"file:{tmp_path / 'warehouse'}")
@@ -106,14 +88,10 @@ def target(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.M
     access = CatalogAccess(metastore, dispatcher_for(metastore))
     paimon = paimon_interface(access, metastore.functions)
     made = iceberg_interface(metastore, PaimonAsIceberg(access, None)) if request.param == "iceberg" else paimon
-    _sandbox.append(str(tmp_path.resolve()))
-    try:
+    with closing(store), sandbox(tmp_path):
         if made is not paimon:
             _create_own_table(RestTarget(paimon, RouteTable(paimon.routes)), tmp_path)
         yield RestTarget(made, RouteTable(made.routes))
-    finally:
-        _sandbox.clear()
-        store.close()
 
 
 def _create_own_table(target: RestTarget, root: Path) -> None:

@@ -24,14 +24,13 @@ from interbed.catalog.server.process.embedded import RunningServer, start_server
 from interbed.catalog.server.service.errors import MetastoreError
 from tests.catalog.server.process.test_killed_server import connected
 from tests.catalog.server.rest.iceberg.rest_server import SCHEMA
+from tests.support.servers.killed import DEADLINE_SECONDS, run_until_killed
 from tests.support.servers.metastore import BACKENDS, table
 from tests.support.shares import LONG, each_run
-from tests.support.waits import at_most
 
 KILLS = 25 if LONG else 4
 ACKNOWLEDGED_MAX = 40
 TABLES_MAX = 5
-DEADLINE_SECONDS = at_most(120.0)
 DATABASE = "load"
 SHARED = "shared"
 FIELDS = [{"id": 0, "name": "a", "type": "INT"}]
@@ -285,19 +284,7 @@ class InterfaceLoad:
         """Let the clients work until a random number of requests is acknowledged, then kill the server."""
         self._wanted = self._random.randrange(1, ACKNOWLEDGED_MAX)
         self._enough.clear()
-        threads = [threading.Thread(target=self._work, args=(worker, server)) for worker in self.workers]
-        for thread in threads:
-            thread.start()
-        enough = self._enough.wait(timeout=DEADLINE_SECONDS)
-        server.process.kill()
-        for thread in threads:
-            thread.join(timeout=DEADLINE_SECONDS)
-            assert not thread.is_alive()
-        stop_server(server)
-        for worker in self.workers:
-            if worker.failure is not None:
-                raise worker.failure
-        assert enough
+        run_until_killed(server, self.workers, lambda worker: self._work(worker, server), self._enough)
 
     def check(self, server: RunningServer) -> None:
         """Check the tables of all workers."""

@@ -1,15 +1,11 @@
 """Frames that no client sends: each is answered or refused without a traceback, and other clients are served."""
 
 import logging
-import os
 import socket
 import struct
-import sys
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from itertools import count
+from contextlib import closing, contextmanager
 from pathlib import Path
-from typing import Any
 
 import pytest
 from thrift.protocol.TBinaryProtocol import TBinaryProtocol
@@ -27,6 +23,7 @@ from interbed.catalog.server.thrift.edge.dispatch import Dispatcher
 from interbed.catalog.server.thrift.edge.transport import BAD_INPUT
 from tests.support import shares
 from tests.support.fuzzed_frames import HOSTILE_TEXTS, METHODS, FrameGenerator, without_each_part
+from tests.support.sandbox import sandbox
 from tests.support.servers.metastore import foreign_client, metastore_under_test
 from tests.support.tally import Tally
 from tests.support.waits import at_most
@@ -44,18 +41,6 @@ NAMED = [
     ),
 ]
 """Regressions: inputs that once caused tracebacks."""
-
-_sandbox: list[str] = []
-_hooks = count()
-
-
-def _refuse_to_leave_the_sandbox(event: str, arguments: tuple[Any, ...]) -> None:
-    if not _sandbox or event not in ("os.mkdir", "os.remove", "os.rmdir", "os.rename", "shutil.rmtree"):
-        return
-    path = arguments[0]
-    # With the descriptor of a directory the path is relative to it, and rmtree has been checked before.
-    if isinstance(path, str) and os.path.isabs(path) and not path.startswith(_sandbox[0] + os.sep):
-        raise PermissionError(f"a mutated location leads out of {_sandbox[0]}: {path}")
 
 
 class _LogRecorder(logging.Handler):
@@ -98,19 +83,13 @@ class Target:
 def target(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Target]:
     """Return a dispatcher whose deletions are limited to a directory, whatever locations mutated requests have."""
     monkeypatch.chdir(tmp_path)
-    if not next(_hooks):
-        sys.addaudithook(_refuse_to_leave_the_sandbox)
     store = SqlRepository(f"sqlite:///{tmp_path / 'metastore.db'}")
     schema.upgrade(store.engine)
     # Durability does not matter for these tests.
     metastore = Metastore(store, f"file:{tmp_path / 'warehouse'}")
     metastore.databases.bootstrap()
-    _sandbox.append(str(tmp_path))
-    try:
+    with closing(store), sandbox(tmp_path):
         yield Target(dispatcher_for(metastore))
-    finally:
-        _sandbox.clear()
-        store.close()
 
 
 @contextmanager
