@@ -12,12 +12,12 @@ import uuid
 import zlib
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from functools import partial
 
 import msgspec
 
 from interbed.catalog.server.rest.iceberg.metadata.base import Document, InvalidMetadataError
 from interbed.catalog.server.rest.iceberg.names import IcebergName
+from interbed.catalog.server.service.directories.bounded_reads import FILE_BYTES_MAX, UnboundedFileError, read_bounded
 from interbed.catalog.server.service.errors import MetastoreError
 from interbed.catalog.server.service.tables.pointers import PointerService
 from interbed.catalog.server.service.warehouse import with_files
@@ -27,8 +27,6 @@ from interbed.storage.io.api import FileIO
 logger = logging.getLogger(__name__)
 
 CACHE_BYTES = 64 << 20
-FILE_BYTES_MAX = 256 << 20
-"""Bytes of a metadata file, as stored and decompressed, that are read."""
 
 _METADATA_FILE = re.compile(r"\d+-[0-9a-fA-F-]{36}(\.gz)?\.metadata\.json(\.gz)?")
 _GZIP = b"\x1f\x8b"
@@ -79,7 +77,10 @@ class MetadataFiles:
     def _read(self, location: str) -> MetadataContent:
         place = self._pointers.checked(location)
         message = f"cannot read the metadata file {location}"
-        content = with_files(place, partial(_read_file, location), message)
+        try:
+            content = read_bounded(place, message)
+        except UnboundedFileError as error:
+            raise InvalidMetadataError(str(error)) from error
         if content.startswith(_GZIP):
             content = _decompressed(content, location)
         _check_object(content)
@@ -128,18 +129,6 @@ class MetadataFiles:
         place = self._pointers.checked(location)
         message = f"cannot delete the metadata file {location}"
         with_files(place, lambda file_io, path: file_io.delete_quietly([path]), message, changes=True)
-
-
-def _read_file(location: str, file_io: FileIO, path: str) -> bytes:
-    """Return the content of a file. InvalidMetadataError for one that is too large, and for one without a size: a
-    device or a pipe, which has no end.
-    """
-    size = file_io.size(path)
-    if not 0 < size <= FILE_BYTES_MAX:
-        raise InvalidMetadataError(
-            f"The metadata file {location} has {size} bytes; a metadata file has 1 to {FILE_BYTES_MAX} bytes"
-        )
-    return file_io.read_bytes(path)
 
 
 def _check_object(content: bytes) -> None:

@@ -23,7 +23,7 @@ from interbed.catalog.server.rest.iceberg.names import table_of
 from interbed.catalog.server.rest.iceberg.own_tables import is_own, uuid_of
 from interbed.catalog.server.rest.iceberg.store import TableStore
 from interbed.catalog.server.rest.interface import NO_CONTENT, RestError, RestRequest, RestResponse, json_response
-from interbed.catalog.server.service.warehouse import with_files
+from interbed.catalog.server.service.directories.bounded_reads import UnboundedFileError, read_bounded
 from interbed.storage.base.errors import InterbedError, InvalidInputError, NotSupportedError
 
 if TYPE_CHECKING:
@@ -203,7 +203,10 @@ class ScanPlanHandler:
 
     def _read(self, location: str) -> bytes:
         place = self._store.metastore.pointers.checked(location)
-        return with_files(place, lambda file_io, path: file_io.read_bytes(path), f"cannot read {location}")
+        try:
+            return read_bounded(place, f"cannot read {location}")
+        except UnboundedFileError as error:
+            raise InvalidInputError(str(error)) from error
 
 
 def _completed(number: str, tasks: list[Any], deletes: list[Any], texts: list[str]) -> RestResponse:

@@ -10,7 +10,7 @@ from urllib.parse import quote_plus
 import pytest
 
 from interbed.catalog.client.hive.client import HiveMetastoreClient
-from interbed.catalog.server.rest.iceberg.files import FILE_BYTES_MAX
+from interbed.catalog.server.service.directories.bounded_reads import FILE_BYTES_MAX
 from interbed.thrift_idl.hive_metastore import ttypes
 from tests.catalog.server.rest.iceberg.rest_server import (
     SCHEMA,
@@ -369,7 +369,7 @@ def test_reports_of_metrics_and_requests_for_credentials_are_answered(server: Ic
 
 
 def test_a_metadata_file_without_an_end_is_refused(server: IcebergRest, namespace: str, tmp_path: Path) -> None:
-    """A device has no end, and a pipe blocks its reader: neither has a size."""
+    """A pipe blocks its reader, and has no size."""
     pipe = tmp_path / "00000-pipe.metadata.json"
     os.mkfifo(pipe)
     sparse = tmp_path / "00000-sparse.metadata.json"

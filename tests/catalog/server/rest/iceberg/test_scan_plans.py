@@ -1,6 +1,8 @@
 """Scans that the server plans: pages, plan tasks that any process continues, refusals, and pyiceberg as a client."""
 
 import json
+import os
+import time
 import zlib
 from collections.abc import Callable
 from datetime import date
@@ -17,6 +19,7 @@ from interbed.catalog.server.rest.iceberg.names import IcebergName
 from interbed.catalog.server.rest.iceberg.scan_plans import ScanPlanHandler
 from interbed.catalog.server.rest.iceberg.store import TableStore
 from interbed.catalog.server.rest.interface import RestError, RestRequest, RestResponse
+from interbed.catalog.server.service.directories.bounded_reads import FILE_BYTES_MAX
 from interbed.catalog.server.service.service import Metastore
 from interbed.catalog.server.thrift.edge.call import ClientSession
 from interbed.iceberg.rest_scan import pages
@@ -276,3 +279,27 @@ def test_a_plan_task_of_another_table_or_of_an_expired_snapshot_is_refused(
     _register(store, expired, tmp_path / "00002.metadata.json")
     with pytest.raises(RestError, match="has expired"):
         _call(handler.tasks, {"plan-task": task})
+
+
+def test_a_manifest_list_without_an_end_is_refused(server: IcebergRest, namespace: str, tmp_path: Path) -> None:
+    """A client may name any file; a pipe blocks its reader."""
+    server.create(namespace, "t")
+    pipe, sparse = tmp_path / "pipe.avro", tmp_path / "sparse.avro"
+    os.mkfifo(pipe)
+    with sparse.open("wb") as file:
+        file.truncate(FILE_BYTES_MAX + 1)
+    sizes = {pipe: 0, sparse: FILE_BYTES_MAX + 1}
+    for number, (place, size) in enumerate(sizes.items(), start=1):
+        snapshot = {
+            "snapshot-id": number,
+            "sequence-number": number,
+            "timestamp-ms": int(time.time() * 1000),
+            "manifest-list": f"file:{place}",
+            "summary": {"operation": "append"},
+            "schema-id": 0,
+        }
+        reference = {"action": "set-snapshot-ref", "ref-name": "main", "type": "branch", "snapshot-id": number}
+        updates = [{"action": "add-snapshot", "snapshot": snapshot}, reference]
+        server.commit(namespace, "t", [], updates).expect(200)
+        planned = server.call("POST", f"namespaces/{namespace}/tables/t/plan", {})
+        assert f"it has {size} bytes" in planned.error(500, "InternalServerError")
