@@ -6,7 +6,7 @@ metastore.
 """
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -278,12 +278,13 @@ class HiveTables:
             return False
         # The mark of an earlier drop that was killed must not come back with the table.
         remove_mark(self._entries.file_io, directory)
-        try:
-            return self._client.drop_and_keep_table(identifier.database, identifier.table)
-        except CallStateUnknownError:
-            if self._is_missing(identifier, found):
-                return True
-            raise
+        kept: list[bool] = []
+        self._until_known(
+            identifier,
+            found,
+            lambda: kept.append(self._client.drop_and_keep_table(identifier.database, identifier.table)),
+        )
+        return kept[-1] if kept else True
 
     def remove_dropped(self, identifier: Identifier, directory: str) -> bool:
         """Delete the remains of a killed drop under the table's lock; return whether there were any."""
@@ -296,11 +297,19 @@ class HiveTables:
         return True
 
     def _drop(self, identifier: Identifier, found: Any) -> None:
+        self._until_known(
+            identifier,
+            found,
+            lambda: self._client.drop_table(
+                identifier.database, identifier.table, delete_data=False, properties={"ifPurge": "TRUE"}
+            ),
+        )
+
+    def _until_known(self, identifier: Identifier, found: Any, drop: Callable[[], None]) -> None:
+        """Drop the entry of a table; repeat that after a lost reply, unless the entry is missing."""
         for attempt in range(1, _TRIES + 1):
             try:
-                self._client.drop_table(
-                    identifier.database, identifier.table, delete_data=False, properties={"ifPurge": "TRUE"}
-                )
+                drop()
             except CallStateUnknownError:
                 if self._is_missing(identifier, found):
                     return

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from interbed.catalog.client.hive.connection import current_user
 from interbed.catalog.server.service.errors import MetastoreError
 
 if TYPE_CHECKING:
@@ -43,7 +42,8 @@ def server_options(choose: "Callable[[Metastore], Any]", work: Callable[..., Any
 @contextmanager
 def _opened(db: str | None, warehouse: str | None) -> "Iterator[Metastore]":
     """Yield the services of a server. The command line reports errors of its settings and database."""
-    # Needs Thrift and SQL, which are slow to import for the help of a command.
+    # Need Thrift and SQL, which are slow to import for the help of a command.
+    from interbed.catalog.client.hive.connection import current_user
     from interbed.catalog.server.database import schema
     from interbed.catalog.server.database.engine import parse_database_url
     from interbed.catalog.server.process.main import open_metastore
