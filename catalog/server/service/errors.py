@@ -76,3 +76,7 @@ class OutcomeUnknownError(MetastoreError):
     """The change may have been committed, or not. What belongs to it, such as a directory that was just made, must be
     kept.
     """
+
+
+class UnboundedFileError(MetastoreError):
+    """A file is too large, or has no size: it was not read."""

@@ -17,10 +17,9 @@ import msgspec
 
 from interbed.catalog.server.rest.iceberg.metadata.base import Document, InvalidMetadataError
 from interbed.catalog.server.rest.iceberg.names import IcebergName
-from interbed.catalog.server.service.directories.bounded_reads import FILE_BYTES_MAX, UnboundedFileError, read_bounded
-from interbed.catalog.server.service.errors import MetastoreError
+from interbed.catalog.server.service.errors import MetastoreError, UnboundedFileError
 from interbed.catalog.server.service.tables.pointers import PointerService
-from interbed.catalog.server.service.warehouse import with_files
+from interbed.catalog.server.service.warehouse import FILE_BYTES_MAX, read_bounded, with_files
 from interbed.storage.base.memory_cache import MemoryCache
 from interbed.storage.io.api import FileIO
 

@@ -23,7 +23,8 @@ from interbed.catalog.server.rest.iceberg.names import table_of
 from interbed.catalog.server.rest.iceberg.own_tables import is_own, uuid_of
 from interbed.catalog.server.rest.iceberg.store import TableStore
 from interbed.catalog.server.rest.interface import NO_CONTENT, RestError, RestRequest, RestResponse, json_response
-from interbed.catalog.server.service.directories.bounded_reads import UnboundedFileError, read_bounded
+from interbed.catalog.server.service.errors import UnboundedFileError
+from interbed.catalog.server.service.warehouse import read_bounded
 from interbed.storage.base.errors import InterbedError, InvalidInputError, NotSupportedError
 
 if TYPE_CHECKING:

@@ -12,7 +12,6 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from interbed.catalog.server.service import warehouse as files
-from interbed.catalog.server.service.directories.bounded_reads import read_bounded
 from interbed.catalog.server.service.errors import InvalidOperationError
 from interbed.catalog.server.service.history.entries import HistoryEntry
 from interbed.catalog.server.service.history.states import location_now
@@ -95,7 +94,7 @@ def check_files(present: MetastoreTable, table: MetastoreTable) -> None:
 def _metadata(location: str) -> dict[str, Any]:
     if not _exists(location):
         raise InvalidOperationError(f"the metadata file {location} of that time does not exist any more")
-    text = read_bounded(location, f"cannot read {location}")
+    text = files.read_bounded(location, f"cannot read {location}")
     try:
         found = json.loads(gzip.decompress(text) if location.endswith((".gz.metadata.json", ".gz")) else text)
     except (ValueError, OSError, EOFError) as error:
