@@ -45,7 +45,7 @@ def servers(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
     settings = JAVA_SETTINGS if version == "2.3.10" else JAVA_SETTINGS | hive_4.SETTINGS
     with (
         running_java_metastore(version, settings=settings, events=has_events, java_options=options) as java,
-        metastore_under_test(f"sqlite:///{directory / 'metastore.db'}", directory) as ours,
+        metastore_under_test(f"sqlite:///{directory / 'metastore.db'}", directory, "--undrop-seconds", "0") as ours,
     ):
         both = ServerPair(
             java=ComparedServer("Java", java.uri, java.warehouse),
