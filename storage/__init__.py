@@ -45,6 +45,7 @@ OFFERED: Mapping[str, tuple[str, ...]] = {
         "base.prefetch",
         "base.arrays",
         "base.avro.blocks",
+        "base.avro.codecs",
         "base.avro.decode",
         "base.backoff",
         "base.byte_budget",

@@ -30,7 +30,8 @@ from pyiceberg.types import PrimitiveType
 from interbed.iceberg.meta.manifests import entries_of, manifests_of, with_status, write_manifest, write_manifest_list
 from interbed.iceberg.publish.place import PublishPlace, StoreIO
 from interbed.iceberg.publish.settings import PublishSettings
-from interbed.storage.base.avro.blocks import compressor, decompressor
+from interbed.storage.base.avro.blocks import METADATA_BLOCK_BYTES_MAX
+from interbed.storage.base.avro.codecs import compressor, decompressor
 from interbed.storage.io.resolve import normalize_path
 
 _NAME: Literal["snappy"] = "snappy"
@@ -46,7 +47,7 @@ class ArrowSnappy(Codec):
 
     @staticmethod
     def decompress(data: bytes) -> bytes:
-        return decompressor(_NAME)(data)
+        return decompressor(_NAME, METADATA_BLOCK_BYTES_MAX)(data)
 
 
 def use_arrow_snappy() -> None:

@@ -5,105 +5,19 @@ the number of bytes, the compressed rows, and the marker again. The map of files
 checksum of all bytes before the blocks (`interbed.storage.base.checksums`), and in metadata files the number of
 records.
 
-Codecs have Avro's names. Blocks of `deflate` have no header; blocks of `snappy` end with the CRC-32 of the plain bytes.
-Blocks of `zstandard` may end with a checksum of the plain bytes, which decoders verify; interbed writes one. `bzip2`
-and `xz` always have one; `null` and `deflate` have none. Source: Avro specification 1.11, object container files; RFC
-8878.
+codecs.py compresses the blocks. Source: Avro specification 1.11, object container files.
 """
 
-import bz2
 import io
 import json
-import lzma
-import sys
-import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from functools import cached_property
 from typing import IO, Any, cast
 
-import pyarrow as pa
-
+from interbed.storage.base.avro.codecs import decompressor
 from interbed.storage.base.avro.decode import Block
 from interbed.storage.base.checksums import CHECKSUM_KEY, EMPTY_CHECKSUM, verify_checksum, with_checksum
-
-if sys.version_info >= (3, 14):
-    from compression import zstd
-else:
-    from backports import zstd
-
-_CRC_BYTES = 4
-_MOST_SNAPPY = 64
-"""The greatest ratio of plain to compressed bytes in snappy: a copy of at most 64 bytes takes two."""
-
-
-def compressor(codec: str, zstd_level: int) -> Callable[[bytes], bytes]:
-    """Return the function that compresses a block by one of Avro's codecs."""
-    match codec:
-        case "null":
-            return lambda block: block
-        case "zstandard":
-            return _zstd(zstd_level)
-        case "deflate":
-            return _deflate
-        case "snappy":
-            return _snappy
-        case "bzip2":
-            return bz2.compress
-        case _:
-            return lzma.compress
-
-
-def decompressor(codec: str) -> Callable[[bytes], bytes]:
-    """Return the function that decompresses a block. Raises ArrowNotImplementedError for an unknown codec."""
-    match codec:
-        case "null":
-            return lambda block: block
-        case "zstandard":
-            return zstd.decompress
-        case "deflate":
-            return lambda block: zlib.decompress(block, -zlib.MAX_WBITS)
-        case "snappy":
-            return _unsnappy
-        case "bzip2":
-            return bz2.decompress
-        case "xz":
-            return lzma.decompress
-        case _:
-            raise pa.ArrowNotImplementedError(f"the codec '{codec}' is unknown")
-
-
-def _zstd(level: int) -> Callable[[bytes], bytes]:
-    parameters = zstd.CompressionParameter
-    options: dict[int, int] = {parameters.compression_level: level, parameters.checksum_flag: 1}
-    return lambda block: zstd.compress(block, options=options)
-
-
-def _deflate(block: bytes) -> bytes:
-    packer = zlib.compressobj(wbits=-zlib.MAX_WBITS)
-    return packer.compress(block) + packer.flush()
-
-
-def _snappy(block: bytes) -> bytes:
-    packed: Any = pa.Codec("snappy").compress(block, asbytes=True)
-    return bytes(packed) + zlib.crc32(block).to_bytes(_CRC_BYTES, "big")
-
-
-def _unsnappy(block: bytes) -> bytes:
-    packed, checksum = block[:-_CRC_BYTES], block[-_CRC_BYTES:]
-    size, shift = 0, 0
-    # The plain size comes first, 7 bits a byte, the lowest first.
-    for byte in packed[:5]:
-        size |= (byte & 0x7F) << shift
-        shift += 7
-        if byte < 0x80:
-            break
-    if size > len(packed) * _MOST_SNAPPY:
-        raise ValueError("a block is smaller than its rows can be")
-    plain: Any = pa.Codec("snappy").decompress(packed, size, asbytes=True)
-    if zlib.crc32(plain).to_bytes(_CRC_BYTES, "big") != checksum:
-        raise ValueError("the checksum of a block is wrong")
-    return bytes(plain)
-
 
 MAGIC = b"Obj\x01"
 SYNC_BYTES = 16
@@ -111,17 +25,38 @@ RECORDS = "interbed.records"
 """The key of the number of records in a file, in decimal digits."""
 _LOGICAL = ("logicalType", "precision", "scale")
 
+BLOCK_BYTES_MAX = (1 << 31) - 1
+"""Plain bytes of a block of rows: Java's arrays have no more."""
+METADATA_BLOCK_BYTES_MAX = 256 << 20
+"""Plain bytes of a block of metadata: a few KB can expand to many GB."""
+METADATA_BYTES_MAX = 1 << 30
+"""Plain bytes of all blocks of a file of metadata."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlainLimits:
+    """The most plain bytes of a block, and of all blocks of a file, None for any number of them."""
+
+    block: int = BLOCK_BYTES_MAX
+    file: int | None = None
+
+
+OF_ROWS = PlainLimits()
+OF_METADATA = PlainLimits(block=METADATA_BLOCK_BYTES_MAX, file=METADATA_BYTES_MAX)
+
 
 class PlainBlocks:
     """Decompressed blocks of an Avro file, in order.
 
     `schema_text` is the file's schema in JSON, `codec` Avro's name of its compression, `records` the number of its
-    records, None where the header does not have it. Raises ValueError and KeyError for damaged bytes and for other
-    files, ArrowNotImplementedError for an unknown codec, and the errors of the codec's library.
+    records, None where the header does not have it. Raises ValueError and KeyError for damaged bytes, for other files
+    and for blocks beyond the limits, ArrowNotImplementedError for an unknown codec.
     """
 
-    def __init__(self, source: Any) -> None:
+    def __init__(self, source: Any, limits: PlainLimits = OF_ROWS) -> None:
         self._source = source
+        self._limits = limits
+        self._plain = 0
         self._end = int(source.seek(0, io.SEEK_END))
         source.seek(0)
         if source.read(len(MAGIC)) != MAGIC:
@@ -138,7 +73,7 @@ class PlainBlocks:
 
     @cached_property
     def _decompress(self) -> Callable[[bytes], bytes]:
-        return decompressor(self.codec)
+        return decompressor(self.codec, self._limits.block)
 
     @cached_property
     def schema(self) -> Any:
@@ -189,7 +124,10 @@ class PlainBlocks:
         if found is None:
             return None
         rows, packed = found
-        block = bytes(self._decompress(packed))
+        block = self._decompress(packed)
+        self._plain += len(block)
+        if self._limits.file is not None and self._plain > self._limits.file:
+            raise ValueError(f"its blocks have more than {self._limits.file} bytes without compression")
         if rows > len(block) and not (isinstance(self.schema, Mapping) and self.schema.get("fields") == []):
             # A damaged count must not allocate memory for rows that do not exist.
             raise ValueError("a block has fewer bytes than rows")

@@ -22,7 +22,8 @@ import pyarrow as pa
 from fastavro.read import SchemaResolutionError
 from fastavro.schema import SchemaParseException, UnknownType
 
-from interbed.storage.base.avro.blocks import SYNC_BYTES, PlainBlocks, block_bytes, compressor, header_bytes
+from interbed.storage.base.avro.blocks import OF_METADATA, SYNC_BYTES, PlainBlocks, block_bytes, header_bytes
+from interbed.storage.base.avro.codecs import compressor
 from interbed.storage.base.errors import CorruptFileError, InvalidOptionError, NotSupportedError
 
 if sys.version_info >= (3, 14):
@@ -115,7 +116,7 @@ class RecordFile:
     def read(content: bytes, *, source: str) -> "RecordFile":
         """Return the file of that content. Raises CorruptFileError naming `source`."""
         with metadata_errors(source):
-            file = PlainBlocks(io.BytesIO(content))
+            file = PlainBlocks(io.BytesIO(content), OF_METADATA)
             return RecordFile(
                 records=_decoded(file, None, _same), schema=json.loads(file.schema_text), codec=file.codec
             )
@@ -153,7 +154,7 @@ def metadata_errors(source: str) -> Iterator[None]:
 
 
 def _read(content: bytes, known: frozenset[str], make: Callable[[dict[str, Any]], T]) -> list[T]:
-    file = PlainBlocks(io.BytesIO(content))
+    file = PlainBlocks(io.BytesIO(content), OF_METADATA)
     return _decoded(file, _projected(file.schema_text, known), make)
 
 

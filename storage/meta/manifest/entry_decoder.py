@@ -16,7 +16,7 @@ from typing import Any, TypeAlias, TypeVar
 
 import pyarrow as pa
 
-from interbed.storage.base.avro.blocks import PlainBlocks
+from interbed.storage.base.avro.blocks import OF_METADATA, PlainBlocks
 from interbed.storage.base.columnar_records import read_columns
 from interbed.storage.meta.manifest.entry import DataFileMeta, FileKind, FileSource, ManifestEntry, SimpleStats
 
@@ -38,7 +38,7 @@ def decode_entries(content: bytes, schema: str, check_version: CheckVersion) -> 
     of `check_version`, and errors of the codec's library.
     """
     try:
-        blocks = PlainBlocks(io.BytesIO(content))
+        blocks = PlainBlocks(io.BytesIO(content), OF_METADATA)
     except pa.ArrowNotImplementedError:
         return None
     if _layout_of(blocks.schema_text) != _layout_of(schema):
