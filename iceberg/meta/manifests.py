@@ -7,20 +7,18 @@ Number Inheritance", "First Row ID Assignment" and "First Row ID Inheritance".
 
 import io
 import json
-import struct
-import zlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from copy import copy
 from dataclasses import dataclass
 from functools import lru_cache, partial
 from typing import Any, TypeVar
 
+import pyarrow as pa
 from pyiceberg.avro.codecs import AVRO_CODEC_KEY
-from pyiceberg.avro.decoder import BinaryDecoder, new_decoder
-from pyiceberg.avro.file import AvroFile, AvroOutputFile
-from pyiceberg.avro.reader import DoubleReader, OptionReader, Reader, StructReader
+from pyiceberg.avro.file import AvroOutputFile
+from pyiceberg.avro.reader import Reader
 from pyiceberg.avro.resolver import resolve_reader
-from pyiceberg.exceptions import ValidationError
+from pyiceberg.exceptions import ResolveError, ValidationError
 from pyiceberg.io import FileIO, InputFile
 from pyiceberg.manifest import (
     MANIFEST_ENTRY_SCHEMAS,
@@ -45,8 +43,8 @@ from pyiceberg.typedef import TableVersion
 from pyiceberg.types import IntegerType, ListType, StructType
 from pyiceberg.utils.schema_conversion import AvroSchemaConversion
 
-from interbed.storage.base.avro.blocks import PlainBlocks
-from interbed.storage.base.errors import CorruptFileError, StorageAccessError
+from interbed.iceberg.meta.avro_records import avro_records
+from interbed.storage.base.errors import CorruptFileError, NotSupportedError, StorageAccessError
 from interbed.storage.base.prefetch import read_ahead
 from interbed.storage.io.parallel import in_background
 from interbed.storage.io.resolve import local_path
@@ -258,8 +256,6 @@ def _numbered(manifest: ManifestFile, snapshot_id: int, sequence_number: int) ->
 T = TypeVar("T")
 
 _TOTAL = "total-data-files"
-_AVRO_SCHEMA = "avro.schema"
-_DOUBLE = struct.Struct("<d")
 _READ_AHEAD = 16
 """The number of manifests that are prefetched; each is a few MB at most."""
 _CACHED = 64
@@ -270,8 +266,8 @@ FIRST_ROW_ID = 16
 
 
 def manifests_of(files: FileIO, snapshot: Snapshot) -> list[ManifestFile]:
-    """Return the manifests of a snapshot. Raises CorruptFileError for a list that cannot be decoded,
-    StorageAccessError.
+    """Return the manifests of a snapshot. Raises CorruptFileError for a list that cannot be decoded, NotSupportedError
+    for an unknown codec, StorageAccessError.
     """
     return _reading(snapshot.manifest_list or "", partial(_manifests, files, snapshot))
 
@@ -279,13 +275,13 @@ def manifests_of(files: FileIO, snapshot: Snapshot) -> list[ManifestFile]:
 def entries_of(files: FileIO, manifest: ManifestFile, *, deleted: bool = False) -> list[ManifestEntry]:
     """Return the live entries of a manifest, with `deleted` also those of removed files. Raises as manifests_of."""
     path = manifest.manifest_path
-    return _reading(path, lambda: _decoded(manifest, files.new_input(path), deleted))
+    return _reading(path, lambda: list(_inherited(manifest, files.new_input(path), deleted=deleted)))
 
 
 def entries_one_by_one(files: FileIO, manifest: ManifestFile) -> Iterator[ManifestEntry]:
     """Yield the live entries of a manifest, of which one is in memory at a time. Raises as manifests_of."""
     path = manifest.manifest_path
-    entries = _reading(path, lambda: _live_entries(manifest, files.new_input(path)))
+    entries = _inherited(manifest, files.new_input(path))
     while True:
         entry = _reading(path, lambda: next(entries, None))
         if entry is None:
@@ -299,7 +295,7 @@ def entries_of_each(files: FileIO, manifests: Iterable[ManifestFile]) -> Iterato
     """
     sources = ((each, _source(files, each.manifest_path)) for each in manifests)
     for manifest, source in read_ahead(sources, _READ_AHEAD):
-        yield _reading(manifest.manifest_path, partial(_decoded, manifest, source, deleted=False))
+        yield _reading(manifest.manifest_path, partial(_live_entries, manifest, source))
 
 
 class _PrefetchedInput(InputFile):
@@ -324,27 +320,6 @@ class _PrefetchedInput(InputFile):
             return source.read()
 
 
-class _CompleteAvroInput(InputFile):
-    """A complete Avro file: pyiceberg's decoder reads beyond the end of a truncated one."""
-
-    def __init__(self, source: InputFile) -> None:
-        super().__init__(source.location)
-        self._source = source
-
-    def __len__(self) -> int:
-        return len(self._source)
-
-    def exists(self) -> bool:
-        return self._source.exists()
-
-    def open(self, seekable: bool = True) -> Any:
-        with self._source.open() as source:
-            content = io.BytesIO(source.read())
-        PlainBlocks(content).check_whole()
-        content.seek(0)
-        return content
-
-
 def _source(files: FileIO, path: str) -> InputFile:
     source = files.new_input(path)
     return source if local_path(path) is not None else _PrefetchedInput(source)
@@ -354,93 +329,59 @@ def _manifests(files: FileIO, snapshot: Snapshot) -> list[ManifestFile]:
     """Return the records of a manifest list; pyiceberg's own reader drops the row ids of version 3."""
     if not snapshot.manifest_list:
         raise ValueError(f"snapshot {snapshot.snapshot_id} names no manifest list")
-    with AvroFile[ManifestFile](
-        _CompleteAvroInput(files.new_input(snapshot.manifest_list)),
-        MANIFEST_LIST_FILE_SCHEMAS[NEWEST_VERSION],
-        read_types={-1: ManifestFile, 508: PartitionFieldSummary},
-        read_enums={517: ManifestContent},
-    ) as reader:
-        found = list(reader)
+    found = list(avro_records(files.new_input(snapshot.manifest_list), _list_reader))
     if not found and snapshot.summary is not None and int(snapshot.summary.get(_TOTAL, 0)):
-        # pyiceberg takes a truncated file for a complete one.
         raise ValueError("it names no manifest of a snapshot that has data files")
     return found
 
 
-class _ManifestReader(AvroFile[ManifestEntry]):
-    """An open manifest. pyiceberg's own reader drops the fields of version 3, and is built again for each file."""
-
-    def __enter__(self) -> "_ManifestReader":
-        with self.input_file.open() as source:
-            self.decoder = new_decoder(source.read())
-        self.header = self._read_header()
-        self.reader = _reader_of(self.header.meta[_AVRO_SCHEMA])
-        return self
+def _live_entries(manifest: ManifestFile, source: InputFile) -> list[ManifestEntry]:
+    return list(_inherited(manifest, source))
 
 
 @lru_cache(_CACHED)
-def _reader_of(schema: str) -> Reader:
-    """Return the decoder of manifests that were written with this Avro schema; it has no state."""
-    reader = resolve_reader(
+def _list_reader(schema: str) -> Reader:
+    """Return the decoder of manifest lists that were written with this Avro schema; it has no state."""
+    return resolve_reader(
+        AvroSchemaConversion().avro_to_iceberg(json.loads(schema)),
+        MANIFEST_LIST_FILE_SCHEMAS[NEWEST_VERSION],
+        {-1: ManifestFile, 508: PartitionFieldSummary},
+        {517: ManifestContent},
+    )
+
+
+@lru_cache(_CACHED)
+def _entry_reader(schema: str) -> Reader:
+    """Return the decoder of manifests that were written with this Avro schema. pyiceberg's own one drops the fields of
+    version 3, and is built again for each file.
+    """
+    return resolve_reader(
         AvroSchemaConversion().avro_to_iceberg(json.loads(schema)),
         MANIFEST_ENTRY_SCHEMAS[NEWEST_VERSION],
         {-1: ManifestEntry, 2: DataFile},
         {0: ManifestEntryStatus, 101: FileFormat, 134: DataFileContent},
     )
-    return _with_exact_doubles(reader)
 
 
-class _ExactDoubleReader(DoubleReader):
-    """Reader of DOUBLE values: pyiceberg's compiled decoder rounds them to FLOAT."""
+def _inherited(manifest: ManifestFile, source: InputFile, *, deleted: bool = False) -> Iterator[ManifestEntry]:
+    """Yield the live entries of a manifest, with `deleted` all of them, with the values that they inherit.
 
-    def read(self, decoder: BinaryDecoder) -> float:
-        (value,) = _DOUBLE.unpack(decoder.read(_DOUBLE.size))
-        return float(value)
-
-
-_EXACT_DOUBLES: Callable[[], Reader] = _ExactDoubleReader
-
-
-def _with_exact_doubles(reader: Reader) -> Reader:
-    """Return a reader whose partition values of type DOUBLE are exact."""
-    match reader:
-        case DoubleReader():
-            return _EXACT_DOUBLES()
-        case OptionReader():
-            return OptionReader(_with_exact_doubles(reader.option))
-        case StructReader():
-            fields = tuple((place, _with_exact_doubles(field)) for place, field in reader.field_readers)
-            return StructReader(fields, reader.create_struct, reader.struct)
-    return reader
-
-
-def _decoded(manifest: ManifestFile, source: InputFile, deleted: bool) -> list[ManifestEntry]:
-    with _ManifestReader(_CompleteAvroInput(source)) as reader:
-        entries = list(reader)
+    Raises ValueError for another number of entries than the manifest list says.
+    """
     counts = (manifest.added_files_count, manifest.existing_files_count, manifest.deleted_files_count)
-    known = [count for count in counts if count is not None]
-    # pyiceberg takes a truncated file for a complete one.
-    if len(known) == len(counts) and sum(known) != len(entries):
-        raise ValueError(f"it has {len(entries)} entries where the manifest list says {sum(known)}")
-    found = [
-        _inherit_from_manifest(entry, manifest)
-        for entry in entries
-        if deleted or entry.status != ManifestEntryStatus.DELETED
-    ]
+    said = None if any(count is None for count in counts) else sum(count or 0 for count in counts)
     row_ids = _RowIds(manifest)
-    for entry in found:
-        row_ids.assign(entry)
-    return found
-
-
-def _live_entries(manifest: ManifestFile, source: InputFile) -> Iterator[ManifestEntry]:
-    row_ids = _RowIds(manifest)
-    with _ManifestReader(_CompleteAvroInput(source)) as reader:
-        for entry in reader:
-            if entry.status != ManifestEntryStatus.DELETED:
-                found = _inherit_from_manifest(entry, manifest)
-                row_ids.assign(found)
-                yield found
+    found = 0
+    for entry in avro_records(source, _entry_reader):
+        found += 1
+        if said is not None and found > said:
+            raise ValueError(f"it has more entries than the {said} that the manifest list says")
+        if deleted or entry.status != ManifestEntryStatus.DELETED:
+            inherited = _inherit_from_manifest(entry, manifest)
+            row_ids.assign(inherited)
+            yield inherited
+    if said is not None and found < said:
+        raise ValueError(f"it has {found} entries where the manifest list says {said}")
 
 
 class _RowIds:
@@ -466,7 +407,8 @@ _DAMAGE = (
     OverflowError,
     MemoryError,
     SystemError,
-    zlib.error,
+    RecursionError,
+    ResolveError,
     ValidationError,
 )
 """The exceptions of decoders for damaged bytes."""
@@ -479,5 +421,7 @@ def _reading(path: str, read: Callable[[], T]) -> T:
         raise
     except OSError as error:
         raise StorageAccessError(f"Can't read {path}: {error.strerror or error}.") from error
+    except pa.ArrowNotImplementedError as error:
+        raise NotSupportedError(f"{path} can't be read by this version: {error}.") from error
     except _DAMAGE as error:
         raise CorruptFileError(f"{path} can't be decoded: {error}") from error
