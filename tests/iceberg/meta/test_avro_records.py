@@ -1,4 +1,4 @@
-"""Manifests that are forged or cut off are reported as damaged: no byte outside of a block is read, and no entry lost."""
+"""Forged and truncated manifests are reported as damaged: no byte behind a block is read, and no entry is lost."""
 
 import io
 from collections.abc import Iterator
@@ -105,9 +105,8 @@ def test_records_behind_an_empty_block_are_read(manifest: ManifestFile, read: An
 
 
 def _snapshot(path: str) -> Snapshot:
-    return Snapshot(
-        snapshot_id=7, sequence_number=1, timestamp_ms=1, manifest_list=path, summary=Summary(Operation.APPEND)
-    )
+    values = {"snapshot-id": 7, "sequence-number": 1, "timestamp-ms": 1, "manifest-list": path}
+    return Snapshot.model_validate({**values, "summary": Summary(Operation.APPEND)})
 
 
 def test_a_forged_length_reads_nothing_behind_the_block(manifest: ManifestFile, read: Any) -> None:
