@@ -12,7 +12,7 @@ import struct
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from enum import IntEnum
-from typing import Any
+from typing import Any, TypeVar
 
 from pyiceberg.expressions import BooleanExpression
 from pyiceberg.expressions.visitors import (
@@ -30,6 +30,8 @@ from pyiceberg.table.snapshots import Snapshot
 from interbed.iceberg.meta.manifests import FIRST_ROW_ID, entries_of_each, manifests_of
 from interbed.storage.base.errors import CorruptFileError, NotSupportedError
 from interbed.storage.files.deletion_vectors import DeletionVector
+
+T = TypeVar("T")
 
 PATH_ID = 2147483546
 """The id of the column `file_path` of position delete files."""
@@ -218,7 +220,7 @@ class _ManifestPruning:
             spec = self._specs[number]
             projected = inclusive_projection(self._schema, spec)(self._condition)
             evaluate = self._manifests[number] = manifest_evaluator(spec, self._schema, projected)
-        return evaluate(manifest)
+        return keeps(evaluate, manifest)
 
     def keeps_file(self, file: DataFile) -> bool:
         """Return whether the file may have rows of the condition."""
@@ -230,7 +232,15 @@ class _ManifestPruning:
             of_partition = Schema(*spec.partition_type(self._schema).fields)
             matches = expression_evaluator(of_partition, projected, case_sensitive=True)
             evaluate = self._partitions[number] = lambda file: matches(file.partition)
-        return evaluate(file) and self._metrics.eval(file)
+        return evaluate(file) and keeps(self._metrics.eval, file)
+
+
+def keeps(test: Callable[[T], bool], pruned: T) -> bool:
+    """Return whether a test by statistics keeps a manifest or a file. Bounds that cannot be decoded exclude nothing."""
+    try:
+        return test(pruned)
+    except (ValueError, OverflowError, struct.error):
+        return True
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -7,10 +7,12 @@ that is not known is refused by name. Source: Iceberg's REST specification, "Pre
 """
 
 import math
+import re
+import reprlib
 import struct
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from decimal import Decimal, InvalidOperation
+from decimal import Context, Decimal, InvalidOperation
 from typing import Any
 
 from pyiceberg import expressions
@@ -69,6 +71,13 @@ _COMPARISONS: Mapping[str, Callable[..., UnboundPredicate]] = {
 _SETS: Mapping[str, Callable[..., Any]] = {"in": expressions.In, "not-in": expressions.NotIn}
 _WHOLE = (IntegerType, LongType, DateType, TimeType, TimestampType, TimestamptzType)
 _TEXTS = (StringType, UUIDType, DateType, TimeType, TimestampType, TimestamptzType)
+_DATES = (DateType, TimestampType, TimestamptzType)
+_FAR_DATE = re.compile(r"(?:[+-]\d{4,9}|0000)-\d\d-\d\d(?:T[\d:.]+(?:Z|[+-]\d\d:\d\d)?)?", re.ASCII)
+"""A date beyond the years 1 to 9999, as ISO 8601 and Java have it."""
+_DIGITS = Context(prec=76)
+"""Digits of decimals, of which a column has at most 38."""
+_REPR = reprlib.Repr()
+_REPR.maxstring = _REPR.maxlong = _REPR.maxother = 2 * _SHOWN
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,7 +115,10 @@ Condition = ConstantCondition | ColumnTest | JoinedConditions
 
 def parsed_condition(json: Any, schema: Schema, *, case_sensitive: bool = True) -> Condition:
     """Return the condition of a filter in JSON. Raises FilterError."""
-    return _FilterReader(schema, case_sensitive).condition(json, negated=False, depth=0)
+    try:
+        return _FilterReader(schema, case_sensitive).condition(json, negated=False, depth=0)
+    except RecursionError as error:
+        raise FilterError("The filter is nested too deeply") from error
 
 
 def joined(word: str, parts: Sequence[Condition]) -> Condition:
@@ -195,7 +207,7 @@ class _FilterReader:
         raise FilterError(f"The predicate {_shown(json['type'])} of the filter is not supported")
 
     def _test(self, word: str, given: str, json: Mapping[str, Any]) -> Condition:
-        term, values, is_mirrored = self._operands(given, json)
+        term, values, is_mirrored = self._reference_and_literals(given, json)
         if is_mirrored:
             word = _MIRRORED[word]
         column = self._column(term)
@@ -223,7 +235,7 @@ class _FilterReader:
             json=repeated, column=column.name, source_id=column.field.field_id, named=named, transform=transform
         )
 
-    def _operands(self, word: str, json: Mapping[str, Any]) -> tuple[Any, list[Any], bool]:
+    def _reference_and_literals(self, word: str, json: Mapping[str, Any]) -> tuple[Any, list[Any], bool]:
         """Return the reference of a test, its literals, and whether the literal is on the left."""
         if word in _UNARY:
             return json["child"] if "child" in json else _part(json, "term"), [], False
@@ -251,7 +263,10 @@ class _FilterReader:
         if isinstance(term, str):
             name: Any = term
         elif isinstance(term, dict) and term.get("type") == "transform":
-            return self._column(_part(term, "term"))
+            inner = _part(term, "term")
+            if isinstance(inner, dict) and inner.get("type") == "transform":
+                raise FilterError("The filter has a transform of a transform, which is not supported")
+            return self._column(inner)
         elif isinstance(term, dict) and term.get("type") == "reference":
             number = term.get("id")
             name = term.get("name", term.get("term"))
@@ -339,6 +354,8 @@ def _literal(value: Any, kind: PrimitiveType, name: str) -> Literal[Any] | None:
                 return literal(bytes.fromhex(value)).to(kind)
             case _ if isinstance(kind, _WHOLE) and is_number and int(value) == value:
                 return _within(literal(int(value)).to(kind))
+            case _ if isinstance(kind, _DATES) and isinstance(value, str) and _FAR_DATE.fullmatch(value):
+                return None
             case _ if isinstance(kind, _TEXTS) and isinstance(value, str):
                 return literal(value).to(kind)
     except (TypeError, ValueError, OverflowError, InvalidOperation) as error:
@@ -370,8 +387,11 @@ def _floating(value: float, is_single: bool) -> Literal[Any] | None:
 def _decimal(value: Decimal, kind: DecimalType) -> Literal[Any] | None:
     if not value.is_finite():
         raise InvalidOperation
-    exact = value.quantize(Decimal(1).scaleb(-kind.scale))
-    return literal(exact) if exact == value and len(exact.as_tuple().digits) <= kind.precision else None
+    if value and value.adjusted() >= kind.precision - kind.scale:
+        # The literal is above or below all values.
+        return None
+    exact = value.quantize(Decimal(1).scaleb(-kind.scale), context=_DIGITS)
+    return literal(exact) if exact == value else None
 
 
 def _value(json: Any) -> Any:
@@ -393,5 +413,5 @@ def _part(json: Mapping[str, Any], name: str) -> Any:
 
 
 def _shown(value: Any) -> str:
-    text = repr(value)
+    text = _REPR.repr(value)
     return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}…"

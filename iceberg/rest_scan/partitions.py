@@ -8,7 +8,7 @@ false only where none does. Source: Iceberg's table specification, "Scan Plannin
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from pyiceberg.expressions import AlwaysTrue, BooleanExpression, BoundPredicate
+from pyiceberg.expressions import AlwaysTrue, BooleanExpression, BoundPredicate, UnboundPredicate
 from pyiceberg.expressions.visitors import (
     _InclusiveMetricsEvaluator,
     expression_evaluator,
@@ -20,6 +20,7 @@ from pyiceberg.schema import Schema
 from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.typedef import Record
 
+from interbed.iceberg.meta.live_files import keeps
 from interbed.iceberg.rest_scan.conditions import (
     ColumnTest,
     Condition,
@@ -95,11 +96,11 @@ class SpecFilter:
         inclusive: BooleanExpression = AlwaysTrue()
         excludes, includes = [], []
         for part in self._spec.fields_by_source_id(test.source_id):
-            projected = part.transform.project(part.name, bound)
+            projected = _projection(part.transform.project, part.name, bound)
             if projected is not None:
                 inclusive = inclusive & projected
                 excludes.append(self._evaluation(projected))
-            strict = part.transform.strict_project(part.name, bound)
+            strict = _projection(part.transform.strict_project, part.name, bound)
             if strict is not None:
                 includes.append(self._evaluation(strict))
         return _TestProjection(inclusive, tuple(excludes), tuple(includes))
@@ -116,6 +117,16 @@ class SpecFilter:
 
     def _evaluation(self, predicate: BooleanExpression) -> _Evaluation:
         return expression_evaluator(self._of_partition, predicate, case_sensitive=True)
+
+
+def _projection(
+    project: Callable[[str, BoundPredicate], UnboundPredicate | None], name: str, test: BoundPredicate
+) -> UnboundPredicate | None:
+    try:
+        return project(name, test)
+    except OverflowError:
+        # pyiceberg finds years and months by Python's dates, which end with the year 9999: this test prunes nothing.
+        return None
 
 
 class FileFilter:
@@ -137,11 +148,11 @@ class FileFilter:
 
     def keeps_manifest(self, manifest: ManifestFile) -> bool:
         """Return whether one of the files of a manifest may matter."""
-        return self.of(manifest.partition_spec_id).keeps_manifest(manifest)
+        return keeps(self.of(manifest.partition_spec_id).keeps_manifest, manifest)
 
     def keeps_file(self, file: DataFile) -> bool:
         """Return whether a file may have rows of the filter, or deletes of such rows."""
-        return self.of(file.spec_id).keeps(file.partition) and self._metrics.eval(file)
+        return self.of(file.spec_id).keeps(file.partition) and keeps(self._metrics.eval, file)
 
     def residual(self, file: DataFile) -> Condition:
         """Return the condition that is left for the rows of a file."""

@@ -9,7 +9,7 @@ specification; clients need it to find the rows of a deletion vector. Source: Ic
 import math
 from collections.abc import Callable, Collection, Mapping, Sequence
 from datetime import UTC, date, datetime, timedelta
-from decimal import Decimal
+from decimal import Context, Decimal
 from typing import Any
 from uuid import UUID
 
@@ -40,6 +40,9 @@ _CONTENTS = {
     DataFileContent.EQUALITY_DELETES: "equality-deletes",
 }
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_DAY_MICROS = 86_400_000_000
+_DIGITS = Context(prec=76)
+"""Digits of decimals, of which a column has at most 38."""
 _COUNTS = ("column_sizes", "value_counts", "null_value_counts", "nan_value_counts")
 _BOUNDS = ("lower_bounds", "upper_bounds")
 
@@ -114,18 +117,21 @@ class FileJson:
 
 
 def single_value(kind: IcebergType, value: Any) -> Any:
-    """Return a value of a manifest as a single value in JSON. Raises NotSupportedError for NaN and infinities."""
+    """Return a value of a manifest as a single value in JSON.
+
+    Raises NotSupportedError for NaN and infinities, for a date beyond the years 1 to 9999, and for a time beyond a day.
+    """
     if value is None:
         return None
     match kind:
         case DateType():
             return _day(value)
         case TimeType():
-            return _iso(_EPOCH + timedelta(microseconds=value)).partition("T")[2]
+            return _time(value)
         case TimestampType():
-            return _iso(_EPOCH + timedelta(microseconds=value))
+            return _moment(value)
         case TimestamptzType():
-            return f"{_iso(_EPOCH + timedelta(microseconds=value))}+00:00"
+            return f"{_moment(value)}+00:00"
         case TimestampNanoType():
             return _nanoseconds(value)
         case TimestamptzNanoType():
@@ -148,17 +154,28 @@ def _day(value: int) -> str:
         raise NotSupportedError(f"its value {value} is a day beyond the years 1 to 9999.") from error
 
 
-def _iso(value: datetime) -> str:
-    return value.replace(tzinfo=None).isoformat(timespec="microseconds")
+def _time(value: int) -> str:
+    if not 0 <= value < _DAY_MICROS:
+        raise NotSupportedError(f"its value {value} is no time of a day in microseconds.")
+    return _moment(value).partition("T")[2]
+
+
+def _moment(micros: int, given: int | None = None) -> str:
+    try:
+        found = _EPOCH + timedelta(microseconds=micros)
+    except OverflowError as error:
+        shown = micros if given is None else given
+        raise NotSupportedError(f"its value {shown} is a moment beyond the years 1 to 9999.") from error
+    return found.replace(tzinfo=None).isoformat(timespec="microseconds")
 
 
 def _nanoseconds(value: int) -> str:
     micros, rest = divmod(value, 1000)
-    return f"{_iso(_EPOCH + timedelta(microseconds=micros))}{rest:03d}"
+    return f"{_moment(micros, value)}{rest:03d}"
 
 
 def _decimal(value: Decimal, scale: int) -> str:
-    exact = value.quantize(Decimal(1).scaleb(-scale))
+    exact = value.quantize(Decimal(1).scaleb(-scale), context=_DIGITS)
     return f"{exact:f}" if scale >= 0 else str(exact)
 
 
