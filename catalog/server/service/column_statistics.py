@@ -1,4 +1,5 @@
-"""Column statistics as values: Hive's statistics of a column, and how those of several partitions are merged.
+"""Column statistics as values: Hive's statistics of a column, how those of several partitions are merged, and their
+part of a transaction.
 
 The kinds and fields are Hive's ColumnStatisticsData. A kind has only some of the fields; the others are None.
 """
@@ -6,11 +7,11 @@ The kinds and fields are Hive's ColumnStatisticsData. A kind has only some of th
 import base64
 import dataclasses
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from enum import StrEnum
-from typing import Any
+from typing import Any, Protocol
 
 from interbed.catalog.server.service.model import PARAMETER_DDL_TIME, StorageDescriptor
 
@@ -68,6 +69,41 @@ class ColumnStatistics:
     type: str
     data: StatisticsData
     analyzed_at: int = 0
+
+
+class Statistics(Protocol):
+    """Statistics of the columns of tables and partitions, separate for each engine. Columns are in lower case; None
+    selects all of them. They are removed with their table or partition.
+    """
+
+    def of_table(self, table_id: int, columns: Sequence[str] | None, engine: str) -> list[ColumnStatistics]: ...
+    def put_of_table(self, table_id: int, engine: str, statistics: Iterable[ColumnStatistics]) -> None:
+        """Store statistics in place of the existing ones."""
+        ...
+
+    def remove_of_table(self, table_id: int, engine: str, columns: Sequence[str] | None) -> int: ...
+    def keep_table_columns(self, table_id: int, keep: Collection[str]) -> None:
+        """Remove the statistics of all columns of the table but these, whatever the engine."""
+        ...
+
+    def of_partitions(
+        self, table_id: int, names: Sequence[str], columns: Sequence[str] | None, engine: str
+    ) -> Iterator[tuple[str, ColumnStatistics]]:
+        """Return the statistics of partitions, with their names, in order."""
+        ...
+
+    def put_of_partitions(self, table_id: int, engine: str, statistics: Iterable[tuple[int, ColumnStatistics]]) -> None:
+        """Store statistics, each with the row id of its partition, in place of the existing ones."""
+        ...
+
+    def remove_of_partitions(self, partition_ids: Sequence[int], engine: str, columns: Sequence[str] | None) -> int: ...
+    def keep_partition_columns(self, partition_id: int, keep: Collection[str]) -> None:
+        """Remove the statistics of all columns of the partition but these, whatever the engine."""
+        ...
+
+    def keep_columns_of_partitions(self, table_id: int, keep: Collection[str]) -> None:
+        """Remove the statistics of all columns of all partitions of the table but these, whatever the engine."""
+        ...
 
 
 def merged(parts: Sequence[ColumnStatistics]) -> ColumnStatistics:

@@ -6,11 +6,11 @@ it must have no effect outside the transaction. Methods take and return the valu
 lower case.
 """
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Generic, Protocol, TypeVar
 
-from interbed.catalog.server.service.column_statistics import ColumnStatistics
+from interbed.catalog.server.service.column_statistics import Statistics
 from interbed.catalog.server.service.dropped import DroppedObjects
 from interbed.catalog.server.service.events import ChangedName, NotificationEvent
 from interbed.catalog.server.service.filters.tree import EVERYTHING, PartitionFilter
@@ -217,41 +217,6 @@ class PartitionStore(Protocol):
     def is_marked(self, table_id: int, name: str, event_type: int) -> bool: ...
     def purge(self, limit: int = ...) -> int:
         """Remove up to `limit` partitions of tables that were dropped; 0 when none is left."""
-        ...
-
-
-class Statistics(Protocol):
-    """Statistics of the columns of tables and partitions, separate for each engine. Columns are in lower case; None
-    selects all of them. They are removed with their table or partition.
-    """
-
-    def of_table(self, table_id: int, columns: Sequence[str] | None, engine: str) -> list[ColumnStatistics]: ...
-    def put_of_table(self, table_id: int, engine: str, statistics: Iterable[ColumnStatistics]) -> None:
-        """Store statistics in place of the existing ones."""
-        ...
-
-    def remove_of_table(self, table_id: int, engine: str, columns: Sequence[str] | None) -> int: ...
-    def keep_table_columns(self, table_id: int, keep: Collection[str]) -> None:
-        """Remove the statistics of all columns of the table but these, whatever the engine."""
-        ...
-
-    def of_partitions(
-        self, table_id: int, names: Sequence[str], columns: Sequence[str] | None, engine: str
-    ) -> Iterator[tuple[str, ColumnStatistics]]:
-        """Return the statistics of partitions, with their names, in order."""
-        ...
-
-    def put_of_partitions(self, table_id: int, engine: str, statistics: Iterable[tuple[int, ColumnStatistics]]) -> None:
-        """Store statistics, each with the row id of its partition, in place of the existing ones."""
-        ...
-
-    def remove_of_partitions(self, partition_ids: Sequence[int], engine: str, columns: Sequence[str] | None) -> int: ...
-    def keep_partition_columns(self, partition_id: int, keep: Collection[str]) -> None:
-        """Remove the statistics of all columns of the partition but these, whatever the engine."""
-        ...
-
-    def keep_columns_of_partitions(self, table_id: int, keep: Collection[str]) -> None:
-        """Remove the statistics of all columns of all partitions of the table but these, whatever the engine."""
         ...
 
 
