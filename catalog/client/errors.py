@@ -12,7 +12,9 @@ CatalogError
 ├── CatalogUnavailableError   the metastore can't be reached; may be retried
 │   └── CallStateUnknownError the connection broke after a call was sent: it may have been carried out
 ├── CatalogAccessError        the server refuses the credentials, or they lack a permission
-└── LockError                 the lock of a table was not granted in time; may be retried
+├── LockError                 the lock of a table was not granted in time; may be retried
+├── LockGoneError             the metastore does not know the lock any more
+└── TableModifiedError        another client changed the table's entry first
 """
 
 from interbed.storage.base.errors import (
@@ -84,3 +86,14 @@ class LockError(CatalogError, CommitError, TimeoutError):
     """The lock of a table was not granted in time; the message names its possible holder. The call may be repeated."""
 
     retryable = True
+
+
+class TableModifiedError(CatalogError):
+    """A compare-and-swap found another value: another client changed the table first.
+
+    Read it again and decide again.
+    """
+
+
+class LockGoneError(CatalogError):
+    """The metastore does not know the lock (any more): it was released, or its lease expired."""

@@ -7,7 +7,7 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
-from interbed.catalog.client.hive.client import TableModifiedError
+from interbed.catalog.client.errors import TableModifiedError
 from interbed.iceberg.commit.attempts import sync_files
 from interbed.iceberg.commit.replace import commit_replacement
 from interbed.iceberg.optimize.compact import OptimizePlan, plan_optimization

@@ -85,9 +85,11 @@ if TYPE_CHECKING:
         DatabaseNotEmptyError,
         DatabaseNotFoundError,
         LockError,
+        LockGoneError,
         NotAnInterbedTableError,
         PartitionExistsError,
         TableExistsError,
+        TableModifiedError,
         TableNotFoundError,
         UnregisteredTableError,
         ViewNotFoundError,
@@ -95,7 +97,6 @@ if TYPE_CHECKING:
     from interbed.catalog.client.factory import CatalogFactory, load_catalog
     from interbed.catalog.client.filesystem import FileSystemCatalog
     from interbed.catalog.client.hive.catalog import HiveCatalog
-    from interbed.catalog.client.hive.client import LockGoneError, TableModifiedError
     from interbed.catalog.client.identifier import Identifier
     from interbed.catalog.client.partition import Partition
     from interbed.catalog.client.rest.catalog import RestCatalog
@@ -321,7 +322,8 @@ _HOLDS = {
     "interbed.catalog.client.errors": (
         "CallStateUnknownError CatalogAccessError CatalogError CatalogUnavailableError DatabaseExistsError "
         "DatabaseNotEmptyError DatabaseNotFoundError "
-        "LockError NotAnInterbedTableError PartitionExistsError TableExistsError TableNotFoundError "
+        "LockError LockGoneError NotAnInterbedTableError PartitionExistsError TableExistsError TableModifiedError "
+        "TableNotFoundError "
         "UnregisteredTableError ViewNotFoundError"
     ),
     "interbed.catalog.client.factory": "CatalogFactory load_catalog",
@@ -329,7 +331,6 @@ _HOLDS = {
     "interbed.catalog.client.hive.catalog": "HiveCatalog",
     "interbed.catalog.client.rest.catalog": "RestCatalog",
     "interbed.catalog.client.rest.refusal": "RestRefusedError",
-    "interbed.catalog.client.hive.client": "LockGoneError TableModifiedError",
     "interbed.catalog.client.identifier": "Identifier",
     "interbed.catalog.server.migration.connection": "ObjectGoneError",
     "interbed.catalog.server.migration.errors": "MigrationError MissingMethodError RefusedError",

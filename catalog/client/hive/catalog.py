@@ -333,7 +333,7 @@ class HiveCatalog(Catalog):
 
     def undrop_table(self, identifier: "str | Identifier", *, new_name: str | None = None) -> None:
         name = parse_table_name(identifier)
-        self.client.undrop_table(name.database, name.table, new_name)
+        self.client.kept_drops.undrop_table(name.database, name.table, new_name)
 
     def repair_catalog(self, *, dry_run: bool = False) -> RepairReport:
         repair = self._repair(dry_run)

@@ -18,12 +18,21 @@ from interbed.catalog.client.errors import (
     DatabaseExistsError,
     DatabaseNotEmptyError,
     DatabaseNotFoundError,
+    LockGoneError,
     PartitionExistsError,
     TableExistsError,
+    TableModifiedError,
     TableNotFoundError,
 )
-from interbed.catalog.client.hive.connection import ConnectionPool, MetastoreCalls, TransportSettings
-from interbed.storage.base.errors import InvalidOptionError, NotSupportedError
+from interbed.catalog.client.hive.connection import (
+    REFUSALS,
+    ConnectionPool,
+    MetastoreCalls,
+    TransportSettings,
+    refusal,
+)
+from interbed.catalog.client.hive.kept_drops import KeptDrops
+from interbed.storage.base.errors import InvalidOptionError
 from interbed.storage.base.quantities import parse_duration_millis
 from interbed.thrift_idl.hive_metastore import ttypes
 
@@ -35,20 +44,7 @@ PARTITION_BATCH = 500
 _ALL = -1
 
 _LEASE_KEY = "hive.txn.timeout"
-# Known to interbed's metastore alone; any other returns the default.
-_UNDROP_KEY, _UNDROPPED_NAME = "hive.metastore.interbed.undrop", "interbed.undrop"
 _DISCONNECT_KEY, _WAIT_KEY = "hive.metastore.lock.disconnect.timeout", "hive.metastore.lock.wait.timeout"
-
-
-class TableModifiedError(CatalogError):
-    """A compare-and-swap found another value: another client changed the table first.
-
-    Read it again and decide again.
-    """
-
-
-class LockGoneError(CatalogError):
-    """The metastore does not know the lock (any more): it was released, or its lease expired."""
 
 
 class HiveMetastoreClient:
@@ -75,6 +71,7 @@ class HiveMetastoreClient:
         # Hive 4.0 dropped get_table; the first call detects that.
         self._has_plain_get_table = True
         self._seconds_asked: dict[str, float | None] = {}
+        self.kept_drops = KeptDrops(self._pool, uri)
 
     def __enter__(self) -> Self:
         return self
@@ -96,7 +93,7 @@ class HiveMetastoreClient:
             self._pool.change(lambda client: client.create_database(database))
         except ttypes.AlreadyExistsException as error:
             raise DatabaseExistsError(f"Database {database.name} already exists in {self.uri}") from error
-        except _REFUSALS as error:
+        except REFUSALS as error:
             raise self._refused(f"create database {database.name}", error) from error
 
     def get_database(self, name: str) -> Any:
@@ -105,21 +102,21 @@ class HiveMetastoreClient:
             return self._pool.read(lambda client: client.get_database(name))
         except ttypes.NoSuchObjectException as error:
             raise self._database_not_found(name) from error
-        except _REFUSALS as error:
+        except REFUSALS as error:
             raise self._refused(f"get database {name}", error) from error
 
     def get_all_databases(self) -> list[str]:
         """Return the names of all databases, sorted."""
         try:
             return sorted(self._pool.read(lambda client: client.get_all_databases()))
-        except _REFUSALS as error:
+        except REFUSALS as error:
             raise self._refused("list databases", error) from error
 
     def get_databases(self, pattern: str) -> list[str]:
         """Return the names that a pattern (`a*|b*`) selects, sorted."""
         try:
             return sorted(self._pool.read(lambda client: client.get_databases(pattern)))
-        except _REFUSALS as error:
+        except REFUSALS as error:
             raise self._refused("list databases", error) from error
 
     def alter_database(self, name: str, database: Any) -> None:
@@ -128,7 +125,7 @@ class HiveMetastoreClient:
             self._pool.change(lambda client: client.alter_database(name, database))
         except ttypes.NoSuchObjectException as error:
             raise self._database_not_found(name) from error
-        except _REFUSALS as error:
+        except REFUSALS as error:
             raise self._refused(f"alter database {name}", error) from error
 
     def drop_database(self, name: str, *, delete_data: bool = True, cascade: bool = False) -> None:
@@ -139,7 +136,7 @@ class HiveMetastoreClient:
             raise self._database_not_found(name) from error
         except ttypes.InvalidOperationException as error:
             raise DatabaseNotEmptyError(f"Database {name} in {self.uri} cannot be dropped: {error.message}") from error
-        except _REFUSALS as error:
+        except REFUSALS as error:
             raise self._refused(f"drop database {name}", error) from error
 
     # Tables.
@@ -158,7 +155,7 @@ class HiveMetastoreClient:
             if error.message == table.dbName or "does not exist" in (error.message or ""):
                 raise self._database_not_found(table.dbName) from error
             raise self._refused(f"create table {name}", error) from error
-        except _REFUSALS as error:
+        except REFUSALS as error:
             raise self._refused(f"create table {name}", error) from error
 
     def get_table(self, database: str, name: str) -> Any:
@@ -175,21 +172,21 @@ class HiveMetastoreClient:
             return self._pool.read(lambda client: client.get_table_req(request)).table
         except ttypes.NoSuchObjectException as error:
             raise self._table_not_found(database, name) from error
-        except _REFUSALS as error:
+        except REFUSALS as error:
             raise self._refused(f"get table {database}.{name}", error) from error
 
     def get_all_tables(self, database: str) -> list[str]:
         """Return the names of the tables of a database, sorted; empty if there is no such database."""
         try:
             return sorted(self._pool.read(lambda client: client.get_all_tables(database)))
-        except _REFUSALS as error:
+        except REFUSALS as error:
             raise self._refused(f"list the tables of {database}", error) from error
 
     def get_tables(self, database: str, pattern: str = "*") -> list[str]:
         """Return the names of the tables of a database that a pattern (`a*|b*`) selects, sorted."""
         try:
             return sorted(self._pool.read(lambda client: client.get_tables(database, pattern)))
-        except _REFUSALS as error:
+        except REFUSALS as error:
             raise self._refused(f"list the tables of {database}", error) from error
 
     def get_table_objects(self, database: str, names: Sequence[str]) -> list[Any]:
@@ -199,7 +196,7 @@ class HiveMetastoreClient:
             return list(self._pool.read(lambda client: client.get_table_objects_by_name_req(request)).tables)
         except ttypes.UnknownDBException as error:
             raise self._database_not_found(database) from error
-        except _REFUSALS as error:
+        except REFUSALS as error:
             raise self._refused(f"get tables of {database}", error) from error
 
     def alter_table(
@@ -238,7 +235,7 @@ class HiveMetastoreClient:
             if "types incompatible" in (error.message or ""):
                 raise CatalogError(f"{refused}. {_WAY_OUT_OF_TYPES}") from error
             raise refused from error
-        except _REFUSALS as error:
+        except REFUSALS as error:
             raise self._refused(f"alter table {database}.{name}", error) from error
 
     def drop_table(
@@ -252,47 +249,8 @@ class HiveMetastoreClient:
             )
         except ttypes.NoSuchObjectException as error:
             raise self._table_not_found(database, name) from error
-        except _REFUSALS as error:
+        except REFUSALS as error:
             raise self._refused(f"drop table {database}.{name}", error) from error
-
-    def drop_and_keep_table(self, database: str, name: str) -> bool:
-        """Have a metastore of interbed's drop a managed table and keep it with its directory, to be put back. Return
-        False if it does not keep it: nothing was changed then. TableNotFoundError.
-        """
-        if not self._keeps_dropped_tables():
-            return False
-        environment = ttypes.EnvironmentContext(properties={_UNDROPPED_NAME: "keep"})
-        try:
-            self._pool.change(
-                lambda client: client.drop_table_with_environment_context(database, name, True, environment)
-            )
-        except ttypes.NoSuchObjectException as error:
-            raise self._table_not_found(database, name) from error
-        except _REFUSALS:
-            return False
-        return True
-
-    def _keeps_dropped_tables(self) -> bool:
-        return self.get_config_value(_UNDROP_KEY, "") == "true"
-
-    def undrop_table(self, database: str, name: str, new_name: str | None = None) -> None:
-        """Put the latest dropped table of a name back, perhaps under a new one. NotSupportedError unless the metastore
-        is interbed's; TableNotFoundError if it has none; TableExistsError.
-        """
-        if not self._keeps_dropped_tables():
-            raise NotSupportedError(
-                f"The metastore {self.uri} keeps no dropped tables: only a server of interbed's puts them back."
-            )
-        names = ttypes.Table(dbName=database, tableName=new_name or name)
-        environment = ttypes.EnvironmentContext(properties={_UNDROPPED_NAME: name})
-        try:
-            self._pool.change(lambda client: client.create_table_with_environment_context(names, environment))
-        except ttypes.AlreadyExistsException as error:
-            raise TableExistsError(f"Table {database}.{new_name or name} already exists in {self.uri}") from error
-        except ttypes.NoSuchObjectException as error:
-            raise TableNotFoundError(f"{error.message} ({self.uri})") from error
-        except _REFUSALS as error:
-            raise self._refused(f"put table {database}.{name} back", error) from error
 
     # Partitions.
 
@@ -317,7 +275,7 @@ class HiveMetastoreClient:
             if "do not exist" in (error.message or ""):
                 raise self._table_not_found(request.dbName, request.tblName) from error
             raise self._refused(f"add partitions to {table}", error) from error
-        except _REFUSALS as error:
+        except REFUSALS as error:
             raise self._refused(f"add partitions to {table}", error) from error
 
     def get_partition_names(self, database: str, name: str) -> list[str]:
@@ -326,7 +284,7 @@ class HiveMetastoreClient:
             return list(self._pool.read(lambda client: client.get_partition_names(database, name, _ALL)))
         except ttypes.NoSuchObjectException as error:
             raise self._table_not_found(database, name) from error
-        except _REFUSALS as error:
+        except REFUSALS as error:
             raise self._refused(f"list the partitions of {database}.{name}", error) from error
 
     def get_partitions_by_names(self, database: str, name: str, names: Sequence[str]) -> list[Any]:
@@ -338,7 +296,7 @@ class HiveMetastoreClient:
             return list(self._pool.read(lambda client: client.get_partitions_by_names(database, name, names)))
         except ttypes.NoSuchObjectException as error:
             raise self._table_not_found(database, name) from error
-        except _REFUSALS as error:
+        except REFUSALS as error:
             raise self._refused(f"get partitions of {database}.{name}", error) from error
 
     def alter_partitions(self, database: str, name: str, partitions: Sequence[Any]) -> None:
@@ -355,7 +313,7 @@ class HiveMetastoreClient:
             self._pool.read(
                 lambda client: client.alter_partitions_with_environment_context(database, name, partitions, context)
             )
-        except _REFUSALS as error:
+        except REFUSALS as error:
             raise self._refused(f"alter partitions of {database}.{name}", error) from error
 
     def drop_partition(self, database: str, name: str, values: Sequence[str], *, delete_data: bool = False) -> bool:
@@ -369,7 +327,7 @@ class HiveMetastoreClient:
             )
         except ttypes.NoSuchObjectException:
             return False
-        except _REFUSALS as error:
+        except REFUSALS as error:
             raise self._refused(f"drop a partition of {database}.{name}", error) from error
         return True
 
@@ -379,7 +337,7 @@ class HiveMetastoreClient:
         """Request a lock by a LockRequest structure; return the LockResponse, whose state may be waiting."""
         try:
             return self._pool.change(lambda client: client.lock(request))
-        except _REFUSALS as error:
+        except REFUSALS as error:
             raise self._refused("lock", error) from error
 
     def check_lock(self, lock_id: int) -> Any:
@@ -389,7 +347,7 @@ class HiveMetastoreClient:
             return self._pool.read(lambda client: client.check_lock(request))
         except ttypes.NoSuchLockException as error:
             raise LockGoneError(f"lock {lock_id} in {self.uri}: {error.message}") from error
-        except _REFUSALS as error:
+        except REFUSALS as error:
             raise self._refused(f"check lock {lock_id}", error) from error
 
     def unlock(self, lock_id: int) -> None:
@@ -399,7 +357,7 @@ class HiveMetastoreClient:
             self._pool.read(lambda client: client.unlock(request))
         except ttypes.NoSuchLockException:
             return
-        except _REFUSALS as error:
+        except REFUSALS as error:
             raise self._refused(f"unlock {lock_id}", error) from error
 
     def heartbeat(self, lock_id: int) -> None:
@@ -409,7 +367,7 @@ class HiveMetastoreClient:
             self._pool.read(lambda client: client.heartbeat(request))
         except ttypes.NoSuchLockException as error:
             raise LockGoneError(f"lock {lock_id} in {self.uri}: {error.message}") from error
-        except _REFUSALS as error:
+        except REFUSALS as error:
             raise self._refused(f"heartbeat of lock {lock_id}", error) from error
 
     def show_locks(self, database: str | None = None, table: str | None = None) -> list[Any]:
@@ -417,7 +375,7 @@ class HiveMetastoreClient:
         request = ttypes.ShowLocksRequest(dbname=database, tablename=table)
         try:
             locks = self._pool.read(lambda client: client.show_locks(request)).locks or []
-        except _REFUSALS as error:
+        except REFUSALS as error:
             raise self._refused("show locks", error) from error
         return sorted(locks, key=lambda lock: (lock.lockid, lock.lockIdInternal or 0))
 
@@ -425,7 +383,7 @@ class HiveMetastoreClient:
         """Return a value of the metastore's configuration, or the default."""
         try:
             return str(self._pool.read(lambda client: client.get_config_value(name, default)))
-        except _REFUSALS as error:
+        except REFUSALS as error:
             raise self._refused(f"get the configuration value {name}", error) from error
 
     def lock_lease_seconds(self) -> float | None:
@@ -452,7 +410,7 @@ class HiveMetastoreClient:
         """Return the id of the last event in the notification log, 0 before the first."""
         try:
             return int(self._pool.read(lambda client: client.get_current_notificationEventId()).eventId)
-        except _REFUSALS as error:
+        except REFUSALS as error:
             raise self._refused("return the end of its notification log", error) from error
 
     def next_notifications(self, after: int, limit: int) -> list[Any]:
@@ -463,7 +421,7 @@ class HiveMetastoreClient:
         request = ttypes.NotificationEventRequest(lastEvent=after, maxEvents=limit)
         try:
             return self._pool.read(lambda client: client.get_next_notification(request)).events or []
-        except _REFUSALS as error:
+        except REFUSALS as error:
             raise self._refused("return the events of its notification log", error) from error
 
     def _database_not_found(self, name: str) -> DatabaseNotFoundError:
@@ -473,27 +431,12 @@ class HiveMetastoreClient:
         return TableNotFoundError(f"Table {database}.{name} does not exist in {self.uri}")
 
     def _refused(self, what: str, error: TException) -> CatalogError:
-        message = getattr(error, "message", None) or str(error)
-        return CatalogError(f"the metastore {self.uri} refused to {what}: {message}")
+        return refusal(self.uri, what, error)
 
 
 _WAY_OUT_OF_TYPES = (
     "Hive compares columns by their position. To insert, move, retype and nest columns, set "
     "hive.metastore.disallow.incompatible.col.type.changes to false in the hive-site.xml of the metastore."
-)
-
-# Answers other than success. Transport errors are not answers and are handled before.
-_REFUSALS = (
-    ttypes.MetaException,
-    ttypes.NoSuchObjectException,
-    ttypes.AlreadyExistsException,
-    ttypes.InvalidObjectException,
-    ttypes.InvalidOperationException,
-    ttypes.UnknownDBException,
-    ttypes.NoSuchTxnException,
-    ttypes.TxnAbortedException,
-    ttypes.TxnOpenException,
-    TApplicationException,
 )
 
 

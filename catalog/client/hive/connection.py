@@ -31,7 +31,7 @@ from interbed.catalog.client.errors import CallStateUnknownError as CallStateUnk
 from interbed.catalog.client.errors import CatalogError, CatalogUnavailableError
 from interbed.storage.base.backoff import NO_JITTER, ExponentialBackoff
 from interbed.storage.base.errors import InvalidOptionError
-from interbed.thrift_idl.hive_metastore import ThriftHiveMetastore
+from interbed.thrift_idl.hive_metastore import ThriftHiveMetastore, ttypes
 
 _log = logging.getLogger(__name__)
 
@@ -43,6 +43,21 @@ CONNECT_SECONDS_MAX = 10.0
 
 POOL_SIZE = 4
 """Idle connections kept. Further threads open connections for one call each."""
+
+REFUSALS = (
+    ttypes.MetaException,
+    ttypes.NoSuchObjectException,
+    ttypes.AlreadyExistsException,
+    ttypes.InvalidObjectException,
+    ttypes.InvalidOperationException,
+    ttypes.UnknownDBException,
+    ttypes.NoSuchTxnException,
+    ttypes.TxnAbortedException,
+    ttypes.TxnOpenException,
+    ttypes.ConfigValSecurityException,
+    TApplicationException,
+)
+"""Answers other than success. Transport errors are not answers and are handled before."""
 
 _READ_BUFFER_BYTES = 64 * 1024
 
@@ -256,3 +271,9 @@ def _socket(host: str, port: int, transport: TransportSettings) -> Any:
     # The defaults of TSSLSocket use neither the system's certificates nor Python's choice of protocols.
     context = ssl.create_default_context(cafile=transport.certificates)
     return TSSLSocket(host, port, ssl_context=context)
+
+
+def refusal(uri: str, what: str, error: TException) -> CatalogError:
+    """Return the error for an answer that has no error class of its own."""
+    message = getattr(error, "message", None) or str(error)
+    return CatalogError(f"the metastore {uri} refused to {what}: {message}")

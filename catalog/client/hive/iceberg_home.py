@@ -15,8 +15,8 @@ from pyiceberg.table import Table as Metadata
 from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.update import TableRequirement, TableUpdate, update_table_metadata
 
-from interbed.catalog.client.errors import LockError
-from interbed.catalog.client.hive.client import HiveMetastoreClient, TableModifiedError
+from interbed.catalog.client.errors import LockError, TableModifiedError
+from interbed.catalog.client.hive.client import HiveMetastoreClient
 from interbed.catalog.client.hive.commit_lock import LockSettings
 from interbed.catalog.client.identifier import Identifier
 from interbed.iceberg.commit.home import metadata_bytes, metadata_suffix, metadata_to_delete

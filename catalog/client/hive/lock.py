@@ -28,8 +28,8 @@ from dataclasses import dataclass, field, replace
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
-from interbed.catalog.client.errors import CatalogError, CatalogUnavailableError, LockError
-from interbed.catalog.client.hive.client import HiveMetastoreClient, LockGoneError
+from interbed.catalog.client.errors import CatalogError, CatalogUnavailableError, LockError, LockGoneError
+from interbed.catalog.client.hive.client import HiveMetastoreClient
 from interbed.catalog.client.hive.connection import CallStateUnknownError, current_user
 from interbed.storage.base.backoff import ExponentialBackoff
 from interbed.thrift_idl.hive_metastore import ttypes

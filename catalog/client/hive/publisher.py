@@ -21,9 +21,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from interbed.catalog.client.errors import CatalogError, TableNotFoundError
+from interbed.catalog.client.errors import CatalogError, TableModifiedError, TableNotFoundError
 from interbed.catalog.client.files.table_files import read_mark
-from interbed.catalog.client.hive.client import HiveMetastoreClient, TableModifiedError
+from interbed.catalog.client.hive.client import HiveMetastoreClient
 from interbed.catalog.client.hive.commit_lock import CommitLock, LockSettings
 from interbed.catalog.client.hive.connection import CallStateUnknownError
 from interbed.catalog.client.hive.registration import (

@@ -14,6 +14,7 @@ from interbed.catalog.client.errors import (
     CatalogError,
     DatabaseNotFoundError,
     TableExistsError,
+    TableModifiedError,
     TableNotFoundError,
 )
 from interbed.catalog.client.files.outside import delete_files_outside, delete_log, files_outside, table_with_log
@@ -33,7 +34,6 @@ from interbed.catalog.client.files.table_files import (
     was_dropped,
     withdraw_schema,
 )
-from interbed.catalog.client.hive.client import TableModifiedError
 from interbed.catalog.client.hive.connection import CallStateUnknownError
 from interbed.catalog.client.hive.entries import MetastoreEntries, unregistered
 from interbed.catalog.client.hive.registration import (
@@ -282,7 +282,7 @@ class HiveTables:
         self._until_known(
             identifier,
             found,
-            lambda: kept.append(self._client.drop_and_keep_table(identifier.database, identifier.table)),
+            lambda: kept.append(self._client.kept_drops.drop_table(identifier.database, identifier.table)),
         )
         return kept[-1] if kept else True
 

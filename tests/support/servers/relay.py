@@ -1,11 +1,18 @@
-"""A relay before a metastore that loses replies: the server carries out the call, but the caller gets no reply."""
+"""A relay before a metastore that loses replies: the server carries out the call, but the caller gets no reply.
+
+It also answers calls itself, which the server does not get then.
+"""
 
 import contextlib
 import socket
 import struct
 import threading
 from collections.abc import Callable
-from typing import Self
+from typing import Any, Self
+
+from thrift.protocol.TBinaryProtocol import TBinaryProtocol
+from thrift.Thrift import TApplicationException, TMessageType
+from thrift.transport.TTransport import TMemoryBuffer
 
 from tests.support.waits import at_most
 
@@ -23,6 +30,7 @@ class Relay:
         self._lose: tuple[str, bool] | None = None
         self._before: tuple[str, Callable[[], object]] | None = None
         self._overtaken: str | None = None
+        self._answer: tuple[str, bytes, Any] | None = None
         self._held: bytes | None = None
         self.lost: list[str] = []
         """The methods whose replies were lost."""
@@ -39,6 +47,17 @@ class Relay:
     def before(self, method: str, action: Callable[[], object]) -> None:
         """Run the action before the next call of the method is forwarded."""
         self._before = (method, action)
+
+    def answer(self, method: str, result: Any, *, to: str = "") -> None:
+        """Answer the next call of the method that has the text `to` in its arguments with this result structure, or
+        this TApplicationException.
+        """
+        self._answer = (method, to.encode(), result)
+
+    @property
+    def is_waiting(self) -> bool:
+        """Whether the call to be answered has not come yet."""
+        return self._answer is not None
 
     def overtake(self, method: str) -> None:
         """Cut the connection at the next call of the method, and forward that call just before the call after it."""
@@ -95,6 +114,10 @@ class Relay:
                     if self._before is not None and self._before[0] == method:
                         (_, action), self._before = self._before, None
                         action()
+                    if self._answer is not None and self._answer[0] == method and self._answer[1] in data:
+                        (*_, result), self._answer = self._answer, None
+                        connection.sendall(_reply(data, method, result))
+                        continue
                     if self._overtaken == method:
                         self._overtaken, self._held = None, data
                         self.lost.append(method)
@@ -124,3 +147,15 @@ def _method(call: bytes) -> str:
     """Return the name of the method that a message of the binary protocol calls."""
     _, length = struct.unpack_from(">ii", call)
     return call[8 : 8 + length].decode(errors="replace")
+
+
+def _reply(call: bytes, method: str, result: Any) -> bytes:
+    """Return the message of the binary protocol that answers a call."""
+    buffer = TMemoryBuffer()
+    protocol = TBinaryProtocol(buffer)
+    kind = TMessageType.EXCEPTION if isinstance(result, TApplicationException) else TMessageType.REPLY
+    (sequence,) = struct.unpack_from(">i", call, 8 + len(method.encode()))
+    protocol.writeMessageBegin(method, kind, sequence)
+    result.write(protocol)
+    protocol.writeMessageEnd()
+    return bytes(buffer.getvalue())

@@ -18,9 +18,10 @@ from interbed.catalog.client.errors import (
     DatabaseNotFoundError,
     LockError,
     TableExistsError,
+    TableModifiedError,
     TableNotFoundError,
 )
-from interbed.catalog.client.hive.client import HiveMetastoreClient, TableModifiedError
+from interbed.catalog.client.hive.client import HiveMetastoreClient
 from interbed.catalog.client.hive.connection import CallStateUnknownError, parse_uri
 from interbed.catalog.client.hive.lock import CHECK_FAILURES_MAX, HiveCatalogLock
 from interbed.catalog.server.process.embedded import metastore

@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 from hmsclient.genthrift.hive_metastore import ttypes as foreign
 
-from interbed.catalog.client.hive.client import HiveMetastoreClient, LockGoneError, TableModifiedError
+from interbed.catalog.client.errors import LockGoneError, TableModifiedError
+from interbed.catalog.client.hive.client import HiveMetastoreClient
 from interbed.catalog.client.hive.lock import HiveCatalogLock
 from interbed.thrift_idl.hive_metastore.ttypes import LockState, LockType
 from tests.support.servers.metastore import (
