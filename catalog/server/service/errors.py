@@ -80,3 +80,7 @@ class OutcomeUnknownError(MetastoreError):
 
 class UnboundedFileError(MetastoreError):
     """A file is too large, or has no size: it was not read."""
+
+
+class DamagedFileError(MetastoreError):
+    """A packed file cannot be unpacked."""

@@ -163,4 +163,4 @@ class Metastore:
             clock=clock,
         )
         self.pointers = PointerService(store, self.warehouse, deletions, self.locks, clock=clock)
-        self.history = HistoryService(store, self.pointers)
+        self.history = HistoryService(store, self.pointers, self.guard)

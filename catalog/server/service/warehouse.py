@@ -16,7 +16,7 @@ from typing import Protocol, TypeVar
 
 from interbed.catalog.server.service.directories.locations import LocationRules, parsed, resolved
 from interbed.catalog.server.service.directories.remote_files import REMOTE_FILES
-from interbed.catalog.server.service.errors import InvalidOperationError, MetastoreError, UnboundedFileError
+from interbed.catalog.server.service.errors import InvalidOperationError, MetastoreError
 from interbed.catalog.server.service.model import DEFAULT_DATABASE, MetastoreDatabase, MetastoreTable, StorageDescriptor
 from interbed.storage.base.errors import InterbedError
 from interbed.storage.io.api import FileIO
@@ -28,8 +28,6 @@ logger = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
-FILE_BYTES_MAX = 256 << 20
-"""Bytes of a file of metadata that are read."""
 LEVELS_MAX = 200
 """Depth of directories that are made for a location: making and deleting them recurses."""
 
@@ -355,21 +353,6 @@ def with_files(location: str, work: Callable[[FileIO, str], T], message: str, *,
     if _split(location)[0] == "file":
         return _checked(lambda: work(*file_io_for(location)), message)
     return _on_remote(location, work, message, changes=changes)
-
-
-def read_bounded(location: str, message: str) -> bytes:
-    """Return the content of a file that a client names. UnboundedFileError for one that is too large, and for a pipe,
-    which has no size; MetastoreError, which begins with `message`, if it cannot be read.
-    """
-
-    def read(file_io: FileIO, path: str) -> bytes | int:
-        size = file_io.size(path)
-        return file_io.read_bytes(path) if 0 < size <= FILE_BYTES_MAX else size
-
-    found = with_files(location, read, message)
-    if isinstance(found, int):
-        raise UnboundedFileError(f"{message}: it has {found} bytes, and 1 to {FILE_BYTES_MAX} are read")
-    return found
 
 
 def empty_directory(location: str) -> None:

@@ -5,11 +5,9 @@ with `.gz` before if the table wants it compressed. Source: Iceberg's table spec
 """
 
 import gzip
-import io
 import logging
 import re
 import uuid
-import zlib
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
@@ -17,9 +15,10 @@ import msgspec
 
 from interbed.catalog.server.rest.iceberg.metadata.base import Document, InvalidMetadataError
 from interbed.catalog.server.rest.iceberg.names import IcebergName
-from interbed.catalog.server.service.errors import MetastoreError, UnboundedFileError
+from interbed.catalog.server.service.errors import DamagedFileError, MetastoreError, UnboundedFileError
+from interbed.catalog.server.service.tables.pointed_files import read_unpacked
 from interbed.catalog.server.service.tables.pointers import PointerService
-from interbed.catalog.server.service.warehouse import FILE_BYTES_MAX, read_bounded, with_files
+from interbed.catalog.server.service.warehouse import with_files
 from interbed.storage.base.memory_cache import MemoryCache
 from interbed.storage.io.api import FileIO
 
@@ -28,7 +27,6 @@ logger = logging.getLogger(__name__)
 CACHE_BYTES = 64 << 20
 
 _METADATA_FILE = re.compile(r"\d+-[0-9a-fA-F-]{36}(\.gz)?\.metadata\.json(\.gz)?")
-_GZIP = b"\x1f\x8b"
 _CODEC = "write.metadata.compression-codec"
 _FOLDER = "write.metadata.path"
 
@@ -77,11 +75,9 @@ class MetadataFiles:
         place = self._pointers.checked(location)
         message = f"cannot read the metadata file {location}"
         try:
-            content = read_bounded(place, message)
-        except UnboundedFileError as error:
+            content = read_unpacked(place, message)
+        except (UnboundedFileError, DamagedFileError) as error:
             raise InvalidMetadataError(str(error)) from error
-        if content.startswith(_GZIP):
-            content = _decompressed(content, location)
         _check_object(content)
         return MetadataContent(content)
 
@@ -136,17 +132,6 @@ def _check_object(content: bytes) -> None:
         msgspec.json.decode(content, type=dict[str, msgspec.Raw])
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise InvalidMetadataError("The metadata file is no JSON object") from error
-
-
-def _decompressed(content: bytes, location: str) -> bytes:
-    try:
-        with gzip.GzipFile(fileobj=io.BytesIO(content)) as stream:
-            found = stream.read(FILE_BYTES_MAX + 1)
-    except (EOFError, OSError, zlib.error) as error:
-        raise InvalidMetadataError(f"The metadata file {location} is damaged") from error
-    if len(found) > FILE_BYTES_MAX:
-        raise InvalidMetadataError(f"The metadata file {location} has more than {FILE_BYTES_MAX} bytes")
-    return found
 
 
 def folder_of(document: Document) -> str:

@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
+from interbed.catalog.server.service.directories.guard import NO_CLAIM, DeletionClaim, DeletionGuard
 from interbed.catalog.server.service.errors import InvalidOperationError, NoSuchObjectError
 from interbed.catalog.server.service.history.entries import HistoryEntry, HistoryQuery
 from interbed.catalog.server.service.history.states import (
@@ -16,6 +17,8 @@ from interbed.catalog.server.service.model import MetastoreTable
 from interbed.catalog.server.service.names import normalized, shortened
 from interbed.catalog.server.service.repository import Repository, Transaction
 from interbed.catalog.server.service.tables.pointers import PointerChange, PointerMovedError, PointerService
+from interbed.catalog.server.service.tables.rules import owns_data
+from interbed.catalog.server.service.undrop.journal import check_free
 from interbed.catalog.server.service.undrop.restores import (
     METADATA_LOCATION,
     RestorePlan,
@@ -37,9 +40,10 @@ class TableHistory:
 class HistoryService:
     """The history of a metastore. Safe for many threads and processes."""
 
-    def __init__(self, store: Repository, pointers: PointerService) -> None:
+    def __init__(self, store: Repository, pointers: PointerService, guard: DeletionGuard) -> None:
         self._store = store
         self._pointers = pointers
+        self._guard = guard
 
     def of_database(self, catalog: str, database: str, *, limit: int | None = None) -> list[HistoryEntry]:
         """Return the changes of a database and of all in it, oldest first; with a limit the latest ones."""
@@ -104,6 +108,7 @@ class HistoryService:
         assert isinstance(wanted, MetastoreTable)
         plan = plan_restore(present, wanted, history.entries, moment_millis)
         check_files(present, plan.table)
+        self._store.read(lambda transaction: self._check_place(transaction, present, plan.table))
         if dry_run or plan.table == present:
             return plan
         change = PointerChange(
@@ -114,8 +119,24 @@ class HistoryService:
             expected=present.parameters.get(METADATA_LOCATION),
             change=lambda old: _unchanged(old, present, plan.table),
         )
-        self._pointers.swap([change], user)
+        swap = self._pointers.swapping([change], user)
+
+        def work(transaction: Transaction) -> None:
+            self._check_place(transaction, present, plan.table)
+            swap(transaction)
+
+        self._store.write(work)
         return plan
+
+    def _check_place(self, transaction: Transaction, present: MetastoreTable, table: MetastoreTable) -> None:
+        """Raise InvalidOperationError if a table would own a directory by its older entry that is another object's."""
+        if not owns_data(table) or table.location is None:
+            return
+        if owns_data(present) and table.location == present.location:
+            return
+        stored = transaction.tables.find(present.catalog, present.database, present.name)
+        claim = NO_CLAIM if stored is None else DeletionClaim(table_id=stored.id)
+        check_free(transaction, self._guard, table.location, claim)
 
     def check_kept(self, moment_millis: int) -> None:
         """Raise InvalidOperationError for a time before which changes are no longer known."""

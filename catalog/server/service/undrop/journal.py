@@ -89,10 +89,10 @@ class DirectoryTransfer:
         self._is_done = True
 
 
-def check_free(transaction: Transaction, guard: DeletionGuard, location: str) -> None:
-    """Raise InvalidOperationError if another object is registered at, in or around a location."""
+def check_free(transaction: Transaction, guard: DeletionGuard, location: str, claim: DeletionClaim = NO_CLAIM) -> None:
+    """Raise InvalidOperationError if another object than that of a claim is registered at, in or around a location."""
     try:
-        guard.check_target(transaction, location, NO_CLAIM)
+        guard.check_target(transaction, location, claim)
     except DirectoryKeptError as error:
         raise InvalidOperationError(f"the place {location} is taken: {error}") from error
 

@@ -6,16 +6,16 @@ manifest list of its snapshot exist. Values that the history has without their s
 """
 
 import dataclasses
-import gzip
-import json
 from collections.abc import Mapping, Sequence
-from typing import Any
+
+import msgspec
 
 from interbed.catalog.server.service import warehouse as files
-from interbed.catalog.server.service.errors import InvalidOperationError
+from interbed.catalog.server.service.errors import DamagedFileError, InvalidOperationError, UnboundedFileError
 from interbed.catalog.server.service.history.entries import HistoryEntry
 from interbed.catalog.server.service.history.states import location_now
 from interbed.catalog.server.service.model import MetastoreColumn, MetastoreTable, StorageDescriptor
+from interbed.catalog.server.service.tables.pointed_files import read_unpacked
 from interbed.storage.base.shown_text import MASK, without_credentials
 
 METADATA_LOCATION = "metadata_location"
@@ -49,9 +49,8 @@ def plan_restore(
         raise InvalidOperationError(f"{shown} had other partition keys then: they cannot be restored")
     if wanted.is_view != present.is_view:
         raise InvalidOperationError(f"{shown} was a {wanted.table_type} then and is a {present.table_type}")
-    kept: list[str] = []
-    missing: list[str] = []
-    storage = _storage(present, wanted, entries, moment_millis)
+    masked = _MaskedValues()
+    storage = _storage(present, wanted, location_now(entries, moment_millis, wanted.location), masked)
     if _is_of_paimon(present) or _is_of_paimon(wanted):
         if _is_of_paimon(present) != _is_of_paimon(wanted):
             raise InvalidOperationError(f"{shown} had another format then: its files do not have both")
@@ -60,20 +59,19 @@ def plan_restore(
                 f"{shown} had other columns then. Its schema files decide them: change them with ALTER TABLE, or roll "
                 "the table back to a snapshot"
             )
-    parameters = _parameters(present.parameters, wanted.parameters, kept, missing)
     table = dataclasses.replace(
         present,
         table_type=wanted.table_type,
         owner=wanted.owner,
         retention=wanted.retention,
         storage=storage,
-        parameters=parameters,
+        parameters=masked.resolved(present.parameters, wanted.parameters),
         partition_keys=wanted.partition_keys,
         view_original_text=_text(present.view_original_text, wanted.view_original_text, f"the text of {shown}"),
         view_expanded_text=_text(present.view_expanded_text, wanted.view_expanded_text, f"the text of {shown}"),
         extra=wanted.extra,
     )
-    return RestorePlan(table=table, kept=tuple(kept), missing=tuple(missing))
+    return RestorePlan(table=table, kept=tuple(masked.kept), missing=tuple(masked.missing))
 
 
 def check_files(present: MetastoreTable, table: MetastoreTable) -> None:
@@ -83,73 +81,93 @@ def check_files(present: MetastoreTable, table: MetastoreTable) -> None:
         raise InvalidOperationError(f"the directory {location} of that time does not exist any more")
     pointer = table.parameters.get(METADATA_LOCATION)
     if pointer is not None and pointer != present.parameters.get(METADATA_LOCATION):
-        metadata = _metadata(pointer)
-        for manifest_list in _manifest_lists(metadata):
+        for manifest_list in _metadata(pointer).manifest_lists:
             if not _exists(manifest_list):
                 raise InvalidOperationError(
                     f"the snapshot of {pointer} was expired: its manifest list {manifest_list} does not exist any more"
                 )
 
 
-def _metadata(location: str) -> dict[str, Any]:
+class _Snapshot(msgspec.Struct, rename="kebab"):
+    """The part of an Iceberg snapshot that is read."""
+
+    snapshot_id: int | None = None
+    manifest_list: str | None = None
+
+
+class _Metadata(msgspec.Struct, rename="kebab"):
+    """The part of an Iceberg metadata file that is read: decoding takes memory for it alone."""
+
+    current_snapshot_id: int | None = None
+    snapshots: list[_Snapshot] | None = None
+
+    @property
+    def manifest_lists(self) -> list[str]:
+        """The manifest list of the current snapshot, if there is one."""
+        return [
+            each.manifest_list
+            for each in self.snapshots or ()
+            if each.snapshot_id == self.current_snapshot_id and each.manifest_list is not None
+        ]
+
+
+def _metadata(location: str) -> _Metadata:
     if not _exists(location):
         raise InvalidOperationError(f"the metadata file {location} of that time does not exist any more")
-    text = files.read_bounded(location, f"cannot read {location}")
     try:
-        found = json.loads(gzip.decompress(text) if location.endswith((".gz.metadata.json", ".gz")) else text)
-    except (ValueError, OSError, EOFError) as error:
-        raise InvalidOperationError(f"the metadata file {location} cannot be read: {error}") from error
-    if not isinstance(found, dict):
-        raise InvalidOperationError(f"the metadata file {location} is not Iceberg's")
-    return found
+        return msgspec.json.decode(read_unpacked(location, f"cannot read {location}"), type=_Metadata)
+    except (UnboundedFileError, DamagedFileError) as error:
+        raise InvalidOperationError(str(error)) from error
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise InvalidOperationError(f"the metadata file {location} is not Iceberg's: {error}") from error
 
 
 def _exists(location: str) -> bool:
     return files.with_files(location, lambda filesystem, path: filesystem.exists(path), f"cannot look for {location}")
 
 
-def _manifest_lists(metadata: Mapping[str, Any]) -> list[str]:
-    current = metadata.get("current-snapshot-id")
-    return [
-        str(snapshot["manifest-list"])
-        for snapshot in metadata.get("snapshots") or ()
-        if snapshot.get("snapshot-id") == current and "manifest-list" in snapshot
-    ]
+class _MaskedValues:
+    """The parameters that the history has without their secrets: those that stay as they are (`kept`), and those that
+    the present entry does not have (`missing`).
+    """
+
+    def __init__(self) -> None:
+        self.kept: list[str] = []
+        self.missing: list[str] = []
+
+    def resolved(self, present: Mapping[str, str] | None, wanted: Mapping[str, str], what: str = "") -> dict[str, str]:
+        """Return older parameters with their secrets; `what` is shown before a name."""
+        now = present or {}
+        found = {key: value for key, value in now.items() if key.lower() in _OF_FILES}
+        for key, value in wanted.items():
+            if key.lower() in _OF_FILES:
+                continue
+            if MASK not in value or value == now.get(key):
+                found[key] = value
+            elif key in now:
+                self.kept.append(f"{what}{key}")
+                found[key] = now[key]
+            else:
+                self.missing.append(f"{what}{key}")
+        return found
 
 
 def _storage(
-    present: MetastoreTable, wanted: MetastoreTable, entries: Sequence[HistoryEntry], moment_millis: int
+    present: MetastoreTable, wanted: MetastoreTable, location: str | None, masked: _MaskedValues
 ) -> StorageDescriptor | None:
+    """Return the older storage descriptor at a location, with the secrets of the present one."""
     storage, now = wanted.storage, present.storage
     if storage is None or now is None:
         return storage
-    location = location_now(entries, moment_millis, storage.location)
     location = _text(now.location, location, f"the location of {present.database}.{present.name}")
     serde, serde_now = storage.serde, now.serde
     if serde is not None and serde.parameters:
-        of_serde = _parameters((serde_now.parameters if serde_now else None) or {}, serde.parameters, [], [])
+        of_serde = masked.resolved(serde_now.parameters if serde_now else None, serde.parameters, "the SerDe's ")
         serde = dataclasses.replace(serde, parameters=of_serde)
     parameters = storage.parameters
     if parameters:
-        parameters = _parameters(now.parameters or {}, parameters, [], [])
+        parameters = masked.resolved(now.parameters, parameters, "the storage's ")
     return dataclasses.replace(storage, location=location, serde=serde, parameters=parameters)
-
-
-def _parameters(
-    present: Mapping[str, str], wanted: Mapping[str, str], kept: list[str], missing: list[str]
-) -> dict[str, str]:
-    found = {key: value for key, value in present.items() if key.lower() in _OF_FILES}
-    for key, value in wanted.items():
-        if key.lower() in _OF_FILES:
-            continue
-        if MASK not in value or value == present.get(key):
-            found[key] = value
-        elif key in present:
-            kept.append(key)
-            found[key] = present[key]
-        else:
-            missing.append(key)
-    return found
 
 
 def _text(present: str | None, wanted: str | None, what: str) -> str | None:

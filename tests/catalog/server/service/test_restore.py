@@ -1,6 +1,7 @@
 """Entries of tables put back to an older state."""
 
 import dataclasses
+import gzip
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -11,8 +12,9 @@ from interbed.catalog.server.database.session import SqlRepository
 from interbed.catalog.server.service.errors import InvalidOperationError, NoSuchObjectError
 from interbed.catalog.server.service.history.entries import HistoryPolicy
 from interbed.catalog.server.service.lock_model import LockComponent, LockLevel, LockRequest, LockType
-from interbed.catalog.server.service.model import EXTERNAL_TABLE, MetastoreColumn, MetastoreDatabase
+from interbed.catalog.server.service.model import EXTERNAL_TABLE, MetastoreColumn, MetastoreDatabase, SerDe
 from interbed.catalog.server.service.service import Metastore
+from interbed.catalog.server.service.tables import pointed_files
 from interbed.catalog.server.service.tables.pointers import TableLockedError
 from tests.catalog.server.service.test_history import STORAGE, alter, changes, create, later
 from tests.catalog.server.service.test_undrop import FixedClock
@@ -132,3 +134,56 @@ def test_a_time_before_the_history_or_the_table_is_refused(metastore: Metastore,
     metastore.tables.drop("hive", "db", "t", delete_data=True)
     with pytest.raises(NoSuchObjectError, match="put it back first"):
         metastore.history.restore("hive", "db", "t", later(clock))
+
+
+def test_secrets_of_storage_are_kept_and_named(metastore: Metastore, clock: FixedClock) -> None:
+    """The history has masks in their place, which never become values."""
+    serde = SerDe(parameters={"password": "old", "c": "1"})
+    create(metastore, storage=dataclasses.replace(STORAGE, parameters={"api.token": "a", "b": "1"}, serde=serde))
+    moment = later(clock)
+    now = metastore.tables.get("hive", "db", "t").storage
+    assert now is not None
+    alter(metastore, storage=dataclasses.replace(now, parameters={}, serde=SerDe(parameters={"password": "new"})))
+    plan = metastore.history.restore("hive", "db", "t", moment)
+    assert (plan.kept, plan.missing) == (("the SerDe's password",), ("the storage's api.token",))
+    after = metastore.tables.get("hive", "db", "t").storage
+    assert after is not None
+    assert after.serde is not None
+    assert after.serde.parameters == {"password": "new", "c": "1"}
+    assert after.parameters == {"b": "1"}
+
+
+def test_a_table_does_not_get_the_directory_of_another_one(
+    metastore: Metastore, clock: FixedClock, tmp_path: Path
+) -> None:
+    """Its drop would delete the files of the other table."""
+    create(metastore)
+    moment = later(clock)
+    now = metastore.tables.get("hive", "db", "t").storage
+    assert now is not None
+    alter(metastore, storage=dataclasses.replace(now, location=f"file:{tmp_path / 'moved'}"))
+    later(clock)
+    create(metastore, name="u", storage=now)
+    for dry_run in (True, False):
+        with pytest.raises(InvalidOperationError, match=r"the place file:.*/t is taken: .*db\.u"):
+            metastore.history.restore("hive", "db", "t", moment, dry_run=dry_run)
+    assert metastore.tables.get("hive", "db", "t").location == f"file:{tmp_path / 'moved'}"
+    metastore.tables.drop("hive", "db", "u", delete_data=False)
+    metastore.history.restore("hive", "db", "t", moment)
+    assert metastore.tables.get("hive", "db", "t").location == now.location
+
+
+@pytest.mark.parametrize(
+    "content", [gzip.compress(b" " * 5000), b"\x1f\x8bdamaged", b"[]"], ids=["bomb", "damaged", "list"]
+)
+def test_a_metadata_file_is_unpacked_up_to_a_size(
+    metastore: Metastore, clock: FixedClock, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, content: bytes
+) -> None:
+    monkeypatch.setattr(pointed_files, "FILE_BYTES_MAX", 1000)
+    file = tmp_path / "00001-a.gz.metadata.json"
+    file.write_bytes(content)
+    create(metastore, parameters={"metadata_location": f"file:{file}"})
+    moment = later(clock)
+    alter(metastore, parameters={"metadata_location": f"file:{tmp_path / 'newer'}"})
+    with pytest.raises(InvalidOperationError, match=r"more than 1000 bytes|it is damaged|is not Iceberg's"):
+        metastore.history.restore("hive", "db", "t", moment)

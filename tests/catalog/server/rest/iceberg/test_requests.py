@@ -10,7 +10,7 @@ from urllib.parse import quote_plus
 import pytest
 
 from interbed.catalog.client.hive.client import HiveMetastoreClient
-from interbed.catalog.server.service.warehouse import FILE_BYTES_MAX
+from interbed.catalog.server.service.tables.pointed_files import FILE_BYTES_MAX
 from interbed.thrift_idl.hive_metastore import ttypes
 from tests.catalog.server.rest.iceberg.rest_server import (
     SCHEMA,

@@ -20,7 +20,7 @@ from interbed.catalog.server.rest.iceberg.scan_plans import ScanPlanHandler
 from interbed.catalog.server.rest.iceberg.store import TableStore
 from interbed.catalog.server.rest.interface import RestError, RestRequest, RestResponse
 from interbed.catalog.server.service.service import Metastore
-from interbed.catalog.server.service.warehouse import FILE_BYTES_MAX
+from interbed.catalog.server.service.tables.pointed_files import FILE_BYTES_MAX
 from interbed.catalog.server.thrift.edge.call import ClientSession
 from interbed.iceberg.rest_scan import pages
 from tests.catalog.server.rest.iceberg.rest_server import IcebergRest

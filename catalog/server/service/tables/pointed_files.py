@@ -1,0 +1,51 @@
+"""Files of metadata that an entry names, as Iceberg's `metadata_location`: read and unpacked up to a size.
+
+Clients choose the file. It may be a device or a pipe, sparse, or packed so that a few kilobytes become gigabytes. So
+its size is checked before it is read, and what is unpacked of it has the same bound.
+"""
+
+import gzip
+import io
+import zlib
+
+from interbed.catalog.server.service.errors import DamagedFileError, UnboundedFileError
+from interbed.catalog.server.service.warehouse import with_files
+from interbed.storage.io.api import FileIO
+
+FILE_BYTES_MAX = 256 << 20
+"""Bytes of a file of metadata that are read, and those that are unpacked of it."""
+
+_GZIP = b"\x1f\x8b"
+
+
+def read_bounded(location: str, message: str) -> bytes:
+    """Return the content of a file that a client names. UnboundedFileError for one that is too large, and for a pipe,
+    which has no size; MetastoreError, which begins with `message`, if it cannot be read.
+    """
+
+    def read(file_io: FileIO, path: str) -> bytes | int:
+        size = file_io.size(path)
+        return file_io.read_bytes(path) if 0 < size <= FILE_BYTES_MAX else size
+
+    found = with_files(location, read, message)
+    if isinstance(found, int):
+        raise UnboundedFileError(f"{message}: it has {found} bytes, and 1 to {FILE_BYTES_MAX} are read")
+    return found
+
+
+def read_unpacked(location: str, message: str) -> bytes:
+    """Return the content of a file as `read_bounded`, unpacked if it is one of gzip, by whatever name.
+
+    UnboundedFileError also for one whose content is too large, DamagedFileError for one that cannot be unpacked.
+    """
+    content = read_bounded(location, message)
+    if not content.startswith(_GZIP):
+        return content
+    try:
+        with gzip.GzipFile(fileobj=io.BytesIO(content)) as stream:
+            found = stream.read(FILE_BYTES_MAX + 1)
+    except (EOFError, OSError, zlib.error) as error:
+        raise DamagedFileError(f"{message}: it is damaged: {error}") from error
+    if len(found) > FILE_BYTES_MAX:
+        raise UnboundedFileError(f"{message}: unpacked it has more than {FILE_BYTES_MAX} bytes")
+    return found
