@@ -65,7 +65,6 @@ class SqlHistory:
                     "catalog": event.catalog,
                     "database": event.database,
                     "name": event.body.function.name if event.body.function is not None else event.table,
-                    "previous": None if event.previous is None else ".".join(event.previous),
                     "object_id": change.object_id,
                     "principal": origin.principal,
                     "interface": origin.interface,
@@ -79,6 +78,8 @@ class SqlHistory:
     def select(self, query: HistoryQuery) -> list[HistoryEntry]:
         """Return the entries of a selection, oldest first; with a limit the latest ones."""
         conditions: list[ColumnElement[bool]] = []
+        if query.kind is not None:
+            conditions.append(_ROW.kind == query.kind)
         if query.after_millis is not None:
             conditions.append(_ROW.time_millis > query.after_millis)
         named = [
@@ -142,10 +143,6 @@ class SqlHistory:
 
 
 def _entry(row: Any) -> HistoryEntry:
-    previous = None
-    if row.previous is not None:
-        catalog, database, table = row.previous.split(".")
-        previous = (catalog, database, table)
     return HistoryEntry(
         id=row.id,
         time_millis=row.time_millis,
@@ -154,7 +151,6 @@ def _entry(row: Any) -> HistoryEntry:
         catalog=row.catalog,
         database=row.database,
         name=row.name,
-        previous=previous,
         object_id=row.object_id,
         origin=ChangeOrigin(
             principal=row.principal,

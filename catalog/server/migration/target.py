@@ -14,6 +14,7 @@ from typing import Any
 
 from sqlalchemy.engine import make_url
 
+from interbed.catalog.client.hive.connection import current_user
 from interbed.catalog.server.database import schema
 from interbed.catalog.server.database.engine import parse_database_url
 from interbed.catalog.server.database.session import SqlRepository
@@ -26,6 +27,7 @@ from interbed.catalog.server.service.column_statistics import ColumnStatistics
 from interbed.catalog.server.service.directories.locations import LocationRules
 from interbed.catalog.server.service.errors import MetastoreError, NoSuchObjectError
 from interbed.catalog.server.service.events import NotificationEvent
+from interbed.catalog.server.service.history.entries import ChangeOrigin, HistoryPolicy
 from interbed.catalog.server.service.model import Function, MetastoreCatalog, MetastoreDatabase, MetastoreTable
 from interbed.catalog.server.service.names import normalized, partition_name
 from interbed.catalog.server.service.repository import StoredRow, Transaction
@@ -54,7 +56,8 @@ class Target:
         self.name = shown_url(url)
         self._clock = clock
         self._rules = LocationRules()
-        self._store = SqlRepository(url)
+        origin = ChangeOrigin(principal=current_user(), operation="import")
+        self._store = SqlRepository(url, history=HistoryPolicy(origin=lambda: origin))
         try:
             schema.upgrade(self._store.engine)
             self._connection = LocalConnection(self._store, self.name)

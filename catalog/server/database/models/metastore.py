@@ -299,7 +299,6 @@ class HistoryRow(Base):
     catalog: Mapped[str | None] = mapped_column(String(128))
     database: Mapped[str | None] = mapped_column(String(128))
     name: Mapped[str | None] = mapped_column(String(256))
-    previous: Mapped[str | None] = mapped_column(Text)
     object_id: Mapped[int | None] = mapped_column(BigInteger)
     principal: Mapped[str | None] = mapped_column(Text)
     interface: Mapped[str] = mapped_column(String(32))

@@ -23,7 +23,7 @@ from interbed.catalog.server.service.model import (
     StorageDescriptor,
 )
 from interbed.catalog.server.service.names import partition_name
-from interbed.storage.base.shown_text import is_secret, masked, without_credentials
+from interbed.storage.base.shown_text import is_secret, masked, may_have_secrets, without_credentials
 
 H = TypeVar("H", MetastoreCatalog, MetastoreDatabase)
 V = TypeVar("V", EventBody, MetastoreTable, StorageDescriptor, SerDe, MetastoreCatalog, MetastoreDatabase)
@@ -35,33 +35,27 @@ _PARTITIONS = {EventType.ADD_PARTITION, EventType.ALTER_PARTITION, EventType.DRO
 _IGNORED = {EventType.INSERT, EventType.UPDATE_PARTITION_COLUMN_STAT, EventType.DELETE_PARTITION_COLUMN_STAT}
 _TABLE_STATISTICS = {EventType.UPDATE_TABLE_COLUMN_STAT, EventType.DELETE_TABLE_COLUMN_STAT}
 
-_SUSPICIOUS = [
-    "password",
-    "token",
-    "authori",
-    "secret",
-    "credential",
-    "private",
-    "encryption",
-    "api",
-    "account",
-    "access",
-    "sas",
-]
-"""Parts of the names of secrets. The exact test of a text without them takes longer than the rest of its change."""
-
 _is_secret = lru_cache(maxsize=10_000)(is_secret)
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class RecordedChange:
-    """A change to be stored. `is_whole` says that its body is the body of the event."""
+    """A change to be stored, with the body that the history has of its event."""
 
     kind: HistoryKind
     event: NotificationEvent
     body: EventBody
-    object_id: int | None
-    is_whole: bool
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether its body is the body of the event."""
+        return self.body is self.event.body
+
+    @property
+    def object_id(self) -> int | None:
+        """The number of a table."""
+        table = self.event.body.table
+        return None if table is None else table.number
 
 
 def changes_of(changes: Sequence[NotificationEvent]) -> Iterator[RecordedChange]:
@@ -96,14 +90,7 @@ def _recorded(event: NotificationEvent) -> RecordedChange | None:
         kind = HistoryKind.FUNCTION
     elif event.table is not None:
         kind = HistoryKind.TABLE
-    stored = _without_secrets(body)
-    return RecordedChange(
-        kind=kind,
-        event=event,
-        body=stored,
-        object_id=None if table is None else table.number,
-        is_whole=stored is event.body,
-    )
+    return RecordedChange(kind=kind, event=event, body=_without_secrets(body))
 
 
 def _of_partitions(changes: Sequence[NotificationEvent]) -> RecordedChange:
@@ -116,8 +103,6 @@ def _of_partitions(changes: Sequence[NotificationEvent]) -> RecordedChange:
         kind=HistoryKind.TABLE,
         event=first,
         body=EventBody(details={"partition_count": len(found), "partitions": names}),
-        object_id=None if table is None else table.number,
-        is_whole=False,
     )
 
 
@@ -186,27 +171,17 @@ def _masked_function(function: Function) -> Function:
 
 
 def _masked_parameters(parameters: Mapping[str, str]) -> Mapping[str, str]:
-    if not any(_is_secret(key) or _is_suspicious(value) for key, value in parameters.items()):
+    if not any(_is_secret(key) or may_have_secrets(value) for key, value in parameters.items()):
         return parameters
     plain = {key: masked(key, value) for key, value in parameters.items()}
     return parameters if plain == parameters else plain
 
 
 def _masked_text(text: str | None) -> str | None:
-    if text is None or not _is_suspicious(text):
+    if text is None or not may_have_secrets(text):
         return text
     plain = without_credentials(text)
     return text if plain == text else plain
-
-
-def _is_suspicious(text: str) -> bool:
-    """Return whether a text may have a user and password before a host, or a setting that is a secret."""
-    if "@" in text:
-        return True
-    if "=" not in text and ":" not in text:
-        return False
-    lower = text.lower()
-    return any(word in lower for word in _SUSPICIOUS)
 
 
 def _replaced(value: V, **fields: Any) -> V:

@@ -48,8 +48,7 @@ class HistoryPolicy:
 class HistoryEntry:
     """A change. `time_millis` is since the epoch; `change` is the type of its event, without secrets in its `body`.
 
-    `database` and `name` are those after the change, `previous` the former name of a renamed table as (catalog,
-    database, table). `object_id` is the number of a table.
+    `database` and `name` are those after the change. `object_id` is the number of a table.
     """
 
     id: int = 0
@@ -59,10 +58,18 @@ class HistoryEntry:
     catalog: str | None
     database: str | None = None
     name: str | None = None
-    previous: tuple[str, str, str] | None = None
     object_id: int | None = None
     origin: ChangeOrigin = field(default_factory=ChangeOrigin)
     body: EventBody = field(default_factory=EventBody)
+
+    @property
+    def previous(self) -> tuple[str, str, str] | None:
+        """The former name of a renamed table as (catalog, database, table)."""
+        before, after = self.body.table_before, self.body.table
+        if before is None or after is None:
+            return None
+        old, new = ((each.catalog, each.database, each.name) for each in (before, after))
+        return None if old == new else old
 
     @property
     def qualified(self) -> str:
@@ -72,10 +79,11 @@ class HistoryEntry:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HistoryQuery:
-    """Selection of entries: of objects by their number, or of a name at the time of the change; only those after a
-    time, if given.
+    """Selection of entries: of objects by their number, or of a name at the time of the change; only those of a kind
+    and after a time, if given.
     """
 
+    kind: HistoryKind | None = None
     catalog: str | None = None
     database: str | None = None
     name: str | None = None

@@ -5,7 +5,7 @@ from datetime import UTC, datetime
 
 from interbed.catalog.server.service.directories.guard import NO_CLAIM, DeletionClaim, DeletionGuard
 from interbed.catalog.server.service.errors import InvalidOperationError, NoSuchObjectError
-from interbed.catalog.server.service.history.entries import HistoryEntry, HistoryQuery
+from interbed.catalog.server.service.history.entries import HistoryEntry, HistoryKind, HistoryQuery
 from interbed.catalog.server.service.history.states import (
     MetadataValue,
     ObjectKey,
@@ -157,10 +157,11 @@ def _table_history(
         chosen = stored.value.number if stored is not None else numbers[-1] if numbers else None
     if chosen is None:
         raise NoSuchObjectError(f"the history has no table {shortened(f'{database}.{name}')}")
-    query = HistoryQuery(catalog=catalog, database=database, name=name, object_ids=(chosen,), limit=limit)
-    entries = [
-        entry for entry in transaction.history.select(query) if entry.object_id == chosen or entry.body.constraints
-    ]
+    entries = transaction.history.select(
+        HistoryQuery(
+            kind=HistoryKind.TABLE, catalog=catalog, database=database, name=name, object_ids=(chosen,), limit=limit
+        )
+    )
     if not entries and stored is None:
         raise NoSuchObjectError(f"the history has no table {shortened(f'{database}.{name}')} with the number {chosen}")
     present = None if stored is None or stored.value.number != chosen else stored.value

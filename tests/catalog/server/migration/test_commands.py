@@ -55,7 +55,7 @@ def exported(filled: MetastoreUnderTest, tmp_path_factory: pytest.TempPathFactor
 
 
 @pytest.mark.parametrize("target", each_run(BACKENDS, lambda kind: kind == "postgresql"), indirect=True)
-def test_a_server_is_imported_into_another_database(filled: MetastoreUnderTest, target: str) -> None:
+def test_a_server_is_imported_into_another_database(filled: MetastoreUnderTest, target: str, tmp_path: Path) -> None:
     output = run_json("import", "--from", filled.uri, "--db", target)
     assert output["failures"] == []
     assert output["counts"]["partition"] == {"copied": len(PARTITIONS)}
@@ -64,6 +64,8 @@ def test_a_server_is_imported_into_another_database(filled: MetastoreUnderTest, 
     assert output["counts"]["partition statistics"] == {"copied": 4}
     assert output["notes"] == []
     assert "no differences" in run("verify", "--from", filled.uri, "--to", target)
+    made = run_json("history", "--database", "shop", "--db", target, "--warehouse", str(tmp_path))
+    assert {each["operation"] for each in made} == {"import"}
     again = run_json("import", "--from", filled.db, "--to", target, "--resume")
     assert {outcome for counts in again["counts"].values() for outcome in counts} == {"unchanged"}
 

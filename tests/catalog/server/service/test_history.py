@@ -100,6 +100,14 @@ def test_a_change_has_its_origin_and_the_entries_before_and_after(metastore: Met
     assert second.object_id == created.number
 
 
+def test_other_objects_of_the_name_of_a_table_are_not_in_its_history(metastore: Metastore) -> None:
+    create(metastore)
+    metastore.functions.create(Function(database="db", name="t", class_name="x"))
+    metastore.functions.drop("hive", "db", "t")
+    latest = metastore.history.of_table("hive", "db", "t", limit=1)
+    assert [each.change for each in latest.entries] == ["CREATE_TABLE"]
+
+
 def test_a_renamed_and_a_dropped_table_are_followed(metastore: Metastore, clock: FixedClock) -> None:
     first = create(metastore)
     before = later(clock)
@@ -164,7 +172,8 @@ def test_databases_functions_and_catalogs_are_recorded(metastore: Metastore, sto
 def test_secrets_are_not_kept(metastore: Metastore, store: SqlRepository) -> None:
     create(
         metastore,
-        parameters={"fs.s3a.secret.key": "hunter2", "url": "jdbc:db://ann:hunter2@host/x", "plain": "kept"},
+        parameters={"fs.s3a.secret.key": "hunter2", "url": "jdbc:db://ann:hunter2@host/x", "plain": "kept"}
+        | {"query": "x?pass.word=hunter2", "other": "x?Private-Key=hunter2"},
         storage=dataclasses.replace(STORAGE, serde=SerDe(parameters={"password": "hunter2"})),
     )
     create(
