@@ -30,6 +30,25 @@ _latest = threading.local()
 _encode = json.JSONEncoder(separators=(",", ":"), ensure_ascii=True).encode
 
 
+def name_text(name: tuple[str, str, str] | None) -> str | None:
+    """Return the text of the name of a table: catalog, database and table with dots in between, or JSON if they have
+    dots themselves, as names of Iceberg's clients may.
+    """
+    if name is None:
+        return None
+    text = ".".join(name)
+    return text if text.count(".") == len(name) - 1 else _encode(name)
+
+
+def name_from(text: str | None) -> tuple[str, str, str] | None:
+    """Return the name of a table from its text."""
+    if text is None:
+        return None
+    # The name of a catalog has no brackets.
+    catalog, database, table = json.loads(text) if text.startswith("[") else text.split(".")
+    return catalog, database, table
+
+
 def database_document(database: MetastoreDatabase) -> str:
     """Return the document of a database: all of it but catalog and name."""
     return _encode(

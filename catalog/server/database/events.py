@@ -18,6 +18,8 @@ from interbed.catalog.server.database.documents import (
     database_from,
     function_document,
     function_from,
+    name_from,
+    name_text,
     partition_document,
     partition_from,
     table_document,
@@ -161,7 +163,7 @@ class SqlEvents:
                     "catalog": event.catalog,
                     "database": event.database,
                     "table": event.table,
-                    "previous": None if event.previous is None else ".".join(event.previous),
+                    "previous": name_text(event.previous),
                     "body": packed[id(event)],
                 }
                 for number, event in enumerate(events, start=last - len(events) + 1)
@@ -224,8 +226,9 @@ class SqlEvents:
         """Return the names that the events with larger ids changed, in order, for at most `limit` events."""
         touched: list[ChangedName] = []
         for row in self._connection.execute(_TOUCHED.limit(limit), {"after": last}):
-            if row.previous is not None:
-                catalog, database, table = row.previous.split(".")
+            previous = name_from(row.previous)
+            if previous is not None:
+                catalog, database, table = previous
                 touched.append(ChangedName(id=row.id, type=row.type, catalog=catalog, database=database, table=table))
             touched.append(
                 ChangedName(id=row.id, type=row.type, catalog=row.catalog, database=row.database, table=row.table)
@@ -263,10 +266,6 @@ def _fitting(sizes: Iterable[Any], bytes_max: int) -> int | None:
 
 
 def _event(row: Any) -> NotificationEvent:
-    previous = None
-    if row.previous is not None:
-        catalog, database, table = row.previous.split(".")
-        previous = (catalog, database, table)
     return NotificationEvent(
         id=row.id,
         time=row.time,
@@ -274,6 +273,6 @@ def _event(row: Any) -> NotificationEvent:
         catalog=row.catalog,
         database=row.database,
         table=row.table,
-        previous=previous,
+        previous=name_from(row.previous),
         body=unpacked_body(row.body),
     )

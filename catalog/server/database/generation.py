@@ -16,6 +16,7 @@ from typing import Any, Protocol
 
 from sqlalchemy.engine import URL
 
+from interbed.catalog.server.database.documents import name_from
 from interbed.catalog.server.database.engine import postgres_conninfo
 
 logger = logging.getLogger(__name__)
@@ -187,17 +188,10 @@ def _changes(last: int, rows: Sequence[Sequence[Any]]) -> GenerationChanges:
     if numbers != list(range(last + 1, generation + 1)):
         return GenerationChanges(generation=generation, touched=None)
     touched = [
-        ChangedObject(type=kind, catalog=catalog, database=database, table=table, previous=_previous(previous))
+        ChangedObject(type=kind, catalog=catalog, database=database, table=table, previous=name_from(previous))
         for _, _, kind, catalog, database, table, previous in rows
     ]
     return GenerationChanges(generation=generation, touched=touched)
-
-
-def _previous(text: str | None) -> tuple[str, str, str] | None:
-    if text is None:
-        return None
-    catalog, database, table = text.split(".")
-    return catalog, database, table
 
 
 def _text(value: bytes | None) -> str | None:

@@ -1,5 +1,6 @@
 """The notification log: ids without gaps in the order of commits, and event bodies that are read back unchanged."""
 
+import dataclasses
 import threading
 from collections.abc import Iterator
 
@@ -9,8 +10,10 @@ from hypothesis import strategies as st
 
 from interbed.catalog.server.database import schema
 from interbed.catalog.server.database.events import packed_body, unpacked_body
+from interbed.catalog.server.database.generation import GenerationChanges, open_generation_reader
 from interbed.catalog.server.database.session import SqlRepository
 from interbed.catalog.server.service import events
+from interbed.catalog.server.service.history.entries import HistoryQuery
 from interbed.catalog.server.service.model import (
     Constraint,
     ConstraintKind,
@@ -25,7 +28,7 @@ from interbed.catalog.server.service.model import (
 )
 from interbed.catalog.server.service.repository import Transaction
 from tests.support.examples import examples
-from tests.support.waits import at_most
+from tests.support.waits import at_most, wait_until
 
 WRITERS = 4
 EVENTS_EACH = 15
@@ -101,6 +104,29 @@ def test_a_rename_is_an_event_of_both_names(store: SqlRepository) -> None:
     touched = store.read(lambda transaction: transaction.events.touched(0))
     assert [(each.id, each.database, each.table) for each in touched] == [(1, "d", "old"), (1, "d", "new")]
     assert store.read(lambda transaction: transaction.events.after(0))[0].previous == ("hive", "d", "old")
+
+
+def test_a_former_name_may_have_dots(store: SqlRepository) -> None:
+    """Iceberg's clients give such names, which the caches of all servers read."""
+    old = dataclasses.replace(_table("old.name"), database="a.b")
+    store.write(lambda transaction: transaction.events.append(events.alter_table(old, _table("new"))))
+    touched = store.read(lambda transaction: transaction.events.touched(0))
+    assert [(each.database, each.table) for each in touched] == [("a.b", "old.name"), ("d", "new")]
+    assert store.read(lambda transaction: transaction.events.after(0))[0].previous == ("hive", "a.b", "old.name")
+    (entry,) = store.read(lambda transaction: transaction.history.select(HistoryQuery()))
+    assert entry.previous == ("hive", "a.b", "old.name")
+    reader = open_generation_reader(store.engine.url)
+    reader.ask(0)
+    answers: list[GenerationChanges] = []
+
+    def is_answered() -> bool:
+        found = reader.answer()
+        answers.extend([] if found is None else [found])
+        return found is not None
+
+    wait_until(is_answered)
+    reader.close()
+    assert [each.previous for each in answers[0].touched or ()] == [("hive", "a.b", "old.name")]
 
 
 def test_old_events_expire_and_later_ids_continue(store: SqlRepository) -> None:
