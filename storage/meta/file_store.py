@@ -180,11 +180,14 @@ class FileStore:
             return False
 
     def alter(self, changes: "Sequence[SchemaChange]") -> None:
-        """Create the table's next schema; raises InvalidInputError, CommitFailedError, NotSupportedError."""
+        """Create the next schema of the table, or of its branch.
+
+        Raises InvalidInputError, CommitFailedError, NotSupportedError.
+        """
         if (keeper := self.version_keeper) is not None:
             self.check_here()
             keeper.alter(changes)
-        elif self.environment.alter is not None:
+        elif self.environment.alter is not None and self.paths.branch == MAIN_BRANCH:
             self.check_here()
             self.environment.alter(changes)
         else:

@@ -423,3 +423,15 @@ def test_long_column_comments_are_cut_to_the_metastores_limit(catalog: HiveCatal
     assert column.comment.startswith("a x")
     assert column.comment.endswith("...")
     assert catalog.get_table("shop.t").fields[0].description == f"a\n{long}"
+
+
+def test_a_write_to_a_branch_that_adds_columns_leaves_the_table_as_it_is(catalog: HiveCatalog) -> None:
+    create(catalog).upsert(ROWS)
+    catalog.create_branch("shop.t", "b")
+    branch = catalog.get_table("shop.t$branch_b")
+    branch.upsert(ROWS.append_column("extra", pa.array([1, 2])), merge_schema=True)
+    assert branch.schema.names == ("id", "name", "extra")
+    table = catalog.get_table("shop.t")
+    assert table.schema.names == ("id", "name")
+    assert [column.name for column in catalog.client.get_table("shop", "t").sd.cols] == ["id", "name"]
+    assert ids(branch) == [1, 2]
