@@ -415,7 +415,7 @@ def find_store(
     if environment.publisher is not None and (branch == MAIN_BRANCH or has_history):
         publisher = environment.publisher(file_io, paths)
     else:
-        publisher = ExclusiveCreatePublisher(file_io, paths, environment.lock() if environment.lock else None)
+        publisher = ExclusiveCreatePublisher(file_io, paths, environment.new_lock())
     return FileStore(
         location=location,
         told_location=respelled(location, given),

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from interbed.storage.io.api import FileIO
 from interbed.storage.meta.paths import TablePaths
-from interbed.storage.meta.snapshot.publish import CatalogLock, SnapshotPublisher
+from interbed.storage.meta.snapshot.publish import CatalogLock, NoLock, SnapshotPublisher
 
 if TYPE_CHECKING:
     from interbed.storage.meta.schema.change import SchemaChange
@@ -48,9 +48,9 @@ class StoreEnvironment:
     `lock` creates the lock that is held around the creation of a snapshot. `publisher` replaces that creation as a
     whole, for branches too if there are `versions`. `known_latest` returns the newest snapshot id that the catalog
     knows. `alter` creates the next schema, and `roll_back_schema` deletes the schemas after an id, where the catalog
-    keeps a copy of the newest. `versions` returns the keeper of the versions of a branch, by its name, in a catalog
-    that keeps the history of its tables. `file_options` are options of a catalog by which another process opens the
-    files, if they are more than its user gave; they may have secrets.
+    keeps a copy of the newest; both are for the main branch alone. `versions` returns the keeper of the versions of a
+    branch, by its name, in a catalog that keeps the history of its tables. `file_options` are options of a catalog by
+    which another process opens the files, if they are more than its user gave; they may have secrets.
     """
 
     lock: Callable[[], CatalogLock] | None = None
@@ -60,3 +60,7 @@ class StoreEnvironment:
     roll_back_schema: "Callable[[int], TableSchema] | None" = None
     versions: Callable[[str], VersionKeeper] | None = None
     file_options: Mapping[str, str] = field(default_factory=dict, repr=False)
+
+    def new_lock(self) -> CatalogLock:
+        """Return a lock for changes of the table's history; without a catalog's lock it locks nothing."""
+        return NoLock() if self.lock is None else self.lock()

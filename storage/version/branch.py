@@ -40,7 +40,6 @@ from interbed.storage.meta.snapshot.history_journal import (
     file_change,
 )
 from interbed.storage.meta.snapshot.manager import ChangelogManager
-from interbed.storage.meta.snapshot.publish import NoLock
 from interbed.storage.meta.snapshot.snapshot import CommitKind, Snapshot
 from interbed.storage.meta.snapshot.tag import TagManager
 from interbed.storage.scan.scan import TableScan
@@ -136,8 +135,7 @@ class BranchManager:
         """
         self._store.check_exclusive()
         self._check_exists(name)
-        lock = self._store.environment.lock() if self._store.environment.lock else NoLock()
-        with lock.hold():
+        with self._store.environment.new_lock().hold():
             change_history(self._file_io, self._store.paths, lambda: self._fast_forward_change(name))
 
     def _fast_forward_change(self, name: str) -> HistoryChange:

@@ -20,7 +20,6 @@ from interbed.storage.meta.snapshot.history_journal import (
     digests,
 )
 from interbed.storage.meta.snapshot.manager import ChangelogManager
-from interbed.storage.meta.snapshot.publish import NoLock
 from interbed.storage.meta.snapshot.snapshot import Snapshot
 from interbed.storage.meta.snapshot.tag import TagManager
 from interbed.storage.scan.starting_point import has_changelog, snapshot_or_tagged
@@ -73,8 +72,7 @@ def _roll_back(store: FileStore, target: Snapshot, version: int | str | None = N
         newest = target if is_there else restored(store, target)
         return _change(store, newest, is_there=is_there)
 
-    lock = store.environment.lock() if store.environment.lock else NoLock()
-    with lock.hold():
+    with store.environment.new_lock().hold():
         change_history(store.file_io, store.paths, make)
     if newest != target:
         # Reading replaces the cached snapshot, which names a changelog. Another rollback may have deleted it since.

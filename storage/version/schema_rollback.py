@@ -16,7 +16,6 @@ from interbed.storage.meta.file_store import FileStore
 from interbed.storage.meta.schema.table_schema import TableSchema
 from interbed.storage.meta.snapshot.history_journal import FileChange, HistoryChange, change_history, deletion
 from interbed.storage.meta.snapshot.manager import ChangelogManager
-from interbed.storage.meta.snapshot.publish import NoLock
 from interbed.storage.meta.snapshot.snapshot import Snapshot
 from interbed.storage.scan.manifest_reader import ManifestReader
 from interbed.storage.version.branch_stores import tagged
@@ -46,8 +45,7 @@ def roll_back_schema(store: FileStore, schema_id: int) -> TableSchema:
             then += deletion(store.file_io, store.paths, store.paths.schema(number))
         return HistoryChange(what=f"rollback to schema {schema_id}", then=tuple(then))
 
-    lock = store.environment.lock() if store.environment.lock else NoLock()
-    with lock.hold():
+    with store.environment.new_lock().hold():
         change_history(store.file_io, store.paths, make)
         # Without a lock a writer may have looked for its schema before that was deleted.
         with suppress(InvalidInputError):
