@@ -7,6 +7,8 @@ creation writes it.
 
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
+from typing import NoReturn
 
 from interbed.catalog.client.errors import NotAnInterbedTableError, TableNotFoundError
 from interbed.catalog.client.identifier import Identifier
@@ -15,7 +17,7 @@ from interbed.catalog.client.rest.client import RestClient
 from interbed.catalog.client.rest.commit import RestPublisher, RestVersions, send_changes
 from interbed.catalog.client.rest.data_tokens import DataTokens
 from interbed.catalog.client.rest.messages import TableEntry, schema_to_json
-from interbed.storage.base.errors import InterbedError, InvalidOptionError
+from interbed.storage.base.errors import InterbedError, InvalidOptionError, NotSupportedError
 from interbed.storage.io.api import FileIO
 from interbed.storage.io.resolve import file_io_for
 from interbed.storage.meta.file_store import FileStore, StoreEnvironment
@@ -133,7 +135,11 @@ class RestTables:
             self._alter(identifier, branch, changes)
 
         if entry.is_external:
-            return StoreEnvironment(alter=lambda changes: apply(MAIN_BRANCH, changes), file_options=self._options.raw)
+            return StoreEnvironment(
+                alter=lambda changes: apply(MAIN_BRANCH, changes),
+                roll_back_schema=partial(_refuse_schema_rollback, identifier),
+                file_options=self._options.raw,
+            )
 
         def publisher(file_io: FileIO, paths: TablePaths) -> RestPublisher:
             def table_id() -> str:
@@ -153,6 +159,13 @@ class RestTables:
         table = self.open(identifier)
         _check_changes(table.store if branch == MAIN_BRANCH else table.store.on_branch(branch), changes)
         send_changes(self._client, identifier, branch, changes)
+
+
+def _refuse_schema_rollback(identifier: Identifier, schema_id: int) -> NoReturn:
+    raise NotSupportedError(
+        f"The schema of the external table '{identifier}' is not rolled back: the server of the catalog keeps a copy "
+        f"of the newest one, and would go on with it. Undo the changes since schema {schema_id} by alter_table."
+    )
 
 
 def _check_changes(store: FileStore, changes: Sequence[SchemaChange]) -> None:

@@ -215,6 +215,16 @@ def test_an_external_table_commits_to_its_files_and_keeps_them_when_it_is_droppe
     assert ids(catalog) == [1, 1, 2, 2]
 
 
+def test_the_schema_of_an_external_table_is_not_rolled_back(catalog: RestCatalog, tmp_path: Path) -> None:
+    place = tmp_path / "elsewhere" / "t"
+    table = catalog.create_table("shop.t", SCHEMA, options={"path": f"file:{place}"})
+    # The server does not learn of a schema that is made in the files.
+    table.store.schemas.change([SchemaChange.add_column("extra", "INT")])
+    with pytest.raises(NotSupportedError, match=r"external table 'shop\.t' is not rolled back: the server"):
+        table.versions.rollback_schema(0)
+    assert sorted(path.name for path in (place / "schema").iterdir()) == ["schema-0", "schema-1"]
+
+
 @pytest.mark.long
 def test_a_table_of_another_format_is_named(catalog: RestCatalog) -> None:
     schema = {"fields": [{"id": 0, "name": "id", "type": "BIGINT"}], "partitionKeys": [], "primaryKeys": []}
