@@ -41,8 +41,8 @@ class TableEntry:
             fields = tuple(field_from_json(field) for field in given["fields"])
             options.pop(PATH, None)
             return TableEntry(
-                id=str(value["id"]),
-                path=str(value["path"]),
+                id=_text(value, "id"),
+                path=_text(value, "path"),
                 is_external=bool(value.get("isExternal")),
                 type=options.get(TYPE, "table").lower(),
                 schema=TableSchema(
@@ -216,6 +216,13 @@ def _split(text: str) -> list[str]:
             parts.append(text[start:position])
             start = position + 1
     return [*parts, text[start:]]
+
+
+def _text(value: Json, member: str) -> str:
+    text = value[member]
+    if not isinstance(text, str):
+        raise TypeError(f"the member {member!r} is {text!r}, which is no text")
+    return text
 
 
 def has_dialect(value: Json) -> bool:

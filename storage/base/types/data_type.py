@@ -351,18 +351,18 @@ class DataField:
     def from_dict(data: Mapping[str, Any]) -> "DataField":
         """Return the field of a dict with `id`, `name`, `type`, and perhaps `description` and `defaultValue`.
 
-        Raises CorruptFileError for an invalid type, and for a member that is no text.
+        Raises CorruptFileError for an invalid type, and for a member that is no text. A name is not null.
         """
-        texts = {name: data.get(name) for name in ("name", "description", "defaultValue")}
-        for name, text in texts.items():
-            if text is not None and not isinstance(text, str):
+        texts = {name: data.get(name) for name in ("description", "defaultValue")}
+        for name, text in (("name", data["name"]), *texts.items()):
+            if not isinstance(text, str) and (text is not None or name == "name"):
                 raise CorruptFileError(f"The member {name!r} of a field is {text!r}, which is no text.")
         number = data["id"]
         if not isinstance(number, int) or isinstance(number, bool):
             raise CorruptFileError(f"The id of a field is {number!r}, which is no integer.")
         return DataField(
             id=number,
-            name=str(data["name"]),
+            name=data["name"],
             type=_parsed(data["type"]),
             description=texts["description"],
             default_value=texts["defaultValue"],

@@ -29,7 +29,12 @@ _SWITCHES = ("deletion-vectors.merge-on-read", "force-lookup", "lookup-wait", "c
 
 
 def option_text(value: object) -> str:
-    """Return an option's value as it is stored; booleans are spelled as in option files."""
+    """Return an option's value as it is stored; booleans are spelled as in option files.
+
+    Raises InvalidOptionError for None.
+    """
+    if value is None:
+        raise InvalidOptionError("An option has no value: leave it out, or remove it.")
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 

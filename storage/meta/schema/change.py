@@ -56,12 +56,12 @@ class Move:
     @staticmethod
     def after(field_name: "GivenPath", reference_field_name: str) -> "Move":
         """Move the column behind another one."""
-        return Move(_path(field_name), Position(after=reference_field_name))
+        return Move(_path(field_name), Position(after=_text("name of a column", reference_field_name)))
 
     @staticmethod
     def before(field_name: "GivenPath", reference_field_name: str) -> "Move":
         """Move the column in front of another one."""
-        return Move(_path(field_name), Position(before=reference_field_name))
+        return Move(_path(field_name), Position(before=_text("name of a column", reference_field_name)))
 
 
 class SchemaChange:

@@ -37,6 +37,7 @@ from interbed.catalog.server.rest.paimon.paging import global_page, name_filter,
 from interbed.catalog.server.rest.paimon.refusals import (
     ResourceType,
     existing,
+    given_text,
     invalid,
     missing,
     paimon_route,
@@ -141,7 +142,7 @@ class FunctionRoutes:
                 before = self._functions.get(catalog_name(request), request.parts["database"], name)
                 if before.paimon_definition is None:
                     raise unsupported(f"The function {name} was made by a client of Hive, and is not altered here.")
-                after = _stored(before, _changed(_body(before), name, changes))
+                after = _stored(before, changed_function(_body(before), name, changes))
                 if self._functions.alter(catalog_name(request), before.database, name, after, expected=before):
                     return RestResponse()
         message = f"Other clients have changed the function {name} {_TRIES} times meanwhile; repeat the request."
@@ -220,16 +221,10 @@ def _check_definition(name: str, definition: Any) -> None:
         raise invalid(f"The definition {name!r} of the function has unknown members: {', '.join(sorted(unknown))}.")
     for member, value in definition.items():
         if member != "fileResources" and value is not None:
-            _text(value, f"The member {member} of the definition {name!r}")
+            given_text(value, f"The member {member} of the definition {name!r}")
 
 
-def _text(value: object, what: str) -> str:
-    if not isinstance(value, str):
-        raise invalid(f"{what} is text, not {value!r}.")
-    return value
-
-
-def _changed(body: FunctionBody, name: str, changes: list[dict[str, Any]]) -> FunctionBody:
+def changed_function(body: FunctionBody, name: str, changes: list[dict[str, Any]]) -> FunctionBody:
     """Return the body after changes.
 
     RestError: status 400 for invalid ones, 404 and 409 for definitions, 501 for an action that is not supported.
@@ -246,25 +241,25 @@ def _change(body: FunctionBody, name: str, change: Mapping[str, Any]) -> Functio
     options, definitions = dict(body.options or {}), dict(body.definitions or {})
     match change.get("action"):
         case "setOption":
-            options[str(change["key"])] = str(change["value"])
+            options[given_text(change["key"], "The name of an option")] = given_text(change["value"], "An option")
         case "removeOption":
-            options.pop(str(change["key"]), None)
+            options.pop(given_text(change["key"], "The name of an option"), None)
         case "updateComment":
             comment = change.get("comment")
-            return msgspec.structs.replace(body, comment=None if comment is None else _text(comment, "The comment"))
+            return msgspec.structs.replace(body, comment=None if comment is None else given_text(comment, "The comment"))
         case "addDefinition":
-            _text(change["name"], "The name of a definition")
+            given_text(change["name"], "The name of a definition")
             if change["name"] in definitions:
                 message = f"The function {name} has the definition {change['name']} already."
                 raise existing(ResourceType.DEFINITION, change["name"], message)
             _check_definition(change["name"], change["definition"])
             definitions[change["name"]] = change["definition"]
         case "updateDefinition":
-            _check_has(definitions, name, _text(change["name"], "The name of a definition"))
+            _check_has(definitions, name, given_text(change["name"], "The name of a definition"))
             _check_definition(change["name"], change["definition"])
             definitions[change["name"]] = change["definition"]
         case "dropDefinition":
-            _check_has(definitions, name, _text(change["name"], "The name of a definition"))
+            _check_has(definitions, name, given_text(change["name"], "The name of a definition"))
             del definitions[change["name"]]
         case other:
             raise unsupported(f"Changes of a function by {other!r} are not supported.")

@@ -77,6 +77,13 @@ def invalid(message: str) -> RestError:
     return RestError(HTTPStatus.BAD_REQUEST, "", message)
 
 
+def given_text(value: object, what: str) -> str:
+    """Return the text of a request; raise RestError with status 400 for null and other values."""
+    if not isinstance(value, str):
+        raise invalid(f"{what} is text, not {value!r}.")
+    return value
+
+
 def unsupported(message: str) -> RestError:
     """Return the error for a request that this server does not carry out."""
     return RestError(HTTPStatus.NOT_IMPLEMENTED, "", message)

@@ -13,7 +13,14 @@ from typing import Any
 from interbed.catalog.client.api import View, ViewColumn
 from interbed.catalog.client.hive.registration import hive_type_name
 from interbed.catalog.server.rest.paimon.messages import ViewSchemaJson
-from interbed.catalog.server.rest.paimon.refusals import ResourceType, existing, invalid, missing, unsupported
+from interbed.catalog.server.rest.paimon.refusals import (
+    ResourceType,
+    existing,
+    given_text,
+    invalid,
+    missing,
+    unsupported,
+)
 from interbed.catalog.server.rest.paimon.schema_json import given_fields
 from interbed.storage.base.errors import CorruptFileError
 from interbed.storage.base.types.data_type import (
@@ -72,21 +79,22 @@ def _changed(view: View, name: str, change: Mapping[str, Any]) -> View:
     match change.get("action"):
         case "setOption":
             _check_option(change["key"])
-            options[str(change["key"])] = str(change["value"])
+            options[change["key"]] = given_text(change["value"], "An option")
         case "removeOption":
             _check_option(change["key"])
             options.pop(change["key"], None)
         case "updateComment":
-            return replace(view, comment=change.get("comment"))
+            comment = change.get("comment")
+            return replace(view, comment=None if comment is None else given_text(comment, "The comment"))
         case "addDialect":
-            if change["dialect"] in _dialects(view):
+            if given_text(change["dialect"], "A dialect") in _dialects(view):
                 raise existing(
                     ResourceType.DIALECT, change["dialect"], f"The view {name} has {change['dialect']} already."
                 )
-            options[f"{DIALECT}{change['dialect']}"] = str(change["query"])
+            options[f"{DIALECT}{change['dialect']}"] = given_text(change["query"], "A query")
         case "updateDialect":
             _check_dialect(view, name, change["dialect"])
-            options[f"{DIALECT}{change['dialect']}"] = str(change["query"])
+            options[f"{DIALECT}{change['dialect']}"] = given_text(change["query"], "A query")
         case "dropDialect":
             _check_dialect(view, name, change["dialect"])
             del options[f"{DIALECT}{change['dialect']}"]
@@ -95,13 +103,13 @@ def _changed(view: View, name: str, change: Mapping[str, Any]) -> View:
     return replace(view, options=options)
 
 
-def _check_option(key: str) -> None:
-    if _is_own(str(key)):
+def _check_option(key: object) -> None:
+    if _is_own(given_text(key, "The name of an option")):
         raise invalid(f"The option {key!r} of a view is the server's own.")
 
 
 def _check_dialect(view: View, name: str, dialect: str) -> None:
-    if dialect not in _dialects(view):
+    if given_text(dialect, "A dialect") not in _dialects(view):
         raise missing(ResourceType.DIALECT, dialect, f"The view {name} has no query of the dialect {dialect}.")
 
 
