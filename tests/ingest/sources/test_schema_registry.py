@@ -3,9 +3,7 @@
 import base64
 import json
 import logging
-import shutil
 import socket
-import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -15,10 +13,10 @@ from interbed.ingest.errors import SchemaRegistryError, SourceUnavailableError, 
 from interbed.ingest.formats.avro.schema import WriterSchema
 from interbed.ingest.sources.schema_registry import SchemaRegistry
 from interbed.storage.base.errors import InvalidOptionError
+from tests.support.certificates import make_certificates
 from tests.support.servers.gate import HttpGate, running_gate
 from tests.support.servers.ports import free_port
 from tests.support.servers.schema_registry import SchemaRegistryServer
-from tests.support.waits import at_most
 
 SECRET = "open-sesame-23"
 BASIC = f"Basic {base64.b64encode(f'reader:{SECRET}'.encode()).decode()}"
@@ -156,26 +154,8 @@ def test_tls_uses_configured_authorities_and_certificates(registry: SchemaRegist
 
 @pytest.fixture(scope="module")
 def certificates(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Create an authority and certificates that it has signed for a server and a client."""
-    directory = tmp_path_factory.mktemp("certificates")
-    key = ["-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes"]
-    authority = ["-subj", "/CN=Interbed test authority", "-addext", "keyUsage=critical,keyCertSign,cRLSign"]
-    openssl(directory, "req", "-x509", *key, "-keyout", "ca.key", "-out", "ca.pem", "-days", "2", *authority)
-    (directory / "extensions").write_text(
-        "subjectAltName=IP:127.0.0.1\nbasicConstraints=CA:FALSE\nkeyUsage=digitalSignature\n"
-        "extendedKeyUsage=serverAuth,clientAuth\nauthorityKeyIdentifier=keyid\n"
-    )
-    for name in ("server", "client"):
-        openssl(directory, "req", *key, "-keyout", f"{name}.key", "-out", f"{name}.csr", "-subj", f"/CN={name}")
-        signed = ["-CA", "ca.pem", "-CAkey", "ca.key", "-CAcreateserial", "-days", "2", "-extfile", "extensions"]
-        openssl(directory, "x509", "-req", "-in", f"{name}.csr", "-out", f"{name}.pem", *signed)
-    return directory
-
-
-def openssl(directory: Path, *arguments: str) -> None:
-    program = shutil.which("openssl")
-    assert program is not None
-    subprocess.run([program, *arguments], cwd=directory, check=True, capture_output=True, timeout=at_most(60))
+    """Create certificates of a server and a client."""
+    return make_certificates(tmp_path_factory.mktemp("certificates"))
 
 
 @pytest.mark.parametrize(

@@ -8,11 +8,9 @@ import errno
 import http.client
 import random
 import selectors
-import shutil
 import socket
 import ssl
 import struct
-import subprocess
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -30,6 +28,7 @@ from thrift.transport.TTransport import TBufferedTransport, TFramedTransport, TM
 
 from interbed.thrift_idl.hive_metastore import ttypes
 from interbed.thrift_idl.hive_metastore.ThriftHiveMetastore import Client, get_table_args
+from tests.support.certificates import make_certificates
 from tests.support.servers.metastore import MetastoreUnderTest, metastore_under_test, table
 from tests.support.shares import pairwise
 from tests.support.waits import at_most
@@ -318,29 +317,8 @@ def test_pipelined_requests_are_answered_in_order(tmp_path: Path) -> None:
 
 @pytest.fixture(scope="module")
 def certificates(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Create an authority, and the certificates that it has signed for a server and a client."""
-    directory = tmp_path_factory.mktemp("certificates")
-    authority = ["-subj", "/CN=Interbed test authority", "-addext", "keyUsage=critical,keyCertSign,cRLSign"]
-    _openssl(directory, "req", "-x509", *_NEW_KEY, "-keyout", "ca.key", "-out", "ca.pem", "-days", "2", *authority)
-    (directory / "extensions").write_text(
-        "subjectAltName=DNS:localhost,IP:127.0.0.1\nbasicConstraints=CA:FALSE\nkeyUsage=digitalSignature\n"
-        "extendedKeyUsage=serverAuth,clientAuth\nauthorityKeyIdentifier=keyid\n"
-    )
-    for name in ("server", "client"):
-        subject = ["-subj", f"/O=Interbed tests/CN={name}"]
-        _openssl(directory, "req", *_NEW_KEY, "-keyout", f"{name}.key", "-out", f"{name}.csr", *subject)
-        signed = ["-CA", "ca.pem", "-CAkey", "ca.key", "-CAcreateserial", "-days", "2", "-extfile", "extensions"]
-        _openssl(directory, "x509", "-req", "-in", f"{name}.csr", "-out", f"{name}.pem", *signed)
-    return directory
-
-
-_NEW_KEY = ("-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes")
-
-
-def _openssl(directory: Path, *arguments: str) -> None:
-    openssl = shutil.which("openssl")
-    assert openssl is not None
-    subprocess.run([openssl, *arguments], cwd=directory, check=True, capture_output=True, timeout=at_most(60))
+    """Create certificates of a server and a client."""
+    return make_certificates(tmp_path_factory.mktemp("certificates"))
 
 
 @pytest.fixture(scope="module")
