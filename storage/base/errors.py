@@ -175,9 +175,11 @@ def _message(frozen: object, name: str, action: str) -> str:
 
 EXTRAS = {
     "confluent_kafka": "kafka",
+    "cryptography": "jwt",
     "datasketches": "sketches",
     "duckdb": "duckdb",
     "hdfs_native": "hdfs",
+    "jwt": "jwt",
     "matplotlib": "plot",
     "obstore": "stores",
     "pandas": "pandas",

@@ -4,6 +4,7 @@ from functools import partial
 
 from sqlalchemy import Connection
 
+from interbed.catalog.server.database.access_tokens import SqlAccessTokens
 from interbed.catalog.server.database.databases import SqlCatalogs, SqlDatabases, SqlFunctions, SqlProperties
 from interbed.catalog.server.database.dropped import SqlDroppedObjects
 from interbed.catalog.server.database.engine import SqlUnits, open_engine
@@ -25,6 +26,7 @@ class SqlTransaction:
     """One unit of work on an open connection; the repositories share it."""
 
     __slots__ = (
+        "access_tokens",
         "catalogs",
         "constraints",
         "databases",
@@ -45,6 +47,7 @@ class SqlTransaction:
     )
 
     def __init__(self, connection: Connection, history: HistoryPolicy | None = None) -> None:
+        self.access_tokens = SqlAccessTokens(connection)
         self.catalogs = SqlCatalogs(connection)
         self.databases = SqlDatabases(connection)
         self.tables = SqlTables(connection)

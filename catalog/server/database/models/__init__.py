@@ -6,6 +6,7 @@ need a migration in alembic/.
 """
 
 from interbed.catalog.server.database.models.metastore import (
+    AccessTokenRow,
     Base,
     CatalogRow,
     ConstraintRow,
@@ -42,6 +43,7 @@ from interbed.catalog.server.database.models.optimizer import (
 )
 
 __all__ = [
+    "AccessTokenRow",
     "Base",
     "CatalogRow",
     "ConstraintRow",

@@ -466,3 +466,19 @@ class IdempotencyKeyRow(Base):
     owner: Mapped[str] = mapped_column(String(32))
     claimed_at: Mapped[int] = mapped_column(BigInteger)
     answer: Mapped[bytes | None] = mapped_column(LargeBinary)
+
+
+class AccessTokenRow(Base):
+    """A token that the server has issued: the hash of its secret, and the principal."""
+
+    __tablename__ = "access_tokens"
+
+    token_id: Mapped[str] = mapped_column(String(16), primary_key=True)
+    principal: Mapped[str] = mapped_column(String(256))
+    groups: Mapped[str] = mapped_column(Text)
+    secret_hash: Mapped[str] = mapped_column(String(64))
+    created_at: Mapped[int] = mapped_column(BigInteger)
+    created_by: Mapped[str | None] = mapped_column(Text)
+    expires_at: Mapped[int | None] = mapped_column(BigInteger)
+    revoked_at: Mapped[int | None] = mapped_column(BigInteger)
+    comment: Mapped[str | None] = mapped_column(Text)

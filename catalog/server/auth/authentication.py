@@ -1,0 +1,101 @@
+"""The mechanisms of a server together: a request's credentials become a principal.
+
+A bearer token decides if there is one: a request whose token is refused is not served under its certificate. Verified
+tokens are kept for as long as their mechanism allows, by a hash; so are refused ones for a second, so that guessing
+costs the server little.
+"""
+
+import hashlib
+import threading
+import time
+from collections import OrderedDict
+from collections.abc import Callable, Mapping
+
+from interbed.catalog.server.auth.certificates import certificate_principal
+from interbed.catalog.server.auth.issued_tokens import PREFIX
+from interbed.catalog.server.auth.principals import (
+    AuthenticationError,
+    AuthenticationUnavailableError,
+    BearerVerifier,
+    Credentials,
+    Mechanism,
+    Principal,
+)
+
+KEPT_MAX = 10_000
+"""Tokens whose verification is kept, in each process."""
+
+REFUSED_SECONDS = 1.0
+"""Time for which a token stays refused without another look."""
+
+
+class Authentication:
+    """Authenticates requests by the mechanisms that a server accepts. Safe for many threads.
+
+    `bearers` are the mechanisms of bearer tokens.
+    """
+
+    def __init__(
+        self,
+        bearers: Mapping[Mechanism, BearerVerifier],
+        *,
+        certificates: bool = False,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        self._bearers = dict(bearers)
+        self._certificates = certificates
+        self._clock = clock
+        self._guard = threading.Lock()
+        self._kept: OrderedDict[bytes, tuple[Principal | AuthenticationError, float]] = OrderedDict()
+
+    def known(self, credentials: Credentials) -> Principal | None:
+        """Return the principal if that needs no I/O, None otherwise. AuthenticationError."""
+        if credentials.bearer is None:
+            return self._without_token(credentials)
+        key = _key(credentials.bearer)
+        with self._guard:
+            found = self._kept.get(key)
+            if found is None or self._clock() >= found[1]:
+                return None
+            self._kept.move_to_end(key)
+        if isinstance(found[0], AuthenticationError):
+            raise AuthenticationError(str(found[0]))
+        return found[0]
+
+    def authenticate(self, credentials: Credentials) -> Principal:
+        """Return the principal of a request; may do I/O. AuthenticationError."""
+        if credentials.bearer is None:
+            return self._without_token(credentials)
+        verifier = self._bearers.get(Mechanism.TOKEN if credentials.bearer.startswith(PREFIX) else Mechanism.JWT)
+        if verifier is None:
+            raise AuthenticationError(f"Tokens of this kind are not accepted here; accepted: {self.accepted}")
+        try:
+            principal, until = verifier.verify(credentials.bearer)
+        except AuthenticationUnavailableError:
+            raise
+        except AuthenticationError as error:
+            self._keep(credentials.bearer, error, self._clock() + REFUSED_SECONDS)
+            raise
+        self._keep(credentials.bearer, principal, until)
+        return principal
+
+    @property
+    def accepted(self) -> str:
+        """The accepted mechanisms, for messages."""
+        names = [str(each) for each in self._bearers]
+        return ", ".join([*names, *([str(Mechanism.CERTIFICATE)] if self._certificates else [])])
+
+    def _without_token(self, credentials: Credentials) -> Principal:
+        if self._certificates and credentials.common_names is not None:
+            return certificate_principal(credentials.common_names)
+        raise AuthenticationError(f"The request is not authenticated; accepted: {self.accepted}")
+
+    def _keep(self, token: str, result: Principal | AuthenticationError, until: float) -> None:
+        with self._guard:
+            self._kept[_key(token)] = (result, until)
+            while len(self._kept) > KEPT_MAX:
+                self._kept.popitem(last=False)
+
+
+def _key(token: str) -> bytes:
+    return hashlib.sha256(token.encode("utf-8", "surrogateescape")).digest()

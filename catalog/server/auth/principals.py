@@ -1,0 +1,71 @@
+"""Principals, the credentials that clients present, and the errors of authentication."""
+
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Protocol
+
+from interbed.storage.base.shown_text import escaped
+
+NAME_CHARACTERS_MAX = 256
+"""The longest name of a principal or a group."""
+
+GROUPS_MAX = 1000
+"""The most groups of a principal."""
+
+
+class Mechanism(StrEnum):
+    """Mechanisms of authentication, by their names in the setting `authentication`."""
+
+    CERTIFICATE = "certificate"
+    TOKEN = "token"
+    JWT = "jwt"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Principal:
+    """An authenticated user or service. `token_id` identifies the token that it presented, None without one."""
+
+    name: str
+    mechanism: Mechanism
+    groups: frozenset[str] = field(default_factory=frozenset)
+    token_id: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Credentials:
+    """The credentials of a request: a bearer token, and the common names in the subject of a verified client
+    certificate, None without one.
+    """
+
+    bearer: str | None = None
+    common_names: tuple[str, ...] | None = None
+
+
+class AuthenticationError(Exception):
+    """The credentials are missing or are not accepted. The text is for the client: it has no secret."""
+
+
+class AuthenticationUnavailableError(AuthenticationError):
+    """The credentials cannot be verified at present; the client may try again later."""
+
+
+class BearerVerifier(Protocol):
+    """A mechanism that verifies bearer tokens. Safe for many threads; may do I/O."""
+
+    def verify(self, token: str) -> tuple[Principal, float]:
+        """Return the principal, and the time until which the answer may be kept, in seconds since the epoch.
+
+        AuthenticationError.
+        """
+        ...
+
+
+def checked_name(name: object, what: str) -> str:
+    """Return the name of a principal or a group. AuthenticationError for one that could be confused with another."""
+    if not isinstance(name, str) or not name.strip():
+        raise AuthenticationError(f"{what} is not a name")
+    if len(name) > NAME_CHARACTERS_MAX:
+        raise AuthenticationError(f"{what} has more than {NAME_CHARACTERS_MAX} characters")
+    if name != name.strip() or escaped(name) != name:
+        raise AuthenticationError(f"{what} has blanks at an end, or characters that cannot be shown")
+    return name
