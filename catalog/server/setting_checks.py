@@ -3,8 +3,9 @@
 import os
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
+from typing import NoReturn, Protocol
 
-from interbed.catalog.server.setting_kinds import ServerSettingsError
+from interbed.catalog.server.setting_kinds import ServerSettingsError, listed
 
 _JAVA_KEYSTORES = (".jks", ".jceks", ".p12", ".pfx", ".keystore", ".truststore")
 
@@ -87,3 +88,50 @@ def check_pem(name: str, path: Path, source: str) -> None:
         )
     if not os.access(path, os.R_OK):
         raise ServerSettingsError(f"{source}: {name} is {path}, which cannot be read")
+
+
+class AuthenticationSettings(Protocol):
+    """The settings of authentication, and those that they depend on."""
+
+    @property
+    def authentication(self) -> str: ...
+    @property
+    def jwt_issuer(self) -> str | None: ...
+    @property
+    def jwt_audience(self) -> str | None: ...
+    @property
+    def jwt_keys(self) -> str | None: ...
+    @property
+    def jwt_groups(self) -> str | None: ...
+    @property
+    def http_port(self) -> int | None: ...
+    @property
+    def tls_client_ca(self) -> Path | None: ...
+    @property
+    def optimizer(self) -> str: ...
+
+
+def check_authentication(settings: AuthenticationSettings, sources: Mapping[str, str]) -> None:
+    """Check that each mechanism of authentication has what it needs."""
+    mechanisms = listed(settings.authentication)
+
+    def refuse(name: str, reason: str) -> NoReturn:
+        raise ServerSettingsError(f"{sources[name]}: {reason}")
+
+    if "certificate" in mechanisms and settings.tls_client_ca is None:
+        refuse("authentication", "authentication by certificate needs tls_client_ca, which signs the clients'")
+    for mechanism in ("token", "jwt"):
+        if mechanism in mechanisms and settings.http_port is None:
+            refuse("authentication", f"authentication by {mechanism} needs http_port: HTTP carries the tokens")
+    for name in ("jwt_issuer", "jwt_audience"):
+        if "jwt" in mechanisms and not getattr(settings, name):
+            refuse("authentication", f"authentication by jwt needs {name}")
+    for name in ("jwt_issuer", "jwt_audience", "jwt_keys", "jwt_groups"):
+        if "jwt" not in mechanisms and getattr(settings, name) is not None:
+            refuse(name, f"{name} is set, and authentication has no jwt")
+    if mechanisms and settings.optimizer == "on":
+        refuse(
+            "optimizer",
+            "the optimizer beside the server does not authenticate itself; run `interbed optimizer run` by itself "
+            "instead",
+        )

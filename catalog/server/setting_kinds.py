@@ -74,13 +74,13 @@ def choice(*words: str) -> SettingKind[Any]:
 
 
 def some_of(*words: str) -> SettingKind[str]:
-    """Return the kind of a list of some of these words, separated by commas; an empty text is none of them."""
+    """Return the kind of a list of some of these words in any case, separated by commas; an empty text is none."""
 
     def parse(text: str) -> str:
-        found = [each.lower() for each in listed(text)]
-        if not set(found) <= set(words):
+        found = {each.lower() for each in listed(text)}
+        if not found <= {word.lower() for word in words}:
             raise ValueError
-        return ",".join(word for word in words if word in found)
+        return ",".join(word for word in words if word.lower() in found)
 
     return SettingKind(allowed=f"some of {', '.join(words)}, separated by commas, or nothing", parse=parse)
 

@@ -15,8 +15,10 @@ from pathlib import Path
 from typing import Any, Literal
 
 from interbed.catalog.server import hive_site
+from interbed.catalog.server.auth.jwt_rules import ALGORITHMS
 from interbed.catalog.server.service.locks import DISCONNECT_SECONDS
 from interbed.catalog.server.setting_checks import (
+    check_authentication,
     check_http_path,
     check_locations,
     check_metadata_root,
@@ -176,6 +178,36 @@ class ServerSettings:
         metadata=_about(
             "Authorities, a PEM file; clients have to show a certificate that one of them signed.", optional(PATH)
         ),
+    )
+    authentication: str = field(
+        default="",
+        metadata=_about(
+            "Mechanisms of authentication, separated by commas; nothing: every client is served.",
+            some_of("certificate", "token", "jwt"),
+        ),
+    )
+    jwt_issuer: str | None = field(
+        default=None, metadata=_about("The issuer of JWTs, as their claim `iss` has it.", optional(TEXT))
+    )
+    jwt_audience: str | None = field(
+        default=None, metadata=_about("The audience that JWTs have to be for, their claim `aud`.", optional(TEXT))
+    )
+    jwt_keys: str | None = field(
+        default=None,
+        metadata=_about(
+            "Where the issuer's keys are, a JWK set: a file or an address; nothing: where the issuer's "
+            "OpenID configuration says.",
+            optional(TEXT),
+        ),
+    )
+    jwt_algorithms: str = field(
+        default="RS256,ES256", metadata=_about("Algorithms that JWTs may be signed by.", some_of(*ALGORITHMS))
+    )
+    jwt_principal: str = field(
+        default="sub", metadata=_about("The claim of JWTs with the user's name, a path with dots.", TEXT)
+    )
+    jwt_groups: str | None = field(
+        default=None, metadata=_about("The claim of JWTs with the user's groups; nothing: none.", optional(TEXT))
     )
     health_host: str = field(default="127.0.0.1", metadata=_about("Address of the port for health and metrics.", TEXT))
     health_port: int | None = field(
@@ -424,6 +456,7 @@ def _check(settings: ServerSettings, sources: Mapping[str, str]) -> None:
     check_locations("allowed_locations", listed(settings.allowed_locations), (), sources["allowed_locations"])
     check_metadata_root(settings.warehouse, settings.iceberg_metadata_root, sources["iceberg_metadata_root"])
     _check_optimizer(settings, sources)
+    check_authentication(settings, sources)
     if (settings.tls_certificate is None) != (settings.tls_key is None):
         given, missing = ("tls_certificate", "tls_key") if settings.tls_key is None else ("tls_key", "tls_certificate")
         raise ServerSettingsError(f"{sources[given]}: {given} needs {missing}, too")

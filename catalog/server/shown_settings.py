@@ -64,11 +64,11 @@ def warnings_for(settings: ServerSettings, sources: Mapping[str, str] | None = N
             "the command line has the password of the database, which every user of this machine can see (ps). Give "
             f"the URL in {SETTINGS['db'].variable} or in a file of --config, or the password in PGPASSWORD or ~/.pgpass"
         )
-    if not is_loopback(settings.host) and settings.tls_client_ca is None:
+    if not is_loopback(settings.host) and settings.tls_client_ca is None and not settings.authentication:
         warnings.append(
             f"listening on {settings.host} without authentication: every client that reaches the port may read and "
-            "change all metadata, and have the server make and delete directories. Set tls_client_ca to ask clients "
-            "for certificates, or let only trusted machines reach the port"
+            "change all metadata, and have the server make and delete directories. Set `authentication`, or "
+            "tls_client_ca to ask clients for certificates, or let only trusted machines reach the port"
         )
     if settings.undrop_seconds:
         # Imported here, because the command's help needs only the settings' names.

@@ -26,7 +26,7 @@ _COMMANDS = {
     "locks": ("interbed.catalog.server.cli.locks:locks", "Look at the locks of a metastore and release them."),
     "metastore": (
         "interbed.catalog.server.migration.command:metastore",
-        "Move metadata between metastores, and put dropped objects back.",
+        "Move metadata between metastores, put dropped objects back, issue tokens.",
     ),
     "optimizer": ("interbed.optimizer.cli:optimizer", "Keep the tables of a catalog in shape, by a service."),
     "server": ("interbed.catalog.server.process.command:server", "Run the catalog server, a Hive metastore."),

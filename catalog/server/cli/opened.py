@@ -15,6 +15,7 @@ import click
 from interbed.catalog.server.service.errors import MetastoreError
 
 if TYPE_CHECKING:
+    from interbed.catalog.server.database.session import SqlRepository
     from interbed.catalog.server.service.service import Metastore
 
 
@@ -25,7 +26,7 @@ def server_options(choose: "Callable[[Metastore], Any]", work: Callable[..., Any
 
     @functools.wraps(work)
     def command(*, db: str | None, warehouse: str | None, **given: Any) -> None:
-        with _opened(db, warehouse) as metastore:
+        with opened(db, warehouse) as (_, metastore):
             work(choose(metastore), **given)
 
     command = click.option(
@@ -34,14 +35,15 @@ def server_options(choose: "Callable[[Metastore], Any]", work: Callable[..., Any
     command = click.option(
         "--catalog", default="hive", show_default=True, metavar="NAME", help="The catalog of the metastore."
     )(command)
-    return click.option("--db", metavar="URL", help="The server's database; that of `interbed server` by default.")(
-        command
-    )
+    return db_option(command)
+
+
+db_option = click.option("--db", metavar="URL", help="The server's database; that of `interbed server` by default.")
 
 
 @contextmanager
-def _opened(db: str | None, warehouse: str | None) -> "Iterator[Metastore]":
-    """Yield the services of a server. The command line reports errors of its settings and database."""
+def opened(db: str | None, warehouse: str | None = None) -> "Iterator[tuple[SqlRepository, Metastore]]":
+    """Yield the database and the services of a server. The command line reports errors of its settings and database."""
     # Need Thrift and SQL, which are slow to import for the help of a command.
     from interbed.catalog.client.hive.connection import current_user
     from interbed.catalog.server.database import schema
@@ -63,6 +65,6 @@ def _opened(db: str | None, warehouse: str | None) -> "Iterator[Metastore]":
                 raise MetastoreError(
                     "the database is no interbed metastore's, or of another version; start `interbed server` on it once"
                 )
-            yield metastore
+            yield store, metastore
     except MetastoreError as error:
         raise click.ClickException(str(error)) from error

@@ -20,7 +20,7 @@ from uvicorn.server import ServerState
 
 from interbed.catalog.server.session import ClientLink
 from interbed.catalog.server.thrift.edge.call import ClientSession
-from interbed.catalog.server.thrift.edge.listeners import client_subject
+from interbed.catalog.server.thrift.edge.listeners import client_names, client_subject
 from interbed.catalog.server.thrift.edge.pool import ClientShare
 
 logger = logging.getLogger(__name__)
@@ -63,9 +63,14 @@ class HttpClient:
     watched = True
     """Whether it may be dropped while a message of it is incomplete: always."""
 
-    def __init__(self, connection: "HttpConnection", peer: str, certificate: str | None) -> None:
+    def __init__(self, connection: "HttpConnection", peer: str, tls: ssl.SSLObject | None) -> None:
         self._connection = connection
-        self.session = ClientSession(peer=peer, certificate=certificate, link=ClientLink(speaks_for_client=False))
+        self.session = ClientSession(
+            peer=peer,
+            certificate=None if tls is None else client_subject(tls),
+            common_names=None if tls is None else client_names(tls),
+            link=ClientLink(speaks_for_client=False),
+        )
         self.share: ClientShare | None = None
         self.is_served = False
         """Whether a request of it is being served: a server that stops waits for it."""
@@ -149,7 +154,7 @@ class HttpConnection(HttpToolsProtocol):
         """Begin with a connection."""
         self._raw = transport
         tls: ssl.SSLObject | None = transport.get_extra_info("ssl_object")
-        self.client_state = HttpClient(self, self._peer, None if tls is None else client_subject(tls))
+        self.client_state = HttpClient(self, self._peer, tls)
         self._extensions = {CLIENT_EXTENSION: self.client_state}
         super().connection_made(_ConnectionTransport(transport, self))  # type: ignore[arg-type]
         self._wait_for_request()

@@ -16,9 +16,11 @@ from http import HTTPStatus
 from typing import Any
 
 from starlette.routing import BaseRoute, Mount, Route
-from starlette.types import Receive, Scope, Send
+from starlette.types import ASGIApp, Receive, Scope, Send
 
+from interbed.catalog.server.auth.authentication import Authentication
 from interbed.catalog.server.http.application import HttpError, application, client_of, read_body, refuse, respond
+from interbed.catalog.server.http.authenticated import AuthenticatedApplication
 from interbed.catalog.server.http.connection import HttpClient
 from interbed.catalog.server.http.server import HttpServer
 from interbed.catalog.server.session import AnswerLaterError, ClientLink
@@ -116,7 +118,7 @@ class ThriftEndpoint:
                 is_chunked = True
             elif name == b"x-actor-username":
                 user = value.decode("latin-1").strip()
-        if user and user != client.session.user:
+        if user and client.session.principal is None and user != client.session.user:
             client.session = replace(client.session, user=user)
         if method != "POST":
             raise HttpError(HTTPStatus.METHOD_NOT_ALLOWED, "a Thrift call is a POST")
@@ -187,14 +189,18 @@ def thrift_server(
     on_ended: Callable[[ClientLink | None], None],
     deaths: ThreadDeaths,
     further: Sequence[BaseRoute] = (),
+    authentication: Authentication | None = None,
 ) -> HttpServer:
     """Return the HTTP server beside a process's loop, with Thrift at a path and further interfaces. It gets its
-    connections from the loop.
+    connections from the loop. Without `authentication` it serves every client.
     """
     endpoint = ThriftEndpoint(edge, deaths)
     paths = [path, *(each.path for each in further if isinstance(each, Mount))]
+    served: ASGIApp = application([Route(path, endpoint), *further], missing=f"there is only {', '.join(paths)} here")
+    if authentication is not None:
+        served = AuthenticatedApplication(served, authentication)
     return HttpServer(
-        application([Route(path, endpoint), *further], missing=f"there is only {', '.join(paths)} here"),
+        served,
         name="http",
         limits=edge.limits,
         lifespan=endpoint.lifespan,

@@ -1,5 +1,6 @@
 """`interbed metastore import | verify | export`: copy from another metastore, comparison, and export to a file. Its
-commands about dropped objects are in cli/dropped.py, those about the history in cli/history.py.
+commands about dropped objects are in cli/dropped.py, those about the history in cli/history.py, those about issued
+tokens in cli/tokens.py.
 """
 
 import json
@@ -17,6 +18,7 @@ import click
 
 from interbed.catalog.server.cli.dropped import COMMANDS as DROPPED_COMMANDS
 from interbed.catalog.server.cli.history import COMMANDS as HISTORY_COMMANDS
+from interbed.catalog.server.cli.tokens import token
 from interbed.catalog.server.service.errors import MetastoreError
 from interbed.storage.base.terminal import SuggestingGroup, print_line, print_text
 
@@ -44,7 +46,7 @@ _SOURCE_HELP = (
 
 @click.group(cls=SuggestingGroup)
 def metastore() -> None:
-    """Move metadata between metastores, show its history, and put dropped objects back.
+    """Move metadata between metastores, show its history, put dropped objects back, and issue tokens.
 
     Import, verify and export touch no directories or files of tables.
     """
@@ -52,7 +54,7 @@ def metastore() -> None:
     logging.getLogger("thrift").setLevel(logging.CRITICAL)
 
 
-for _command in (*DROPPED_COMMANDS, *HISTORY_COMMANDS):
+for _command in (*DROPPED_COMMANDS, *HISTORY_COMMANDS, token):
     metastore.add_command(_command)
 
 

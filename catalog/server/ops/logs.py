@@ -116,6 +116,9 @@ def call_fields(call: Call) -> dict[str, Any]:
         "user": call.session.user and shortened(call.session.user),
         "certificate": call.session.certificate and shortened(call.session.certificate),
     }
+    principal = call.session.principal
+    if principal is not None:
+        fields |= {"mechanism": str(principal.mechanism), "mechanism_id": principal.token_id}
     return {name: value for name, value in fields.items() if value is not None}
 
 

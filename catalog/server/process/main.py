@@ -11,6 +11,7 @@ from functools import partial
 from pathlib import Path
 from typing import Protocol
 
+from interbed.catalog.server.auth.principals import Mechanism
 from interbed.catalog.server.database import schema
 from interbed.catalog.server.database.engine import parse_database_url
 from interbed.catalog.server.database.generation import open_generation_reader
@@ -18,6 +19,7 @@ from interbed.catalog.server.database.session import SqlRepository
 from interbed.catalog.server.ops.metrics import CacheFigures, PoolFigures, ServerMetrics
 from interbed.catalog.server.ops.observers import ServerOperations, metrics_for, observers_for
 from interbed.catalog.server.ops.vital_signs import OwnSigns, SharedBoard, WorkerPlace
+from interbed.catalog.server.process.authenticating import admission, authentication_for
 from interbed.catalog.server.process.workers import CLOSED, END_SOON, READY, Supervisor, received
 from interbed.catalog.server.service.directories.locations import SCHEMES, LocationRules
 from interbed.catalog.server.service.directories.remote_files import REMOTE_FILES
@@ -89,9 +91,10 @@ def run(settings: ServerSettings, *, on_ready: Callable[[Server], None] = lambda
             alone.serve()
         return
     with ExitStack() as stack:
-        with _prepared(settings):
-            # Processes must not share connections to a database: each opens its own.
-            pass
+        with _prepared(settings) as (store, _):
+            # Processes must not share connections to a database: each opens its own. Settings that cannot be used are
+            # reported here.
+            authentication_for(settings, store)
         directory = None
         if settings.health_port is not None:
             directory = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="interbed-metrics-")))
@@ -226,8 +229,14 @@ def lock_clients_for(settings: ServerSettings, metastore: Metastore, deaths: Thr
 def services_for(settings: ServerSettings) -> list[tuple[str, int, AnyService]]:
     """Return host, port and protocol of each service. OSError if a certificate cannot be used."""
     tls = None
+    mechanisms = listed(settings.authentication)
     if settings.tls_certificate is not None:
-        tls = server_context(settings.tls_certificate, settings.tls_key, settings.tls_client_ca)
+        tls = server_context(
+            settings.tls_certificate,
+            settings.tls_key,
+            settings.tls_client_ca,
+            is_optional=len(mechanisms) > 1 and Mechanism.CERTIFICATE in mechanisms,
+        )
     framing = partial(FramedFraming if settings.transport == "framed" else BufferedFraming, settings.message_bytes_max)
     thrift = Service(codec=codec_named(settings.protocol), framing=framing, tls=tls)
     services: list[tuple[str, int, AnyService]] = [(settings.host, settings.port, thrift)]
@@ -255,6 +264,7 @@ def loop_for(
 ) -> EventLoop:
     """Return the loop of a process that serves, observed by the metrics. OSError if the audit log cannot be written."""
     cache = AnswerCache(settings.cache_bytes) if settings.cache_bytes else None
+    authentication = authentication_for(settings, store)
     loop = EventLoop(
         dispatcher_for(metastore, observers_for(settings, metrics), lock_clients),
         connections_max=settings.connections_max,
@@ -270,6 +280,7 @@ def loop_for(
         generations=partial(open_generation_reader, parse_database_url(settings.db)),
         on_closed=on_closed,
         on_disconnect=lock_clients.closed,
+        admit=admission(authentication),
         on_tick=on_tick,
         deaths=deaths,
     )
@@ -285,7 +296,7 @@ def loop_for(
                 metadata_root=None if root is None else normalized_location(root).rstrip("/"),
             )
             further = mounts(metastore, loop.shared, rest)
-            loop.serve_http(service.make_server(loop.shared, loop.ended, deaths, further))
+            loop.serve_http(service.make_server(loop.shared, loop.ended, deaths, further, authentication))
     REMOTE_FILES.configure(seconds=settings.store_seconds, around=loop.waiting_outside)
     if metrics is not None:
         metrics.watch(

@@ -58,7 +58,7 @@ class RestEndpoint:
         client = client_of(scope)
         headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"]}
         user = headers.get("x-actor-username", "").strip()
-        if user and user != client.session.user:
+        if user and client.session.principal is None and user != client.session.user:
             client.session = replace(client.session, user=user)
         served = ServedRequest(self, client)
         try:

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, Protocol
 
+from interbed.catalog.server.auth.principals import Principal
 from interbed.catalog.server.session import ClientLink
 
 
@@ -24,13 +25,18 @@ class CallOutcome(StrEnum):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClientSession:
     """The client of a connection. `user` is the name that set_ugi sent, None before; it is not authenticated.
-    `certificate` is the subject of the client's verified TLS certificate. `settings` are those that setMetaConf has
-    set; they end with the connection. `link` is the connection as the calls know it.
+    `certificate` is the subject of the client's verified TLS certificate, and `common_names` the names in it.
+    `principal` is the authenticated client, and `user` is its name then; None where the server serves every client. A
+    client with a `refusal` gets it in answer to every call. `settings` are those that setMetaConf has set; they end
+    with the connection. `link` is the connection as the calls know it.
     """
 
     peer: str
     user: str | None = None
     certificate: str | None = None
+    common_names: tuple[str, ...] | None = None
+    principal: Principal | None = None
+    refusal: str | None = None
     settings: dict[str, str] = field(default_factory=dict, compare=False)
     link: ClientLink = field(default_factory=ClientLink, compare=False)
 

@@ -190,8 +190,11 @@ class Dispatcher:
             (may_answer_later, may_wait),
         )
         try:
-            if method is None:
-                error: str | None = f"unknown method {name:.100}"
+            if session.refusal is not None:
+                error: str | None = session.refusal
+                answer = self._not_admitted(request, session)
+            elif method is None:
+                error = f"unknown method {name:.100}"
                 answer = self._refused(request, session)
             else:
                 answer, error = self._called(request.codec, method, request.arguments, session)
@@ -221,7 +224,7 @@ class Dispatcher:
         try:
             method.parts.check(arguments)
             value = method.call(*[getattr(arguments, field) for field in method.argument_names])
-            if name == "set_ugi":
+            if name == "set_ugi" and session.principal is None:
                 session = replace(session, user=arguments.user_name)
             body = b""
             if method.result is not None:
@@ -266,6 +269,12 @@ class Dispatcher:
         answer = _answer(codec, name, kind, outcome, arguments, body, session)
         answer.lasting = lasting
         return answer, error
+
+    def _not_admitted(self, request: Request, session: ClientSession) -> CallAnswer:
+        name, codec = request.name, request.codec
+        logger.info("refused a request of %s: %s", session.peer, session.refusal)
+        body = _application_error(codec, TApplicationException.PROTOCOL_ERROR, f"{name:.100}: {session.refusal}")
+        return _answer(codec, name, TMessageType.EXCEPTION, CallOutcome.REFUSED, None, body, session)
 
     def _refused(self, request: Request, session: ClientSession) -> CallAnswer:
         name, codec = request.name, request.codec

@@ -32,8 +32,11 @@ _SHORT = {
 logger = logging.getLogger(__name__)
 
 
-def server_context(certificate: Path, key: Path | None, client_ca: Path | None) -> ssl.SSLContext:
-    """Return a context for servers; with `client_ca` clients must present a certificate signed by it.
+def server_context(
+    certificate: Path, key: Path | None, client_ca: Path | None, *, is_optional: bool = False
+) -> ssl.SSLContext:
+    """Return a context for servers; with `client_ca` clients must present a certificate signed by it, or may
+    present one if that is optional.
 
     OSError if a file cannot be used.
     """
@@ -42,7 +45,7 @@ def server_context(certificate: Path, key: Path | None, client_ca: Path | None) 
         context.load_cert_chain(certificate, key)
         if client_ca is not None:
             context.load_verify_locations(client_ca)
-            context.verify_mode = ssl.CERT_REQUIRED
+            context.verify_mode = ssl.CERT_OPTIONAL if is_optional else ssl.CERT_REQUIRED
     except ssl.SSLError as error:
         raise OSError(f"the TLS certificate {certificate}, its key or the clients' authorities: {error}") from error
     return context
@@ -67,6 +70,14 @@ def client_subject(link: Any) -> str | None:
         return None
     parts = [each for part in reversed(certificate.get("subject", ())) for each in part]
     return ",".join(f"{_SHORT.get(name, name)}={value}" for name, value in parts)
+
+
+def client_names(link: Any) -> tuple[str, ...] | None:
+    """Return the common names in the subject of the client's certificate; None without one."""
+    certificate = link.getpeercert()
+    if not certificate:
+        return None
+    return tuple(value for part in certificate.get("subject", ()) for name, value in part if name == "commonName")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

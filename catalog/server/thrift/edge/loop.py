@@ -23,6 +23,7 @@ from interbed.catalog.server.threads import ThreadDeaths
 from interbed.catalog.server.thrift.edge.budgets import EdgeFigures, EdgeLimits, WeightBudget
 from interbed.catalog.server.thrift.edge.buffers import PartialMessages, UnsentReplies
 from interbed.catalog.server.thrift.edge.cache import AnswerCache, CacheHit, CacheLookup
+from interbed.catalog.server.thrift.edge.call import ClientSession
 from interbed.catalog.server.thrift.edge.dispatch import Dispatcher
 from interbed.catalog.server.thrift.edge.listeners import (
     AnyService,
@@ -69,6 +70,7 @@ class EventLoop:
         generations: Callable[[], GenerationReader] | None = None,
         on_closed: Callable[[], None] = lambda: None,
         on_disconnect: Callable[[ClientLink], None] = lambda link: None,
+        admit: Callable[[ClientSession], ClientSession] = lambda session: session,
         on_tick: Callable[[float], None] = lambda wait_seconds: None,
         deaths: ThreadDeaths | None = None,
     ) -> None:
@@ -102,6 +104,7 @@ class EventLoop:
             cache=cache if generations is not None else None,
             generations=generations,
             reply_bytes=lambda: self._replies.size,
+            admit=admit,
         )
         self._dropped = 0
         self._tasks = LoopTasks()
@@ -195,7 +198,7 @@ class EventLoop:
                 self._http.adopt(connected, peer)
                 return
             share = self._pool.client(peer.rpartition(":")[0])
-            connection = accepted(connected, peer, service, share)
+            connection = accepted(connected, peer, service, share, self._edge.admit)
         except OSError as error:
             logger.info("a client went away before it was served: %s", error)
             connected.close()
@@ -327,7 +330,7 @@ class EventLoop:
             self._gather(connection, data)
             return
         key = None
-        if self._lookup is not None:
+        if self._lookup is not None and connection.session.refusal is None:
             key, is_found = self._lookup.find(connection, message)
             if is_found:
                 connection.busy = True

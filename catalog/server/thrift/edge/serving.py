@@ -19,7 +19,13 @@ from interbed.catalog.server.thrift.edge.cache import AnswerCache, CacheHit
 from interbed.catalog.server.thrift.edge.call import ClientSession
 from interbed.catalog.server.thrift.edge.codec import IncompleteMessageError, MemorySource
 from interbed.catalog.server.thrift.edge.dispatch import Dispatcher
-from interbed.catalog.server.thrift.edge.listeners import HANDSHAKE_SECONDS_MAX, Service, client_subject, handshake_step
+from interbed.catalog.server.thrift.edge.listeners import (
+    HANDSHAKE_SECONDS_MAX,
+    Service,
+    client_names,
+    client_subject,
+    handshake_step,
+)
 from interbed.catalog.server.thrift.edge.pool import ClientShare, ThreadPool
 from interbed.catalog.server.thrift.edge.transport import BAD_INPUT, ClientConnection, send_some
 
@@ -77,6 +83,8 @@ class SharedEdge:
     generations: Callable[[], GenerationReader] | None
     reply_bytes: Callable[[], int]
     """Return the bytes of the loop's unsent replies."""
+    admit: Callable[[ClientSession], ClientSession]
+    """Return the session of a connection that is complete, with its principal or the reason of its refusal."""
     abandons_waiting: bool = False
     """Whether waiting requests are abandoned, because the server stops."""
     refused: int = 0
@@ -159,7 +167,13 @@ class RequestServer:
         try:
             is_done = handshake_step(connection.link)
             if is_done:
-                connection.session = replace(connection.session, certificate=client_subject(connection.link))
+                connection.session = self._edge.admit(
+                    replace(
+                        connection.session,
+                        certificate=client_subject(connection.link),
+                        common_names=client_names(connection.link),
+                    )
+                )
         except (OSError, ValueError) as error:
             logger.info("connection from %s ended: no TLS handshake: %s", connection.session.peer, error)
             self._loop.closed(connection)
@@ -298,11 +312,17 @@ def _is_heavy(connection: ClientConnection, message_bytes: int) -> bool:
     return max(message_bytes, len(connection.incoming.data), connection.reply_bytes) >= HEAVY_BYTES_MIN
 
 
-def accepted(connected: socket.socket, peer: str, service: Service, share: ClientShare) -> ClientConnection:
+def accepted(
+    connected: socket.socket,
+    peer: str,
+    service: Service,
+    share: ClientShare,
+    admit: Callable[[ClientSession], ClientSession],
+) -> ClientConnection:
     """Return a new connection of a service's port. With TLS it begins with the handshake. Raises OSError."""
     session = ClientSession(peer=peer, link=ClientLink())
     if service.tls is None:
-        return ClientConnection(connected, service.framing(), service.codec, session, share)
+        return ClientConnection(connected, service.framing(), service.codec, admit(session), share)
     link = service.tls.wrap_socket(connected, server_side=True, do_handshake_on_connect=False)
     connection = ClientConnection(link, service.framing(), service.codec, session, share)
     connection.is_shaking_hands = True

@@ -1,0 +1,72 @@
+"""The authentication of a server, assembled from its settings."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+from interbed.catalog.server.auth.authentication import Authentication
+from interbed.catalog.server.auth.issued_tokens import TokenService
+from interbed.catalog.server.auth.jwt_rules import JwtRules
+from interbed.catalog.server.auth.principals import AuthenticationError, BearerVerifier, Credentials, Mechanism
+from interbed.catalog.server.database.session import SqlRepository
+from interbed.catalog.server.service.errors import MetastoreError
+from interbed.catalog.server.setting_kinds import listed
+from interbed.catalog.server.settings import ServerSettings
+from interbed.catalog.server.thrift.edge.call import ClientSession
+from interbed.storage.base.errors import load_extra
+
+
+def authentication_for(settings: ServerSettings, store: SqlRepository) -> Authentication | None:
+    """Return the authentication of a server, None if it serves every client. MetastoreError, MissingExtraError."""
+    mechanisms = listed(settings.authentication)
+    if not mechanisms:
+        return None
+    bearers: dict[Mechanism, BearerVerifier] = {}
+    if Mechanism.TOKEN in mechanisms:
+        bearers[Mechanism.TOKEN] = TokenService(store)
+    if Mechanism.JWT in mechanisms:
+        bearers[Mechanism.JWT] = _jwt_verifier(settings)
+    return Authentication(bearers, certificates=Mechanism.CERTIFICATE in mechanisms)
+
+
+def admission(authentication: Authentication | None) -> Callable[[ClientSession], ClientSession]:
+    """Return the function that admits connections of Thrift's port, which carries no tokens."""
+    if authentication is None:
+        return lambda session: session
+
+    def admit(session: ClientSession) -> ClientSession:
+        try:
+            principal = authentication.authenticate(Credentials(common_names=session.common_names))
+        except AuthenticationError as error:
+            return replace(session, refusal=f"{error}. Tokens are taken by Thrift over HTTP and by the REST catalogs")
+        return replace(session, principal=principal, user=principal.name)
+
+    return admit
+
+
+def _jwt_verifier(settings: ServerSettings) -> BearerVerifier:
+    for library in ("jwt", "cryptography"):
+        load_extra(library, needed_by="Authentication by jwt")
+    # Needs the libraries of an extra.
+    from interbed.catalog.server.auth.json_web_tokens import JwtVerifier
+    from interbed.catalog.server.auth.signing_keys import SigningKeys, discovering_fetcher, file_fetcher, url_fetcher
+
+    assert settings.jwt_issuer is not None
+    assert settings.jwt_audience is not None
+    try:
+        if settings.jwt_keys is None:
+            fetch = discovering_fetcher(settings.jwt_issuer)
+        elif "://" in settings.jwt_keys:
+            fetch = url_fetcher(settings.jwt_keys)
+        else:
+            fetch = file_fetcher(Path(settings.jwt_keys))
+    except ValueError as error:
+        raise MetastoreError(f"the keys of JWTs: {error}") from error
+    rules = JwtRules(
+        issuer=settings.jwt_issuer,
+        audience=settings.jwt_audience,
+        algorithms=listed(settings.jwt_algorithms),
+        principal_claim=settings.jwt_principal,
+        groups_claim=settings.jwt_groups,
+    )
+    return JwtVerifier(rules, SigningKeys(fetch))
