@@ -29,6 +29,7 @@ def upgrade() -> None:
         sa.Column("catalog", sa.String(128)),
         sa.Column("database", sa.String(128)),
         sa.Column("name", sa.String(256)),
+        sa.Column("previous", sa.Text()),
         sa.Column("object_id", sa.BigInteger()),
         sa.Column("principal", sa.Text()),
         sa.Column("interface", sa.String(32), nullable=False),

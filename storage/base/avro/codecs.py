@@ -25,7 +25,7 @@ _CRC_BYTES = 4
 _MOST_SNAPPY = 64
 """The greatest ratio of plain to compressed bytes in snappy: a copy of at most 64 bytes takes two."""
 _DAMAGE: tuple[type[Exception], ...] = (
-    *(ValueError, EOFError, OSError, MemoryError, zlib.error, lzma.LZMAError, zstd.ZstdError, pa.ArrowException),
+    *(ValueError, EOFError, OSError, zlib.error, lzma.LZMAError, zstd.ZstdError, pa.ArrowException),
 )
 """The errors of the codecs' libraries for damaged bytes."""
 

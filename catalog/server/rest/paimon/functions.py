@@ -246,7 +246,9 @@ def _change(body: FunctionBody, name: str, change: Mapping[str, Any]) -> Functio
             options.pop(given_text(change["key"], "The name of an option"), None)
         case "updateComment":
             comment = change.get("comment")
-            return msgspec.structs.replace(body, comment=None if comment is None else given_text(comment, "The comment"))
+            return msgspec.structs.replace(
+                body, comment=None if comment is None else given_text(comment, "The comment")
+            )
         case "addDefinition":
             given_text(change["name"], "The name of a definition")
             if change["name"] in definitions:

@@ -23,7 +23,7 @@ ROW = {"type": "ROW", "fields": [{"id": 1, "name": None, "type": "INT"}]}
 @pytest.mark.parametrize("name", NO_TEXTS, ids=str)
 def test_a_field_with_a_name_that_is_no_text_is_refused(name: Any) -> None:
     field = {"id": 0, "name": name, "type": "INT"}
-    with pytest.raises(CorruptFileError, match="The member 'name' of a field is .*, which is no text"):
+    with pytest.raises(CorruptFileError, match=r"The member 'name' of a field is .*, which is no text"):
         field_from_json(field)
     with pytest.raises(RestError, match="'name' of a field") as refused:
         given_fields([field])
