@@ -37,10 +37,10 @@ from interbed.catalog.server.rest.paimon.paging import global_page, name_filter,
 from interbed.catalog.server.rest.paimon.refusals import (
     ResourceType,
     existing,
-    given_text,
     invalid,
     missing,
     paimon_route,
+    text_of,
     unsupported,
 )
 from interbed.catalog.server.rest.paimon.schema_json import given_fields
@@ -57,6 +57,7 @@ FUNCTIONS = f"{DATABASE}/functions"
 FUNCTION = f"{FUNCTIONS}/{{function}}"
 
 _HIVE = "hive"
+_KEY = "The name of an option"
 _HIVE_RESOURCES = {1: "JAR", 2: "FILE", 3: "ARCHIVE"}
 _NO_CLASS = "org.apache.paimon.function.Function"
 """The class of a function in the metastore, which requires one, unless a definition has a class."""
@@ -221,7 +222,7 @@ def _check_definition(name: str, definition: Any) -> None:
         raise invalid(f"The definition {name!r} of the function has unknown members: {', '.join(sorted(unknown))}.")
     for member, value in definition.items():
         if member != "fileResources" and value is not None:
-            given_text(value, f"The member {member} of the definition {name!r}")
+            text_of(value, f"The member {member} of the definition {name!r}")
 
 
 def changed_function(body: FunctionBody, name: str, changes: list[dict[str, Any]]) -> FunctionBody:
@@ -241,27 +242,25 @@ def _change(body: FunctionBody, name: str, change: Mapping[str, Any]) -> Functio
     options, definitions = dict(body.options or {}), dict(body.definitions or {})
     match change.get("action"):
         case "setOption":
-            options[given_text(change["key"], "The name of an option")] = given_text(change["value"], "An option")
+            options[text_of(change["key"], _KEY)] = text_of(change["value"], "The value of an option")
         case "removeOption":
-            options.pop(given_text(change["key"], "The name of an option"), None)
+            options.pop(text_of(change["key"], _KEY), None)
         case "updateComment":
             comment = change.get("comment")
-            return msgspec.structs.replace(
-                body, comment=None if comment is None else given_text(comment, "The comment")
-            )
+            return msgspec.structs.replace(body, comment=None if comment is None else text_of(comment, "The comment"))
         case "addDefinition":
-            given_text(change["name"], "The name of a definition")
+            text_of(change["name"], "The name of a definition")
             if change["name"] in definitions:
                 message = f"The function {name} has the definition {change['name']} already."
                 raise existing(ResourceType.DEFINITION, change["name"], message)
             _check_definition(change["name"], change["definition"])
             definitions[change["name"]] = change["definition"]
         case "updateDefinition":
-            _check_has(definitions, name, given_text(change["name"], "The name of a definition"))
+            _check_has(definitions, name, text_of(change["name"], "The name of a definition"))
             _check_definition(change["name"], change["definition"])
             definitions[change["name"]] = change["definition"]
         case "dropDefinition":
-            _check_has(definitions, name, given_text(change["name"], "The name of a definition"))
+            _check_has(definitions, name, text_of(change["name"], "The name of a definition"))
             del definitions[change["name"]]
         case other:
             raise unsupported(f"Changes of a function by {other!r} are not supported.")

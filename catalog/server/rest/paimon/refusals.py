@@ -77,8 +77,8 @@ def invalid(message: str) -> RestError:
     return RestError(HTTPStatus.BAD_REQUEST, "", message)
 
 
-def given_text(value: object, what: str) -> str:
-    """Return the text of a request; raise RestError with status 400 for null and other values."""
+def text_of(value: object, what: str) -> str:
+    """Return a text of a request. RestError with status 400 for JSON of another type."""
     if not isinstance(value, str):
         raise invalid(f"{what} is text, not {value!r}.")
     return value

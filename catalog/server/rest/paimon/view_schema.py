@@ -13,14 +13,7 @@ from typing import Any
 from interbed.catalog.client.api import View, ViewColumn
 from interbed.catalog.client.hive.registration import hive_type_name
 from interbed.catalog.server.rest.paimon.messages import ViewSchemaJson
-from interbed.catalog.server.rest.paimon.refusals import (
-    ResourceType,
-    existing,
-    given_text,
-    invalid,
-    missing,
-    unsupported,
-)
+from interbed.catalog.server.rest.paimon.refusals import ResourceType, existing, invalid, missing, text_of, unsupported
 from interbed.catalog.server.rest.paimon.schema_json import given_fields
 from interbed.storage.base.errors import CorruptFileError
 from interbed.storage.base.types.data_type import (
@@ -78,39 +71,43 @@ def _changed(view: View, name: str, change: Mapping[str, Any]) -> View:
     options = dict(view.options)
     match change.get("action"):
         case "setOption":
-            _check_option(change["key"])
-            options[change["key"]] = given_text(change["value"], "An option")
+            options[_option(change)] = text_of(change["value"], "The value of an option")
         case "removeOption":
-            _check_option(change["key"])
-            options.pop(change["key"], None)
+            options.pop(_option(change), None)
         case "updateComment":
             comment = change.get("comment")
-            return replace(view, comment=None if comment is None else given_text(comment, "The comment"))
+            return replace(view, comment=None if comment is None else text_of(comment, "The comment"))
         case "addDialect":
-            if given_text(change["dialect"], "A dialect") in _dialects(view):
-                raise existing(
-                    ResourceType.DIALECT, change["dialect"], f"The view {name} has {change['dialect']} already."
-                )
-            options[f"{DIALECT}{change['dialect']}"] = given_text(change["query"], "A query")
+            dialect = _dialect(change)
+            if dialect in _dialects(view):
+                raise existing(ResourceType.DIALECT, dialect, f"The view {name} has {dialect} already.")
+            options[f"{DIALECT}{dialect}"] = text_of(change["query"], "The query")
         case "updateDialect":
-            _check_dialect(view, name, change["dialect"])
-            options[f"{DIALECT}{change['dialect']}"] = given_text(change["query"], "A query")
+            dialect = _known_dialect(view, name, change)
+            options[f"{DIALECT}{dialect}"] = text_of(change["query"], "The query")
         case "dropDialect":
-            _check_dialect(view, name, change["dialect"])
-            del options[f"{DIALECT}{change['dialect']}"]
+            del options[f"{DIALECT}{_known_dialect(view, name, change)}"]
         case other:
             raise unsupported(f"Changes of a view by {other!r} are not supported.")
     return replace(view, options=options)
 
 
-def _check_option(key: object) -> None:
-    if _is_own(given_text(key, "The name of an option")):
+def _option(change: Mapping[str, Any]) -> str:
+    key = text_of(change["key"], "The name of an option")
+    if _is_own(key):
         raise invalid(f"The option {key!r} of a view is the server's own.")
+    return key
 
 
-def _check_dialect(view: View, name: str, dialect: str) -> None:
-    if given_text(dialect, "A dialect") not in _dialects(view):
+def _dialect(change: Mapping[str, Any]) -> str:
+    return text_of(change["dialect"], "The name of a dialect")
+
+
+def _known_dialect(view: View, name: str, change: Mapping[str, Any]) -> str:
+    dialect = _dialect(change)
+    if dialect not in _dialects(view):
         raise missing(ResourceType.DIALECT, dialect, f"The view {name} has no query of the dialect {dialect}.")
+    return dialect
 
 
 def _is_own(key: str) -> bool:

@@ -95,6 +95,9 @@ def test_each_change_of_a_function_is_carried_out_or_refused(rest: RestClient, d
     assert _change(rest, database, {"action": "dropDefinition"}).status == 400
     for wrong in (
         {"action": "updateComment", "comment": {"a": 1}},
+        {"action": "setOption", "key": "x", "value": {"a": 1}},
+        {"action": "setOption", "key": 5, "value": "1"},
+        {"action": "removeOption", "key": ["x"]},
         {**added, "name": 5},
         {**added, "name": "x", "definition": {"type": "sql", "definition": 5}},
         {**added, "name": "x", "definition": {"type": {}}},

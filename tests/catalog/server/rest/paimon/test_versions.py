@@ -142,6 +142,18 @@ def test_views_are_made_changed_renamed_and_dropped(rest: RestClient, hive: Hive
     rest.post(*path, "v", body={"changes": changes})
     schema = rest.get(*path, "v")["schema"]
     assert (schema["options"], schema["comment"], schema["dialects"]) == ({"x": "1"}, "others", {"trino": "SELECT 2"})
+    for wrong in (
+        {"action": "setOption", "key": "x", "value": {"a": 1}},
+        {"action": "setOption", "key": 5, "value": "1"},
+        {"action": "removeOption", "key": ["x"]},
+        {"action": "updateComment", "comment": 5},
+        {"action": "addDialect", "dialect": "hive", "query": {"sql": "SELECT 1"}},
+        {"action": "addDialect", "dialect": None, "query": "SELECT 1"},
+        {"action": "updateDialect", "dialect": "trino", "query": 1},
+        {"action": "dropDialect", "dialect": {}},
+    ):
+        assert _refusal(rest, "POST", *path, "v", body={"changes": [wrong]})[0] == 400, wrong
+    assert rest.get(*path, "v")["schema"] == schema
     added = {"changes": [{"action": "addDialect", "dialect": "trino", "query": "SELECT 1"}]}
     assert _refusal(rest, "POST", *path, "v", body=added) == (409, "DIALECT", "trino")
     dropped = {"changes": [{"action": "dropDialect", "dialect": "none"}]}
