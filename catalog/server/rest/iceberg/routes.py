@@ -54,6 +54,14 @@ UNSUPPORTED: Sequence[tuple[str, str, str]] = (
 )
 """Method, path and operation of what is refused."""
 
+_PLANNING = (
+    ("POST", f"{_TABLE}/plan", "planTableScan"),
+    ("GET", f"{_TABLE}/plan/{{plan-id}}", "fetchPlanningResult"),
+    ("DELETE", f"{_TABLE}/plan/{{plan-id}}", "cancelPlanning"),
+    ("POST", f"{_TABLE}/tasks", "fetchScanTasks"),
+)
+"""Method, path and operation of planned scans, which are refused where the extra for planning is not installed."""
+
 
 def interface(metastore: Metastore, own: OwnTables | None = None) -> RestInterface:
     """Return the interface over the tables of a metastore, with its own ones if they are given."""
@@ -86,6 +94,7 @@ def _loads(store: TableStore) -> dict[str, Handler]:
         "registerTable": loading(tables.load, "table"),
         "updateTable": loading_path(tables.load),
         "createView": loading(views.load, "view"),
+        "registerView": loading(views.load, "view"),
         "replaceView": loading_path(views.load),
     }
 
@@ -142,26 +151,16 @@ def _function_routes(functions: IcebergFunctionHandler) -> list[RestRoute]:
 
 
 def _plan_routes(plans: ScanPlanHandler) -> list[RestRoute]:
-    select, table = AccessPrivilege.SELECT, ObjectKind.TABLE
+    handlers = (plans.plan, plans.result, plans.cancel, plans.tasks)
     return [
-        route("POST", f"{_TABLE}/plan", "planTableScan", select, table, plans.plan),
-        route("GET", f"{_TABLE}/plan/{{plan-id}}", "fetchPlanningResult", select, table, plans.result),
-        route("DELETE", f"{_TABLE}/plan/{{plan-id}}", "cancelPlanning", select, table, plans.cancel),
-        route("POST", f"{_TABLE}/tasks", "fetchScanTasks", select, table, plans.tasks),
+        route(method, template, operation, AccessPrivilege.SELECT, ObjectKind.TABLE, handler)
+        for (method, template, operation), handler in zip(_PLANNING, handlers, strict=True)
     ]
 
 
 def _refused(request: RestRequest) -> RestResponse:
     raise AssertionError("a refused operation has no handler")
 
-
-_PLANNING = (
-    ("POST", f"{_TABLE}/plan", "planTableScan"),
-    ("GET", f"{_TABLE}/plan/{{plan-id}}", "fetchPlanningResult"),
-    ("DELETE", f"{_TABLE}/plan/{{plan-id}}", "cancelPlanning"),
-    ("POST", f"{_TABLE}/tasks", "fetchScanTasks"),
-)
-"""What is refused where the extra for planning is not installed."""
 
 _REFUSED = RouteTable(
     [

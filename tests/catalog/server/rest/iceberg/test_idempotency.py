@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 
 from interbed.catalog.server.database import schema
 from interbed.catalog.server.database.session import SqlRepository
+from interbed.catalog.server.rest.iceberg import idempotency
 from interbed.catalog.server.rest.iceberg.errors import translated
 from interbed.catalog.server.rest.iceberg.routes import interface
 from interbed.catalog.server.rest.interface import RestError, RestRequest, RouteTable
@@ -213,6 +214,43 @@ def template(tmp_path_factory: pytest.TempPathFactory) -> Path:
     directory = tmp_path_factory.mktemp("template")
     LocalRequests(directory).repository.close()
     return directory / "metastore.db"
+
+
+def test_an_answer_that_is_not_stored_is_loaded_again(
+    template: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(idempotency, "ANSWER_BYTES_MAX", 0)
+    server = _copied(template, tmp_path)
+    version = {"version-id": 1, "schema-id": 0, "timestamp-ms": 1, "summary": {}, "representations": []}
+    view = {"name": "v", "schema": SCHEMA, "view-version": {**version, "default-namespace": ["a"]}, "properties": {}}
+    update = {"requirements": [], "updates": [set_properties(a="1")]}
+    found: dict[str, Any] = {}
+
+    def twice(name: str, path: str, body: Any) -> None:
+        key = new_key()
+        first = server.send("POST", path, body, key)
+        assert first[0] == 200, first
+        again = server.send("POST", path, body, key)
+        for answer in (first, again):
+            for member in ("config", "missing"):
+                answer[1].pop(member, None)
+        assert again == first, name
+        found[name] = first[1]
+
+    twice("createNamespace", "namespaces", {"namespace": ["a"]})
+    twice("updateProperties", "namespaces/a/properties", {"updates": {"b": "1"}, "removals": []})
+    twice("createTable", "namespaces/a/tables", {"name": "t", "schema": SCHEMA})
+    twice("updateTable", "namespaces/a/tables/t", update)
+    twice("createView", "namespaces/a/views", view)
+    twice("replaceView", "namespaces/a/views/v", update)
+    files = {each: found[each]["metadata-location"] for each in ("updateTable", "replaceView")}
+    server.send("DELETE", "namespaces/a/views/v")
+    twice("registerTable", "namespaces/a/register", {"name": "u", "metadata-location": files["updateTable"]})
+    twice("registerView", "namespaces/a/register-view", {"name": "w", "metadata-location": files["replaceView"]})
+    without = {"dropNamespace", "dropTable", "dropView", "renameTable", "renameView", "commitTransaction"}
+    changes = {each.operation for each in interface(server.services).routes if each.is_change}
+    assert changes == set(found) | without
+    server.repository.close()
 
 
 def _copied(template: Path, directory: Path) -> LocalRequests:
