@@ -12,7 +12,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from interbed.catalog.server.rest.iceberg.entries import (
-    LOCATION,
     TABLE,
     VIEW,
     changed_entry,
@@ -29,7 +28,7 @@ from interbed.catalog.server.rest.iceberg.metadata.snapshots import current_snap
 from interbed.catalog.server.rest.iceberg.metadata.updates import AddSnapshot, AssertCreate, CommitRequirement, Update
 from interbed.catalog.server.rest.iceberg.metadata.views import completed_view, updated_view
 from interbed.catalog.server.rest.iceberg.names import IcebergName
-from interbed.catalog.server.rest.iceberg.store import StoredTable, TableStore, now_ms
+from interbed.catalog.server.rest.iceberg.store import StoredTable, TableStore, now_ms, pointer_change
 from interbed.catalog.server.rest.interface import RestError
 from interbed.catalog.server.rest.retries import retries_of
 from interbed.catalog.server.service.errors import (
@@ -93,8 +92,6 @@ class TableCommitter:
         OutdatedSnapshotError, InvalidMetadataError; PointerMovedError or TableLockedError after repeated conflicts:
         nothing was changed. OutcomeUnknownError if it is not known.
         """
-        if len(commits) == 1 and commits[0].creates:
-            return [self._create(commits[0], user)]
         if len({(each.name.database, each.name.table) for each in commits}) != len(commits):
             raise bad_request("A transaction names a table twice: send all updates of a table in one change")
         retries = retries_of(self._backoff, f"the commit to {', '.join(str(each.name) for each in commits)}", logger)
@@ -106,26 +103,16 @@ class TableCommitter:
                 if not retries.pause(error):
                     raise
 
-    def _create(self, commit: TableCommit, user: str | None) -> str:
-        """Create a table by the updates of a staged one."""
-        return self._store.create(commit.name, self._created(commit), user)
-
     def _new_table(self, commit: TableCommit) -> _TableAttempt:
-        made = self._created(commit)
+        """Return the attempt of a commit that creates a table, by the updates of a staged one."""
+        entry = self._store.entry(commit.name)
+        if entry is not None and not entry.is_view:
+            raise RequirementFailedError("Requirement failed: table already exists")
         self._store.check_free(commit.name)
+        check_requirements(commit.requirements, None)
+        made = created(commit.updates, now_ms())
         self._store.metastore.pointers.checked(made["location"])
         return _TableAttempt(name=commit.name, base=None, before={}, made=made, kind=commit.kind)
-
-    def _created(self, commit: TableCommit) -> Document:
-        """Return the document of a table that a commit creates."""
-        entry = self._store.entry(commit.name)
-        if entry is not None:
-            if entry.is_view:
-                self._store.check_free(commit.name)
-            raise RequirementFailedError("Requirement failed: table already exists")
-        self._store.database(commit.name.catalog, commit.name.levels)
-        check_requirements(commit.requirements, None)
-        return created(commit.updates, now_ms())
 
     def _attempt(self, commit: TableCommit) -> _TableAttempt:
         base = self._store.load(commit.name, commit.kind)
@@ -184,23 +171,17 @@ def _entry(name: IcebergName, made: Document, location: str, user: str) -> Metas
 
 
 def _swap(attempt: _TableAttempt, base: StoredTable, made: Document, location: str) -> PointerChange:
-    name = attempt.name
-
     def change(entry: MetastoreTable) -> MetastoreTable:
         changed = changed_view_entry if attempt.kind == VIEW else changed_entry
         return changed(entry, attempt.before, made, location, base.location)
 
-    return PointerChange(
-        catalog=name.catalog,
-        database=name.database,
-        name=name.table,
-        parameter=LOCATION,
-        expected=base.location,
-        change=change,
-    )
+    return pointer_change(attempt.name, base.location, change)
 
 
 def _dropped(attempts: Sequence[_TableAttempt], store: TableStore) -> RestError:
+    for each in attempts:
+        if each.base is None:
+            store.database(each.name.catalog, each.name.levels)
     known = [each for each in attempts if each.base is not None] or attempts
     missing = next((each for each in known if store.entry(each.name) is None), known[0])
     return no_view(missing.name) if missing.kind == VIEW else no_table(missing.name)

@@ -4,20 +4,14 @@
 together. The entry of such a table is that of Paimon's catalogs, and stays as it is.
 """
 
-import hashlib
 import uuid
 from dataclasses import dataclass
-from http import HTTPStatus
 from typing import Protocol
-
-import msgspec
 
 from interbed.catalog.server.rest.iceberg.entries import kind_of
 from interbed.catalog.server.rest.iceberg.errors import read_only
-from interbed.catalog.server.rest.iceberg.metadata.documents import completed, written
-from interbed.catalog.server.rest.iceberg.metadata.snapshots import with_referenced_snapshots
 from interbed.catalog.server.rest.iceberg.names import IcebergName
-from interbed.catalog.server.rest.interface import RestError, RestRequest, RestResponse, json_response
+from interbed.catalog.server.rest.interface import RestError, RestRequest
 from interbed.catalog.server.service.model import DEFAULT_CATALOG, MetastoreTable
 
 _WAY_OUT = (
@@ -73,23 +67,3 @@ def refused_change(name: IcebergName) -> RestError:
 def uuid_of(entry: MetastoreTable) -> str:
     """Return the UUID of an own table: by the number of its entry, which stays when the table is renamed."""
     return str(uuid.UUID(int=(8 << 76) | (2 << 62) | (entry.number or 0)))
-
-
-def own_response(found: OwnMetadata, mode: str, wanted: str | None) -> RestResponse:
-    """Return the response of loadTable for an own table, with status 304 if the client has these metadata already.
-
-    `mode` is that of the snapshots, `wanted` the request's If-None-Match.
-    """
-    tag = f'"{hashlib.sha256(mode.encode() + b" " + found.content).hexdigest()[:32]}"'
-    if wanted is not None and is_matched(tag, wanted):
-        return RestResponse(status=HTTPStatus.NOT_MODIFIED, headers={"etag": tag})
-    metadata: object = msgspec.Raw(found.content)
-    if mode == "refs":
-        metadata = written(with_referenced_snapshots(completed(msgspec.json.decode(found.content))))
-    location = {} if found.location is None else {"metadata-location": found.location}
-    return json_response({**location, "metadata": metadata, "config": {}}, headers={"etag": tag})
-
-
-def is_matched(tag: str, wanted: str) -> bool:
-    """Return whether an If-None-Match names an entity tag."""
-    return wanted.strip() == "*" or tag in [each.strip().removeprefix("W/") for each in wanted.split(",")]

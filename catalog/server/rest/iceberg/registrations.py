@@ -11,11 +11,11 @@ from interbed.catalog.server.rest.iceberg.entries import LOCATION, TABLE, change
 from interbed.catalog.server.rest.iceberg.metadata.base import Document, InvalidMetadataError
 from interbed.catalog.server.rest.iceberg.metadata.documents import completed
 from interbed.catalog.server.rest.iceberg.names import IcebergName
-from interbed.catalog.server.rest.iceberg.store import TableStore
+from interbed.catalog.server.rest.iceberg.store import TableStore, pointer_change
 from interbed.catalog.server.rest.retries import retries_of
 from interbed.catalog.server.service.errors import MetastoreError, NoSuchObjectError
 from interbed.catalog.server.service.model import MetastoreTable
-from interbed.catalog.server.service.tables.pointers import PointerChange, PointerMovedError, TableLockedError
+from interbed.catalog.server.service.tables.pointers import PointerMovedError, TableLockedError
 
 logger = logging.getLogger(__name__)
 
@@ -51,15 +51,7 @@ def _replace(store: TableStore, name: IcebergName, entry: MetastoreTable, locati
     def change(old: MetastoreTable) -> MetastoreTable:
         return changed_entry(old, before, document, location, known)
 
-    swap = PointerChange(
-        catalog=name.catalog,
-        database=name.database,
-        name=name.table,
-        parameter=LOCATION,
-        expected=known,
-        change=change,
-    )
-    store.metastore.pointers.swap([swap], user or "")
+    store.metastore.pointers.swap([pointer_change(name, known, change)], user or "")
 
 
 def _document(store: TableStore, location: str) -> Document:

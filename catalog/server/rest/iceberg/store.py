@@ -6,7 +6,7 @@ refused entry has the file deleted, and one whose outcome is not known leaves it
 
 import dataclasses
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 from interbed.catalog.server.rest.iceberg.entries import LOCATION, TABLE, TABLE_TYPE, VIEW, kind_of, new_entry
@@ -193,16 +193,8 @@ class TableStore:
         def change(old: MetastoreTable) -> MetastoreTable:
             return dataclasses.replace(old, database=database.name, name=target.table)
 
-        swap = PointerChange(
-            catalog=source.catalog,
-            database=source.database,
-            name=source.table,
-            parameter=LOCATION,
-            expected=entry.parameters[LOCATION],
-            change=change,
-        )
         try:
-            self.metastore.pointers.swap([swap])
+            self.metastore.pointers.swap([pointer_change(source, entry.parameters[LOCATION], change)])
         except AlreadyExistsError as error:
             raise _not_renamed(source, target, self.entry(target)) from error
 
@@ -213,6 +205,20 @@ class TableStore:
             return self.metastore.tables.drop(name.catalog, name.database, name.table, delete_data=False)
         except NoSuchObjectError as error:
             raise (no_view(name) if kind == VIEW else no_table(name)) from error
+
+
+def pointer_change(
+    name: IcebergName, expected: str, change: Callable[[MetastoreTable], MetastoreTable]
+) -> PointerChange:
+    """Return the change of the entry of a table or view that names the metadata file `expected`."""
+    return PointerChange(
+        catalog=name.catalog,
+        database=name.database,
+        name=name.table,
+        parameter=LOCATION,
+        expected=expected,
+        change=change,
+    )
 
 
 def now_ms() -> int:

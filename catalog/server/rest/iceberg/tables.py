@@ -11,7 +11,7 @@ from interbed.catalog.server.rest.iceberg.commits import BACKOFF, TableCommit, T
 from interbed.catalog.server.rest.iceberg.entries import LOCATION, TABLE
 from interbed.catalog.server.rest.iceberg.errors import bad_request
 from interbed.catalog.server.rest.iceberg.metadata.base import Document
-from interbed.catalog.server.rest.iceberg.metadata.documents import new_table, written
+from interbed.catalog.server.rest.iceberg.metadata.documents import completed, new_table, written
 from interbed.catalog.server.rest.iceberg.metadata.snapshots import with_referenced_snapshots
 from interbed.catalog.server.rest.iceberg.metadata.updates import TableRequirement, TableUpdate
 from interbed.catalog.server.rest.iceberg.names import (
@@ -23,7 +23,7 @@ from interbed.catalog.server.rest.iceberg.names import (
     page_of,
     table_of,
 )
-from interbed.catalog.server.rest.iceberg.own_tables import is_matched, is_own, own_response, uuid_of
+from interbed.catalog.server.rest.iceberg.own_tables import is_own, uuid_of
 from interbed.catalog.server.rest.iceberg.registrations import register_over
 from interbed.catalog.server.rest.iceberg.store import TableStore, now_ms
 from interbed.catalog.server.rest.interface import NO_CONTENT, RestRequest, RestResponse, json_response
@@ -124,25 +124,16 @@ class IcebergTableHandler:
         name, mode = table_of(request), request.query.get("snapshots") or "all"
         if mode not in ("all", "refs"):
             raise bad_request(f"Invalid snapshot mode: {shortened(mode)}")
-        wanted = request.headers.get("if-none-match")
         entry = self._store.readable(name)
         if is_own(self._store.own, entry):
-            return own_response(self._store.own.load(request, name, uuid_of(entry)), mode, wanted)
-        if wanted is not None:
-            tag = entity_tag(entry.parameters[LOCATION], mode)
-            if is_matched(tag, wanted):
-                return RestResponse(status=HTTPStatus.NOT_MODIFIED, headers={"etag": tag})
-        return self._loaded(name, mode)
+            own = self._store.own.load(request, name, uuid_of(entry))
+            tag = entity_tag(own.content, mode)
+            return _not_modified(request, tag) or _loaded_table(own.content, own.location, tag, mode)
+        return _not_modified(request, entity_tag(entry.parameters[LOCATION].encode(), mode)) or self._loaded(name, mode)
 
     def _loaded(self, name: IcebergName, mode: str = "all") -> RestResponse:
         found = self._store.load(name)
-        metadata: object = msgspec.Raw(found.content.json)
-        if mode == "refs":
-            metadata = written(with_referenced_snapshots(found.document()))
-        return json_response(
-            {"metadata-location": found.location, "metadata": metadata, "config": {}},
-            headers={"etag": entity_tag(found.location, mode)},
-        )
+        return _loaded_table(found.content.json, found.location, entity_tag(found.location.encode(), mode), mode)
 
     def exists(self, request: RestRequest) -> RestResponse:
         """Answer the operation tableExists."""
@@ -176,10 +167,8 @@ class IcebergTableHandler:
         name = table_of(request)
         commit = TableCommit(name=name, requirements=body.requirements, updates=body.updates)
         (location,) = self._committer.commit([commit], request.session.user)
-        metadata = msgspec.Raw(self._store.files.read(location).json)
-        return json_response(
-            {"metadata-location": location, "metadata": metadata}, headers={"etag": entity_tag(location, "all")}
-        )
+        metadata, tag = msgspec.Raw(self._store.files.read(location).json), entity_tag(location.encode(), "all")
+        return json_response({"metadata-location": location, "metadata": metadata}, headers={"etag": tag})
 
     def commit_all(self, request: RestRequest) -> RestResponse:
         """Answer commitTransaction: all changes in one transaction of the database."""
@@ -212,9 +201,28 @@ def _figures(report: Document) -> Document:
     return {key: report[key] for key in ("report-type", "snapshot-id", "operation", "metrics") if key in report}
 
 
-def entity_tag(location: str, mode: str) -> str:
-    """Return the ETag of metadata: a metadata file never changes."""
-    return f'"{hashlib.sha256(f"{mode} {location}".encode()).hexdigest()[:32]}"'
+def entity_tag(state: bytes, mode: str) -> str:
+    """Return the ETag of metadata: by the location of a file, which never changes, or by their JSON."""
+    return f'"{hashlib.sha256(mode.encode() + b" " + state).hexdigest()[:32]}"'
+
+
+def _not_modified(request: RestRequest, tag: str) -> RestResponse | None:
+    """Return the response with status 304 if the request's If-None-Match names the entity tag."""
+    wanted = request.headers.get("if-none-match")
+    if wanted is None:
+        return None
+    if wanted.strip() != "*" and tag not in [each.strip().removeprefix("W/") for each in wanted.split(",")]:
+        return None
+    return RestResponse(status=HTTPStatus.NOT_MODIFIED, headers={"etag": tag})
+
+
+def _loaded_table(content: bytes, location: str | None, tag: str, mode: str) -> RestResponse:
+    """Return the response of loadTable; `mode` is that of the snapshots."""
+    metadata: object = msgspec.Raw(content)
+    if mode == "refs":
+        metadata = written(with_referenced_snapshots(completed(msgspec.json.decode(content))))
+    known = {} if location is None else {"metadata-location": location}
+    return json_response({**known, "metadata": metadata, "config": {}}, headers={"etag": tag})
 
 
 def listed(store: TableStore, request: RestRequest, kind: str) -> RestResponse:
