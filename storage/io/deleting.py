@@ -96,6 +96,15 @@ def _one_by_one(file_io: FileIO, paths: list[str]) -> list[str]:
     return left
 
 
+def delete_together(file_io: FileIO, paths: Sequence[str]) -> None:
+    """Delete at most BATCH files like BatchDeletion; one by one where the FileIO can't delete them by one request."""
+    if isinstance(file_io, BatchDeletion):
+        file_io.delete_batch(paths)
+        return
+    for path in paths:
+        file_io.delete(path)
+
+
 def delete_one_by_one(delete: Callable[[str], object], paths: Iterable[str]) -> None:
     """Delete files that may or may not exist, one after the other; failures are logged, never raised."""
     for path in paths:

@@ -26,7 +26,7 @@ from interbed.storage.base.memory_cache import LruCache
 from interbed.storage.io.api import FileIO, FileStatus, WrappedFileIO, open_sized
 from interbed.storage.io.cached.options import PREFIX as CACHE_PREFIX
 from interbed.storage.io.cached.options import CacheOptions, StoredEnd, VersionedFiles
-from interbed.storage.io.deleting import BatchDeletion
+from interbed.storage.io.deleting import delete_together
 from interbed.storage.io.resolve import file_io_for
 
 if TYPE_CHECKING:
@@ -206,18 +206,10 @@ class DataTokenFileIO:
     def open_sized(self, path: str, size: int | None) -> "pa.NativeFile":
         """Open a file whose later requests have the newest token."""
         # By use: planning needs no Arrow.
-        import pyarrow as pa
-
-        from interbed.storage.io.prefetch.inputs import opened_from
+        from interbed.storage.io.prefetch.inputs import opened_by_end
 
         inner = self._inner
-        if not isinstance(inner, VersionedFiles):
-            return open_sized(inner, path, size)
-        end = self.end_of(path, size=size)
-        assert end is not None
-        if len(end.held) == end.size:
-            return pa.BufferReader(end.held)
-        return opened_from(partial(self.range_of, path), end.size, end.start, end.held, self.read_ahead)
+        return opened_by_end(self, path, size) if isinstance(inner, VersionedFiles) else open_sized(inner, path, size)
 
     def end_of(self, path: str, *, unless: str | None = None, size: int | None = None) -> StoredEnd | None:
         return self._versioned.end_of(path, unless=unless, size=size)
@@ -260,12 +252,7 @@ class DataTokenFileIO:
         return self._inner.delete(path, recursive=recursive)
 
     def delete_batch(self, paths: Sequence[str]) -> None:
-        inner = self._inner
-        if isinstance(inner, BatchDeletion):
-            inner.delete_batch(paths)
-            return
-        for path in paths:
-            inner.delete(path)
+        delete_together(self._inner, paths)
 
     def delete_quietly(self, paths: Iterable[str]) -> None:
         self._inner.delete_quietly(paths)

@@ -18,6 +18,7 @@ import pyarrow as pa
 from interbed.storage.io.api import FileIO, WrappedFileIO, open_sized
 from interbed.storage.io.cached.blocks import COUNTER, BlockFiles
 from interbed.storage.io.cached.options import CacheOptions, StoredEnd, VersionedFiles, kind_of
+from interbed.storage.io.deleting import delete_together
 from interbed.storage.io.prefetch.inputs import opened_from
 
 _VERIFIED_MAX = 100_000
@@ -75,6 +76,10 @@ class CachedFileIO(WrappedFileIO):
     def delete(self, path: str, *, recursive: bool = False) -> bool:
         self._unverify([path])
         return self.inner.delete(path, recursive=recursive)
+
+    def delete_batch(self, paths: Sequence[str]) -> None:
+        self._unverify(paths)
+        delete_together(self.inner, paths)
 
     def delete_quietly(self, paths: Iterable[str]) -> None:
         given = list(paths)

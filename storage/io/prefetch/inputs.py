@@ -7,6 +7,7 @@ as the steps of a lookup.
 import io
 import threading
 from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any, Self
 
 import pyarrow as pa
@@ -19,6 +20,8 @@ from interbed.storage.io.prefetch.pool import pool_of
 
 if TYPE_CHECKING:
     from concurrent.futures import Future
+
+    from interbed.storage.io.cached.options import VersionedFiles
 
 
 class RangedFile(io.RawIOBase):
@@ -110,6 +113,15 @@ def opened_by_ranges(fetch: Callable[[int, int], Any], size: int, limits: ReadAh
 def opened_from(fetch: Callable[[int, int], Any], size: int, start: int, held: Any, limits: ReadAhead) -> pa.NativeFile:
     """Return an input of a file of which the bytes from `start` on, which are `held`, were read already."""
     return RangedInput.over(RangedContent(fetch, size, start, held, pool_of(limits)))
+
+
+def opened_by_end(files: "VersionedFiles", path: str, size: int | None) -> pa.NativeFile:
+    """Return an input of a file, opened by the request that reads its end; `size` is in bytes, and may be wrong."""
+    end = files.end_of(path, size=size)
+    assert end is not None
+    if len(end.held) == end.size:
+        return pa.BufferReader(end.held)
+    return opened_from(partial(files.range_of, path), end.size, end.start, end.held, files.read_ahead)
 
 
 class PrefetchedInputs(WrappedFileIO):

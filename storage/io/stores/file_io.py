@@ -13,7 +13,6 @@ import os
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from datetime import datetime
-from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from interbed.storage.base.errors import StorageAccessError
@@ -93,15 +92,9 @@ class ObjectStoreFileIO:
         return self.open_sized(path, None)
 
     def open_sized(self, path: str, size: int | None) -> "pa.NativeFile":
-        import pyarrow as pa
+        from interbed.storage.io.prefetch.inputs import opened_by_end
 
-        from interbed.storage.io.prefetch.inputs import opened_from
-
-        end = self.end_of(path, size=size)
-        assert end is not None
-        if len(end.held) == end.size:
-            return pa.BufferReader(end.held)
-        return opened_from(partial(self.range_of, path), end.size, end.start, end.held, self.read_ahead)
+        return opened_by_end(self, path, size)
 
     def end_of(self, path: str, *, unless: str | None = None, size: int | None = None) -> StoredEnd | None:
         return self._call("open", path, lambda key: self._objects.end_of(key, unless=unless, size=size))
