@@ -10,8 +10,8 @@ from http import HTTPStatus
 from typing import Any
 
 from starlette.applications import Starlette
-from starlette.routing import BaseRoute, Router
-from starlette.types import ExceptionHandler, Receive, Scope, Send
+from starlette.routing import BaseRoute, Mount, Route
+from starlette.types import ASGIApp, ExceptionHandler, Receive, Scope, Send
 from thrift.transport.TTransport import TTransportException
 
 from interbed.catalog.server.http.connection import CLIENT_EXTENSION, HttpClient
@@ -25,16 +25,27 @@ class HttpError(TTransportException):  # type: ignore[misc]
         self.status = status
 
 
-def application(interfaces: Sequence[BaseRoute], *, missing: str) -> Router:
+def application(interfaces: Sequence[Route | Mount], *, missing: str) -> ASGIApp:
     """Return the application of a port; `missing` is the text for a path that no interface has.
 
-    A router alone, because Starlette's handlers of errors cost each call of Thrift a tenth of its time.
+    An interface has a path of its own, or all paths below one. They are found by two lookups, because Starlette's
+    router and its handlers of errors take a notable part of the time of a cached answer.
     """
+    exact = {each.path: each.app for each in interfaces if isinstance(each, Route)}
+    below = {each.path: each.app for each in interfaces if isinstance(each, Mount)}
 
-    async def no_interface(scope: Scope, receive: Receive, send: Send) -> None:
-        await refuse(send, HTTPStatus.NOT_FOUND, missing)
+    async def found(scope: Scope, receive: Receive, send: Send) -> None:
+        path: str = scope["path"]
+        app = exact.get(path)
+        if app is None:
+            first, slash, _ = path[1:].partition("/")
+            app = below.get(f"/{first}") if slash else None
+        if app is None:
+            await refuse(send, HTTPStatus.NOT_FOUND, missing)
+        else:
+            await app(scope, receive, send)
 
-    return Router(interfaces, redirect_slashes=False, default=no_interface)
+    return found
 
 
 def pages(routes: Sequence[BaseRoute], errors: Mapping[Any, ExceptionHandler]) -> Starlette:

@@ -8,17 +8,16 @@ import asyncio
 import logging
 import ssl
 import time
-from collections.abc import AsyncIterator, Callable, Sequence
-from contextlib import asynccontextmanager, suppress
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
 from http import HTTPStatus
-from typing import Any
 
-from starlette.routing import BaseRoute, Mount, Route
+from starlette.routing import Mount, Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from interbed.catalog.server.auth.authentication import Authentication
+from interbed.catalog.server.http.answers import HttpAnswers
 from interbed.catalog.server.http.application import HttpError, application, client_of, read_body, refuse, respond
 from interbed.catalog.server.http.authenticated import AuthenticatedApplication
 from interbed.catalog.server.http.connection import HttpClient
@@ -26,65 +25,24 @@ from interbed.catalog.server.http.server import HttpServer
 from interbed.catalog.server.session import AnswerLaterError, ClientLink
 from interbed.catalog.server.threads import ThreadDeaths
 from interbed.catalog.server.thrift.edge.budgets import HEAVY_BYTES_MIN, LIGHT_BYTES_MAX
-from interbed.catalog.server.thrift.edge.cache import CacheEntry, CacheHit, CacheLookup
-from interbed.catalog.server.thrift.edge.codec import Codec, MemorySource, codec_named
+from interbed.catalog.server.thrift.edge.codec import MemorySource, codec_named
 from interbed.catalog.server.thrift.edge.scan import too_long
-from interbed.catalog.server.thrift.edge.serving import SharedEdge, too_heavy
+from interbed.catalog.server.thrift.edge.serving import too_heavy
 from interbed.catalog.server.thrift.edge.transport import BAD_INPUT
 
 logger = logging.getLogger(__name__)
 
 _CONTENT_TYPE = "application/x-thrift"
 _ALLOWED_TYPES = ("", _CONTENT_TYPE, "application/octet-stream", "application/vnd.apache.thrift.binary")
-_TICK_SECONDS = 1.0
 
 
 class ThriftEndpoint:
-    """The ASGI application of one path. Its `lifespan` has to be that of its server."""
+    """The ASGI application of one path, with the cached answers of its server."""
 
-    def __init__(self, edge: SharedEdge, deaths: ThreadDeaths) -> None:
+    def __init__(self, answers: HttpAnswers) -> None:
         self.codec = codec_named("binary")
-        self._edge = edge
-        self._deaths = deaths
-        self._lookup: CacheLookup[_CachedCall] | None = None
-        self._is_asking = False
-        self._loop: asyncio.AbstractEventLoop | None = None
-
-    @property
-    def edge(self) -> SharedEdge:
-        """The parts that are shared with the process's loop."""
-        return self._edge
-
-    @asynccontextmanager
-    async def lifespan(self) -> AsyncIterator[None]:
-        """Look answers up in the cache for as long as the server runs."""
-        loop = self._loop = asyncio.get_running_loop()
-        edge = self._edge
-        if edge.cache is None or edge.generations is None:
-            yield
-            return
-        self._lookup = CacheLookup(
-            edge.cache,
-            edge.generations,
-            selector=_LoopReaders(loop),
-            deaths=self._deaths,
-            call_soon=self.call_soon,
-            give_back=self._give_back,
-            park=lambda call: None,
-        )
-        ticking = loop.create_task(self._tick(self._lookup))
-        try:
-            yield
-        finally:
-            ticking.cancel()
-            self._lookup.close()
-
-    def call_soon(self, task: Callable[[], None]) -> None:
-        """Run a function on the loop's thread; from any thread."""
-        assert self._loop is not None
-        # The loop is closed when a server that stops has waited long enough.
-        with suppress(RuntimeError):
-            self._loop.call_soon_threadsafe(task)
+        self.answers = answers
+        self._edge = answers.edge
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one HTTP request."""
@@ -137,65 +95,34 @@ class ThriftEndpoint:
 
     async def _reply(self, client: HttpClient, message: bytes) -> bytes | None:
         """Return the reply to a message; None if the request was not begun because the server stops."""
+        split = self.codec.split(message) if self.answers.is_on else None
         key = None
-        if self._lookup is not None:
-            assert self._loop is not None
-            cached = _CachedCall(self.codec, self._loop.create_future())
-            key, is_found = self._lookup.find(cached, message)
-            if is_found:
-                self._ask_soon()
-                hit = await cached.hit
-                if hit.entry.valid:
-                    self._lookup.cache.hits += 1
-                    return self._cached_reply(client, hit.entry, hit)
-                key = hit.entry.key
+        if split is not None:
+            key, sequence = split
+            started = time.monotonic()
+            entry = await self.answers.find(key)
+            if entry is not None:
+                self._edge.dispatcher.notify_ended(entry.method, client.session, started, entry.outcome)
+                return entry.before + sequence + entry.after
         call = _PooledCall(self, client, message, key)
         call.submit()
         return await call.reply
-
-    def _cached_reply(self, client: HttpClient, entry: CacheEntry, hit: "CacheHit[_CachedCall]") -> bytes:
-        self._edge.dispatcher.notify_ended(entry.method, client.session, hit.started, entry.outcome)
-        return entry.before + hit.sequence + entry.after
-
-    def _give_back(self, hit: "CacheHit[_CachedCall]") -> None:
-        if not hit.connection.hit.done():
-            hit.connection.hit.set_result(hit)
-        # Calls that came during the query wait for the next one.
-        self._ask_soon()
-
-    def _ask_soon(self) -> None:
-        assert self._loop is not None
-        if not self._is_asking:
-            self._is_asking = True
-            self._loop.call_soon(self._ask)
-
-    def _ask(self) -> None:
-        self._is_asking = False
-        if self._lookup is not None:
-            self._lookup.ask()
-
-    async def _tick(self, lookup: "CacheLookup[_CachedCall]") -> None:
-        while True:
-            lookup.on_tick()
-            # A query that has ended since may have left requests for the next one.
-            lookup.ask()
-            await asyncio.sleep(_TICK_SECONDS)
 
 
 def thrift_server(
     path: str,
     tls: ssl.SSLContext | None,
-    edge: SharedEdge,
+    answers: HttpAnswers,
     on_ended: Callable[[ClientLink | None], None],
     deaths: ThreadDeaths,
-    further: Sequence[BaseRoute] = (),
+    further: Sequence[Mount] = (),
     authentication: Authentication | None = None,
 ) -> HttpServer:
     """Return the HTTP server beside a process's loop, with Thrift at a path and further interfaces. It gets its
     connections from the loop. Without `authentication` it serves every client.
     """
-    endpoint = ThriftEndpoint(edge, deaths)
-    paths = [path, *(each.path for each in further if isinstance(each, Mount))]
+    endpoint, edge = ThriftEndpoint(answers), answers.edge
+    paths = [path, *(each.path for each in further)]
     served: ASGIApp = application([Route(path, endpoint), *further], missing=f"there is only {', '.join(paths)} here")
     if authentication is not None:
         served = AuthenticatedApplication(served, authentication)
@@ -203,7 +130,7 @@ def thrift_server(
         served,
         name="http",
         limits=edge.limits,
-        lifespan=endpoint.lifespan,
+        lifespan=answers.lifespan,
         tls=tls,
         pool=edge.pool,
         partials=edge.partials,
@@ -213,22 +140,12 @@ def thrift_server(
     )
 
 
-class _CachedCall:
-    """A call whose answer is in the cache."""
-
-    __slots__ = ("codec", "hit")
-
-    def __init__(self, codec: Codec, hit: "asyncio.Future[CacheHit[_CachedCall]]") -> None:
-        self.codec = codec
-        self.hit = hit
-
-
 class _PooledCall:
     """A request that a thread of the pool serves. `reply` is set on the loop's thread."""
 
     def __init__(self, endpoint: ThriftEndpoint, client: HttpClient, message: bytes, key: bytes | None) -> None:
-        self._edge = endpoint.edge
-        self._call_soon = endpoint.call_soon
+        self._edge = endpoint.answers.edge
+        self._call_soon = endpoint.answers.call_soon
         self._codec = endpoint.codec
         self._client = client
         self._message = message
@@ -319,18 +236,3 @@ def _resolve(future: "asyncio.Future[bytes | None]", reply: bytes | None) -> Non
 def _reject(future: "asyncio.Future[bytes | None]", error: Exception) -> None:
     if not future.done():
         future.set_exception(error)
-
-
-class _LoopReaders:
-    """The sockets that a loop watches, with the interface of a selector."""
-
-    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
-        self._loop = loop
-
-    def register(self, number: int, events: int, data: Callable[[], None]) -> Any:
-        """Call a function whenever a socket is readable."""
-        self._loop.add_reader(number, data)
-
-    def unregister(self, number: int) -> Any:
-        """Stop watching a socket."""
-        self._loop.remove_reader(number)

@@ -287,6 +287,7 @@ def loop_for(
     for service in services:
         if isinstance(service, HttpService):
             # Only servers of this port load the REST interfaces.
+            from interbed.catalog.server.http.answers import HttpAnswers
             from interbed.catalog.server.rest.mounted import RestSettings, mounts
 
             root = settings.iceberg_metadata_root
@@ -295,8 +296,9 @@ def loop_for(
                 own_tables=settings.iceberg_own_tables == "on",
                 metadata_root=None if root is None else normalized_location(root).rstrip("/"),
             )
-            further = mounts(metastore, loop.shared, rest)
-            loop.serve_http(service.make_server(loop.shared, loop.ended, deaths, further, authentication))
+            answers = HttpAnswers(loop.shared, deaths)
+            further = mounts(metastore, answers, rest)
+            loop.serve_http(service.make_server(answers, loop.ended, deaths, further, authentication))
     REMOTE_FILES.configure(seconds=settings.store_seconds, around=loop.waiting_outside)
     if metrics is not None:
         metrics.watch(

@@ -1,13 +1,16 @@
-"""How a REST request is served: routed on the loop's thread, then carried out by a thread of the server's pool.
+"""How a REST request is served: from the cache of answers, or by a thread of the server's pool.
 
-A request has the limits of Thrift's messages: its length, the memory for what is decoded at once, its client's share of
-the pool. Observers are notified of it as of a call, with the method `iceberg.loadTable`.
+It is routed on the loop's thread. The answer to a read is kept if its route has a scope and its handler calls the
+response lasting; the address and the header If-None-Match determine it. A request has the limits of Thrift's messages:
+its length, the memory for what is decoded at once, its client's share of the pool. Observers are notified of it as of a
+call, with the method `iceberg.loadTable`.
 """
 
 import asyncio
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from copy import copy
 from dataclasses import replace
 from functools import partial
 from http import HTTPStatus
@@ -17,13 +20,16 @@ from urllib.parse import parse_qsl
 import msgspec
 from starlette.types import Receive, Scope, Send
 
-from interbed.catalog.server.http.application import HttpError, client_of, read_body, respond
+from interbed.catalog.server.http.answers import HttpAnswers
+from interbed.catalog.server.http.application import HttpError, client_of, read_body
 from interbed.catalog.server.http.connection import HttpClient
 from interbed.catalog.server.rest.interface import JSON, RestError, RestInterface, RestRequest, RestRoute, RouteTable
 from interbed.catalog.server.rest.retries import RequestRetries, RetryLaterError, request_retries
 from interbed.catalog.server.service.directories.remote_files import MissedDeadlines, missed_deadlines
 from interbed.catalog.server.session import current_link, session_settings
 from interbed.catalog.server.thrift.edge.budgets import HEAVY_BYTES_MIN, LIGHT_BYTES_MAX
+from interbed.catalog.server.thrift.edge.cache import CacheEntry
+from interbed.catalog.server.thrift.edge.cache import Scope as AnswerScope
 from interbed.catalog.server.thrift.edge.call import (
     Call,
     CallOutcome,
@@ -33,7 +39,6 @@ from interbed.catalog.server.thrift.edge.call import (
     current_session,
 )
 from interbed.catalog.server.thrift.edge.dispatch import set_variables
-from interbed.catalog.server.thrift.edge.serving import SharedEdge
 from interbed.storage.base.shown_text import without_credentials
 
 logger = logging.getLogger(__name__)
@@ -44,23 +49,31 @@ JSON_WEIGHT = 20
 REQUEST_ID = b"x-request-id"
 """Header of a response with the id of the request, as in the logs."""
 
+_READS = frozenset(("GET", "HEAD"))
+
 
 class RestEndpoint:
     """The ASGI application of an interface."""
 
-    def __init__(self, interface: RestInterface, edge: SharedEdge) -> None:
+    def __init__(self, interface: RestInterface, answers: HttpAnswers) -> None:
         self.interface = interface
         self.table = RouteTable(interface.routes)
-        self.edge = edge
+        self.answers = answers
+        self.edge = answers.edge
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one HTTP request."""
         client = client_of(scope)
+        _name_user(scope, client)
+        key = answer_key(scope) if self.answers.is_on and scope["method"] in _READS else None
+        if key is not None:
+            started = time.monotonic()
+            entry = await self.answers.find(key)
+            if entry is not None:
+                await self._send_cached(send, client, entry, started)
+                return
         headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"]}
-        user = headers.get("x-actor-username", "").strip()
-        if user and client.session.principal is None and user != client.session.user:
-            client.session = replace(client.session, user=user)
-        served = ServedRequest(self, client)
+        served = ServedRequest(self, client, key)
         try:
             length = headers.get("content-length")
             size = None if length is None else int(length)
@@ -78,6 +91,22 @@ class RestEndpoint:
             await served.refuse(send, error)
             return
         await served.answer(send, route, request)
+
+    async def _send_cached(self, send: Send, client: HttpClient, entry: CacheEntry, started: float) -> None:
+        request_id = self.edge.dispatcher.next_request_id()
+        self.edge.dispatcher.notify(
+            Call(
+                request_id=request_id,
+                method=entry.method,
+                session=client.session,
+                seconds=time.monotonic() - started,
+                outcome=entry.outcome,
+                is_change=False,
+            )
+        )
+        client.reply_bytes = len(entry.before)
+        reply: _EncodedReply = entry.head
+        await reply.send(send, entry.before, request_id)
 
     def _routed(
         self, scope: Scope, headers: dict[str, str], body: bytes, client: HttpClient
@@ -107,9 +136,10 @@ class RestEndpoint:
 class ServedRequest:
     """One request, from its arrival to the observers' notification."""
 
-    def __init__(self, endpoint: RestEndpoint, client: HttpClient) -> None:
+    def __init__(self, endpoint: RestEndpoint, client: HttpClient, key: bytes | None) -> None:
         self._interface = endpoint.interface
         self._edge = endpoint.edge
+        self._key = key
         self._client = client
         self._started = time.monotonic()
         self._loop = asyncio.get_running_loop()
@@ -138,9 +168,7 @@ class ServedRequest:
         self._edge.pool.submit(run, self._client.share, is_heavy=is_heavy)
 
     async def _send(self, send: Send, reply: "_EncodedReply", *, closes: bool = False) -> None:
-        headers = [(name.lower().encode("latin-1"), value.encode("latin-1")) for name, value in reply.headers.items()]
-        headers.append((REQUEST_ID, self.request_id.encode()))
-        await respond(send, reply.status, reply.content_type, reply.body, further=headers, closes=closes)
+        await reply.send(send, reply.body, self.request_id, closes=closes)
 
     # On a thread of the pool
 
@@ -177,10 +205,15 @@ class ServedRequest:
             (request_retries, self._retries),
         )
         outcome, error = CallOutcome.OK, None
+        cache = self._edge.cache
+        generation = -1 if cache is None else cache.generation
         try:
             try:
                 answered = route.handler(request)
-                reply = _EncodedReply(int(answered.status), answered.body, dict(answered.headers))
+                reply = _EncodedReply(int(answered.status), answered.body, answered.headers)
+                if cache is not None and self._key is not None and route.scope is not None:
+                    entry = _cached(self._key, method, route.scope(request), reply) if answered.lasting else None
+                    cache.keep_entry(entry, generation)
             except RetryLaterError as later:
                 self._call_soon(self._loop.call_later, later.seconds, self._submit, route, request)
                 return
@@ -237,13 +270,59 @@ class ServedRequest:
 class _EncodedReply:
     """Status, body and headers of a response."""
 
-    __slots__ = ("body", "content_type", "headers", "status")
+    __slots__ = ("_headers", "body", "status")
 
-    def __init__(self, status: int, body: bytes, headers: dict[str, str]) -> None:
+    def __init__(self, status: int, body: bytes, headers: Mapping[str, str]) -> None:
         self.status = status
         self.body = body
-        self.content_type = headers.pop("content-type", JSON)
-        self.headers = headers
+        self._headers = [(name.lower().encode("latin-1"), value.encode("latin-1")) for name, value in headers.items()]
+        if not any(name == b"content-type" for name, _ in self._headers):
+            self._headers.append((b"content-type", JSON.encode()))
+        self._headers.append((b"content-length", b"%d" % len(body)))
+
+    @property
+    def without_body(self) -> "_EncodedReply":
+        """Status and headers, for the cache, which has the body."""
+        found = copy(self)
+        found.body = b""
+        return found
+
+    async def send(self, send: Send, body: bytes, request_id: str, *, closes: bool = False) -> None:
+        """Send the response with a body."""
+        headers = [*self._headers, (REQUEST_ID, request_id.encode())]
+        if closes:
+            headers.append((b"connection", b"close"))
+        await send({"type": "http.response.start", "status": self.status, "headers": headers})
+        await send({"type": "http.response.body", "body": body})
+
+
+def answer_key(scope: Scope) -> bytes | None:
+    """Return the bytes that determine the answer to a read; None if it has a body.
+
+    The address begins with a slash, by which the key differs from those of Thrift's messages. No part contains a NUL.
+    """
+    matched = b""
+    for name, value in scope["headers"]:
+        if name == b"if-none-match":
+            matched = value
+        elif name == b"transfer-encoding" or (name == b"content-length" and value != b"0"):
+            return None
+    method: str = scope["method"]
+    return b"\0".join((scope["raw_path"], method.encode(), scope["query_string"], matched))
+
+
+def _name_user(scope: Scope, client: HttpClient) -> None:
+    for name, value in scope["headers"]:
+        if name == b"x-actor-username":
+            user = value.decode("latin-1").strip()
+            if user and client.session.principal is None and user != client.session.user:
+                client.session = replace(client.session, user=user)
+
+
+def _cached(key: bytes, method: str, scope: AnswerScope, reply: _EncodedReply) -> CacheEntry:
+    entry = CacheEntry(key, method, CallOutcome.OK, scope, reply.body)
+    entry.head = reply.without_body
+    return entry
 
 
 def _resolve(future: "asyncio.Future[_EncodedReply | None]", reply: "_EncodedReply | None") -> None:

@@ -14,6 +14,7 @@ from urllib.parse import unquote_plus
 
 import msgspec
 
+from interbed.catalog.server.thrift.edge.cache import Scope
 from interbed.catalog.server.thrift.edge.call import ClientSession
 
 T = TypeVar("T")
@@ -89,31 +90,44 @@ class RestRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RestResponse:
-    """A response; `body` is JSON unless `headers` have another content type."""
+    """A response; `body` is JSON unless `headers` have another content type.
+
+    `lasting` says that the same request has the same response until the metadata in the route's scope change: it
+    depends on nothing besides, such as the files of a table that writers change.
+    """
 
     status: HTTPStatus = HTTPStatus.OK
     body: bytes = b""
     headers: Mapping[str, str] = field(default_factory=dict)
+    lasting: bool = False
 
 
 NO_CONTENT = RestResponse(status=HTTPStatus.NO_CONTENT)
+FOUND = RestResponse(status=HTTPStatus.NO_CONTENT, lasting=True)
+"""Response to the question whether an object exists."""
 
 
 def json_response(
-    value: object, *, status: HTTPStatus = HTTPStatus.OK, headers: Mapping[str, str] | None = None
+    value: object,
+    *,
+    status: HTTPStatus = HTTPStatus.OK,
+    headers: Mapping[str, str] | None = None,
+    lasting: bool = False,
 ) -> RestResponse:
     """Return a response with a value as JSON: a msgspec type, or plain dictionaries and lists."""
-    return RestResponse(status=status, body=msgspec.json.encode(value), headers=headers or {})
+    return RestResponse(status=status, body=msgspec.json.encode(value), headers=headers or {}, lasting=lasting)
 
 
 Handler = Callable[[RestRequest], RestResponse]
+ScopeOf = Callable[[RestRequest], Scope]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RestRoute:
     """A route: `template` is a path below the interface, `v1/{prefix}/namespaces/{namespace}`.
 
-    `operation` is its name in the specification.
+    `operation` is its name in the specification. `scope` returns the metadata that lasting responses depend on; routes
+    without one are not cached.
     """
 
     method: str
@@ -121,6 +135,7 @@ class RestRoute:
     operation: str
     needs: RequiredAccess
     handler: Handler
+    scope: ScopeOf | None = None
 
     @property
     def is_change(self) -> bool:
@@ -129,12 +144,17 @@ class RestRoute:
 
 
 def route(
-    method: str, template: str, operation: str, privilege: AccessPrivilege, kind: ObjectKind, handler: Handler
+    method: str,
+    template: str,
+    operation: str,
+    privilege: AccessPrivilege,
+    kind: ObjectKind,
+    handler: Handler,
+    scope: ScopeOf | None = None,
 ) -> RestRoute:
     """Return a route."""
-    return RestRoute(
-        method=method, template=template, operation=operation, needs=RequiredAccess(privilege, kind), handler=handler
-    )
+    needs = RequiredAccess(privilege, kind)
+    return RestRoute(method=method, template=template, operation=operation, needs=needs, handler=handler, scope=scope)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

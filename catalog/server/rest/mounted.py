@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from starlette.routing import Mount
 from starlette.types import Receive, Scope, Send
 
+from interbed.catalog.server.http.answers import HttpAnswers
 from interbed.catalog.server.rest.dropped import dropped_interface
 from interbed.catalog.server.rest.endpoint import RestEndpoint
 from interbed.catalog.server.rest.iceberg.own_tables import OwnTables
@@ -42,9 +43,9 @@ class RestSettings:
 class LazyEndpoint:
     """The ASGI application of an interface that is loaded by the first request."""
 
-    def __init__(self, load: Callable[[], RestInterface], edge: SharedEdge) -> None:
+    def __init__(self, load: Callable[[], RestInterface], answers: HttpAnswers) -> None:
         self._load = load
-        self._edge = edge
+        self._answers = answers
         self._endpoint: RestEndpoint | None = None
         self._guard = asyncio.Lock()
 
@@ -53,7 +54,7 @@ class LazyEndpoint:
         if self._endpoint is None:
             async with self._guard:
                 if self._endpoint is None:
-                    self._endpoint = RestEndpoint(await asyncio.to_thread(self._load), self._edge)
+                    self._endpoint = RestEndpoint(await asyncio.to_thread(self._load), self._answers)
         await self._endpoint(scope, receive, send)
 
 
@@ -86,7 +87,7 @@ def _own_tables(metastore: Metastore, edge: SharedEdge, settings: RestSettings) 
     return PaimonAsIceberg(CatalogAccess(metastore, edge.dispatcher), settings.metadata_root)
 
 
-def mounts(metastore: Metastore, edge: SharedEdge, settings: RestSettings) -> list[Mount]:
+def mounts(metastore: Metastore, answers: HttpAnswers, settings: RestSettings) -> list[Mount]:
     """Return the interfaces that are served as routes of the HTTP port's application."""
-    loaders = interfaces(metastore, edge, settings)
-    return [Mount(PATHS[name], app=LazyEndpoint(loaders[name], edge)) for name in settings.names]
+    loaders = interfaces(metastore, answers.edge, settings)
+    return [Mount(PATHS[name], app=LazyEndpoint(loaders[name], answers)) for name in settings.names]

@@ -21,6 +21,7 @@ from interbed.catalog.server.service.names import (
     normalized,
     shortened,
 )
+from interbed.catalog.server.thrift.edge.cache import Scope, database_scope, tables_scope
 
 SEPARATOR = "\x1f"
 """The character between the levels of a namespace in a path."""
@@ -78,6 +79,28 @@ def table_of(request: RestRequest, part: str = "table") -> IcebergName:
     """Return the table, or the view, that the path names."""
     parts = request.parts
     return IcebergName(catalog=catalog_of(request), levels=levels_of(parts["namespace"]), name=parts[part])
+
+
+def table_scope(request: RestRequest) -> Scope:
+    """Return the scope of the answers about one table."""
+    name = table_of(request)
+    return (name.catalog, name.database, name.table)
+
+
+def view_scope(request: RestRequest) -> Scope:
+    """Return the scope of the answers about one view."""
+    name = table_of(request, "view")
+    return (name.catalog, name.database, name.table)
+
+
+def list_scope(request: RestRequest) -> Scope:
+    """Return the scope of the lists of a namespace's tables and views."""
+    return tables_scope(catalog_of(request), database_of(levels_of(request.parts["namespace"])))
+
+
+def namespace_scope(request: RestRequest) -> Scope:
+    """Return the scope of the answers about a namespace itself."""
+    return database_scope(catalog_of(request), database_of(levels_of(request.parts["namespace"])))
 
 
 def identified(request: RestRequest, identifier: IcebergIdentifier) -> IcebergName:

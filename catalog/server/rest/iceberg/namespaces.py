@@ -19,7 +19,14 @@ from interbed.catalog.server.rest.iceberg.names import (
     page_of,
 )
 from interbed.catalog.server.rest.iceberg.store import TableStore
-from interbed.catalog.server.rest.interface import NO_CONTENT, RestError, RestRequest, RestResponse, json_response
+from interbed.catalog.server.rest.interface import (
+    FOUND,
+    NO_CONTENT,
+    RestError,
+    RestRequest,
+    RestResponse,
+    json_response,
+)
 from interbed.catalog.server.service.errors import AlreadyExistsError, InvalidOperationError, NoSuchObjectError
 from interbed.catalog.server.service.model import (
     DEFAULT_CATALOG,
@@ -101,12 +108,12 @@ class NamespaceHandler:
         """Answer the operation loadNamespaceMetadata."""
         levels = levels_of(request.parts["namespace"])
         found = self._store.database(catalog_of(request), levels)
-        return json_response({"namespace": list(levels), "properties": properties_of(found)})
+        return json_response({"namespace": list(levels), "properties": properties_of(found)}, lasting=True)
 
     def exists(self, request: RestRequest) -> RestResponse:
         """Answer the operation namespaceExists."""
         self._store.database(catalog_of(request), levels_of(request.parts["namespace"]))
-        return NO_CONTENT
+        return FOUND
 
     def drop(self, request: RestRequest) -> RestResponse:
         """Answer dropNamespace. Its directory stays: files of tables that were dropped without purge may be in it."""

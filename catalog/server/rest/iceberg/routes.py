@@ -16,6 +16,7 @@ from interbed.catalog.server.rest.iceberg.idempotency import (
     loading_namespace,
     loading_path,
 )
+from interbed.catalog.server.rest.iceberg.names import list_scope, namespace_scope, table_scope, view_scope
 from interbed.catalog.server.rest.iceberg.namespaces import NamespaceHandler
 from interbed.catalog.server.rest.iceberg.own_tables import OwnTables
 from interbed.catalog.server.rest.iceberg.scan_plans import PLANNING_NEEDS, ScanPlanHandler
@@ -109,15 +110,15 @@ def _table_routes(store: TableStore, configuration: ConfigurationHandler) -> lis
         route("GET", "v1/config", "getConfig", usage, server, configuration.get),
         route("GET", _NAMESPACES, "listNamespaces", usage, catalog, namespaces.list),
         route("POST", _NAMESPACES, "createNamespace", create, catalog, namespaces.create),
-        route("GET", _NAMESPACE, "loadNamespaceMetadata", usage, database, namespaces.load),
-        route("HEAD", _NAMESPACE, "namespaceExists", usage, database, namespaces.exists),
+        route("GET", _NAMESPACE, "loadNamespaceMetadata", usage, database, namespaces.load, namespace_scope),
+        route("HEAD", _NAMESPACE, "namespaceExists", usage, database, namespaces.exists, namespace_scope),
         route("DELETE", _NAMESPACE, "dropNamespace", drop, database, namespaces.drop),
         route("POST", f"{_NAMESPACE}/properties", "updateProperties", alter, database, namespaces.update),
-        route("GET", _TABLES, "listTables", usage, database, tables.list),
+        route("GET", _TABLES, "listTables", usage, database, tables.list, list_scope),
         route("POST", _TABLES, "createTable", create, database, tables.create),
         route("POST", f"{_NAMESPACE}/register", "registerTable", create, database, tables.register),
-        route("GET", _TABLE, "loadTable", select, table, tables.load),
-        route("HEAD", _TABLE, "tableExists", select, table, tables.exists),
+        route("GET", _TABLE, "loadTable", select, table, tables.load, table_scope),
+        route("HEAD", _TABLE, "tableExists", select, table, tables.exists, table_scope),
         route("POST", _TABLE, "updateTable", alter, table, tables.commit),
         route("DELETE", _TABLE, "dropTable", drop, table, tables.drop),
         route("GET", f"{_TABLE}/credentials", "loadCredentials", select, table, tables.credentials),
@@ -131,11 +132,11 @@ def _view_routes(views: ViewHandler) -> list[RestRoute]:
     database, view = ObjectKind.DATABASE, ObjectKind.VIEW
     select, alter = AccessPrivilege.SELECT, AccessPrivilege.ALTER
     return [
-        route("GET", _VIEWS, "listViews", AccessPrivilege.USAGE, database, views.list),
+        route("GET", _VIEWS, "listViews", AccessPrivilege.USAGE, database, views.list, list_scope),
         route("POST", _VIEWS, "createView", AccessPrivilege.CREATE, database, views.create),
         route("POST", f"{_NAMESPACE}/register-view", "registerView", AccessPrivilege.CREATE, database, views.register),
-        route("GET", _VIEW, "loadView", select, view, views.load),
-        route("HEAD", _VIEW, "viewExists", select, view, views.exists),
+        route("GET", _VIEW, "loadView", select, view, views.load, view_scope),
+        route("HEAD", _VIEW, "viewExists", select, view, views.exists, view_scope),
         route("POST", _VIEW, "replaceView", alter, view, views.replace),
         route("DELETE", _VIEW, "dropView", AccessPrivilege.DROP, view, views.drop),
         route("POST", f"{_CATALOG}/views/rename", "renameView", alter, view, views.rename),

@@ -80,12 +80,13 @@ class TableStore:
             return entry
         return self.found(name)
 
-    def load(self, name: IcebergName, kind: str = TABLE) -> StoredTable:
-        """Return a table or view with its metadata. RestError with status 404 if there is none, MetastoreError if its
-        file cannot be read.
+    def load(self, name: IcebergName, kind: str = TABLE, entry: MetastoreTable | None = None) -> StoredTable:
+        """Return a table or view with its metadata; `entry` is one that was just found. RestError with status 404 if
+        there is none, MetastoreError if its file cannot be read.
         """
         for attempt in range(1, _LOADS_MAX + 1):
-            entry = self.found(name, kind)
+            if entry is None or attempt > 1:
+                entry = self.found(name, kind)
             location = entry.parameters[LOCATION]
             try:
                 return StoredTable(entry=entry, location=location, content=self.files.read(location))

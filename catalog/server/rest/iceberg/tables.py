@@ -26,9 +26,9 @@ from interbed.catalog.server.rest.iceberg.names import (
 from interbed.catalog.server.rest.iceberg.own_tables import is_own, uuid_of
 from interbed.catalog.server.rest.iceberg.registrations import register_over
 from interbed.catalog.server.rest.iceberg.store import TableStore, now_ms
-from interbed.catalog.server.rest.interface import NO_CONTENT, RestRequest, RestResponse, json_response
+from interbed.catalog.server.rest.interface import FOUND, NO_CONTENT, RestRequest, RestResponse, json_response
 from interbed.catalog.server.rest.retries import retries_of
-from interbed.catalog.server.service.model import MetastoreDatabase
+from interbed.catalog.server.service.model import MetastoreDatabase, MetastoreTable
 from interbed.catalog.server.service.names import shortened
 from interbed.catalog.server.service.tables.pointers import PointerMovedError, TableLockedError
 
@@ -129,16 +129,19 @@ class IcebergTableHandler:
             own = self._store.own.load(request, name, uuid_of(entry))
             tag = entity_tag(own.content, mode)
             return _not_modified(request, tag) or _loaded_table(own.content, own.location, tag, mode)
-        return _not_modified(request, entity_tag(entry.parameters[LOCATION].encode(), mode)) or self._loaded(name, mode)
+        tag = entity_tag(entry.parameters[LOCATION].encode(), mode)
+        return _not_modified(request, tag, lasting=True) or self._loaded(name, mode, entry)
 
-    def _loaded(self, name: IcebergName, mode: str = "all") -> RestResponse:
-        found = self._store.load(name)
-        return _loaded_table(found.content.json, found.location, entity_tag(found.location.encode(), mode), mode)
+    def _loaded(self, name: IcebergName, mode: str = "all", entry: MetastoreTable | None = None) -> RestResponse:
+        found = self._store.load(name, entry=entry)
+        tag = entity_tag(found.location.encode(), mode)
+        # A metadata file never changes.
+        return _loaded_table(found.content.json, found.location, tag, mode, lasting=True)
 
     def exists(self, request: RestRequest) -> RestResponse:
         """Answer the operation tableExists."""
         self._store.readable(table_of(request))
-        return NO_CONTENT
+        return FOUND
 
     def drop(self, request: RestRequest) -> RestResponse:
         """Answer dropTable. The files are kept, unless the client asks for their deletion and no property forbids it:
@@ -206,23 +209,24 @@ def entity_tag(state: bytes, mode: str) -> str:
     return f'"{hashlib.sha256(mode.encode() + b" " + state).hexdigest()[:32]}"'
 
 
-def _not_modified(request: RestRequest, tag: str) -> RestResponse | None:
+def _not_modified(request: RestRequest, tag: str, *, lasting: bool = False) -> RestResponse | None:
     """Return the response with status 304 if the request's If-None-Match names the entity tag."""
     wanted = request.headers.get("if-none-match")
     if wanted is None:
         return None
     if wanted.strip() != "*" and tag not in [each.strip().removeprefix("W/") for each in wanted.split(",")]:
         return None
-    return RestResponse(status=HTTPStatus.NOT_MODIFIED, headers={"etag": tag})
+    return RestResponse(status=HTTPStatus.NOT_MODIFIED, headers={"etag": tag}, lasting=lasting)
 
 
-def _loaded_table(content: bytes, location: str | None, tag: str, mode: str) -> RestResponse:
+def _loaded_table(content: bytes, location: str | None, tag: str, mode: str, *, lasting: bool = False) -> RestResponse:
     """Return the response of loadTable; `mode` is that of the snapshots."""
     metadata: object = msgspec.Raw(content)
     if mode == "refs":
         metadata = written(with_referenced_snapshots(completed(msgspec.json.decode(content))))
     known = {} if location is None else {"metadata-location": location}
-    return json_response({**known, "metadata": metadata, "config": {}}, headers={"etag": tag})
+    response = {**known, "metadata": metadata, "config": {}}
+    return json_response(response, headers={"etag": tag}, lasting=lasting)
 
 
 def listed(store: TableStore, request: RestRequest, kind: str) -> RestResponse:
@@ -236,7 +240,7 @@ def listed(store: TableStore, request: RestRequest, kind: str) -> RestResponse:
         found = found[:size]
         token = found[-1]
     identifiers = [{"namespace": list(levels), "name": name} for name in found]
-    return json_response({"identifiers": identifiers, "next-page-token": token})
+    return json_response({"identifiers": identifiers, "next-page-token": token}, lasting=True)
 
 
 def renamed(store: TableStore, source: IcebergName, target: IcebergName, kind: str) -> None:

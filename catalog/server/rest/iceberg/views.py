@@ -21,7 +21,7 @@ from interbed.catalog.server.rest.iceberg.names import (
 )
 from interbed.catalog.server.rest.iceberg.store import TableStore, now_ms
 from interbed.catalog.server.rest.iceberg.tables import RenameRequest, listed, renamed
-from interbed.catalog.server.rest.interface import NO_CONTENT, RestRequest, RestResponse, json_response
+from interbed.catalog.server.rest.interface import FOUND, NO_CONTENT, RestRequest, RestResponse, json_response
 
 
 class CreateViewRequest(msgspec.Struct, frozen=True, rename="kebab"):
@@ -95,12 +95,12 @@ class ViewHandler:
     def _loaded(self, name: IcebergName) -> RestResponse:
         found = self._store.load(name, VIEW)
         metadata = msgspec.Raw(found.content.json)
-        return json_response({"metadata-location": found.location, "metadata": metadata, "config": {}})
+        return json_response({"metadata-location": found.location, "metadata": metadata, "config": {}}, lasting=True)
 
     def exists(self, request: RestRequest) -> RestResponse:
         """Answer the operation viewExists."""
         self._store.found(table_of(request, "view"), VIEW)
-        return NO_CONTENT
+        return FOUND
 
     def replace(self, request: RestRequest) -> RestResponse:
         """Answer the operation replaceView."""

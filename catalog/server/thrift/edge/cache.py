@@ -32,6 +32,7 @@ from interbed.catalog.server.service.events import EventType
 from interbed.catalog.server.service.model import DEFAULT_CATALOG
 from interbed.catalog.server.service.names import normalized
 from interbed.catalog.server.threads import SupervisedThread, ThreadDeaths
+from interbed.catalog.server.thrift.edge.call import CallOutcome
 from interbed.catalog.server.thrift.edge.codec import Codec
 from interbed.catalog.server.thrift.edge.dispatch import CallAnswer
 from interbed.catalog.server.thrift.structs.convert import split_catalog
@@ -84,18 +85,21 @@ RECONNECT_SECONDS = 1.0
 
 
 class CacheEntry:
-    """A cached answer. `valid` becomes False when it is dropped."""
+    """A cached answer. `valid` becomes False when it is dropped. `head` is what an interface has besides bytes."""
 
-    __slots__ = ("after", "before", "key", "method", "outcome", "scope", "size", "valid")
+    __slots__ = ("after", "before", "head", "key", "method", "outcome", "scope", "size", "valid")
 
-    def __init__(self, key: bytes, answer: CallAnswer, scope: Scope) -> None:
+    def __init__(
+        self, key: bytes, method: str, outcome: CallOutcome, scope: Scope, before: bytes, after: bytes = b""
+    ) -> None:
         self.key = key
-        self.method = answer.method
-        self.outcome = answer.outcome
-        self.before = answer.before
-        self.after = answer.after
+        self.method = method
+        self.outcome = outcome
+        self.before = before
+        self.after = after
+        self.head: Any = None
         self.scope = scope
-        self.size = len(key) + len(answer.before) + len(answer.after) + _ENTRY_OVERHEAD_BYTES
+        self.size = len(key) + len(before) + len(after) + _ENTRY_OVERHEAD_BYTES
         self.valid = True
 
 
@@ -142,13 +146,21 @@ class AnswerCache:
         finder = _SCOPES.get(answer.method)
         if finder is None:
             return False
-        entry = CacheEntry(key, answer, finder(answer.arguments)) if answer.lasting else None
+        entry = None
+        if answer.lasting:
+            scope = finder(answer.arguments)
+            entry = CacheEntry(key, answer.method, answer.outcome, scope, answer.before, answer.after)
+        return self.keep_entry(entry, generation)
+
+    def keep_entry(self, entry: CacheEntry | None, generation: int) -> bool:
+        """Keep an answer as `keep`; None counts one that does not last."""
         with self._guard:
             self.misses += 1
             if entry is None or entry.size * ANSWER_BYTES_SHARE > self._bytes_max:
                 return False
             if generation != self.generation or generation < 0:
                 return False
+            key = entry.key
             old = self._entries.get(key)
             if old is not None:
                 self._drop(old)
@@ -221,6 +233,16 @@ def _scopes_of_table(kind: str, catalog: str, database: str, table: str, *, rena
             yield (catalog, database, _NAMES)
 
 
+def tables_scope(catalog: str, database: str) -> Scope:
+    """Return the scope of the lists of a database's tables by their kinds; names in lower case."""
+    return (catalog, database, _TYPES)
+
+
+def database_scope(catalog: str, database: str) -> Scope:
+    """Return the scope of a database without its tables; names in lower case."""
+    return (catalog, database, _ITSELF)
+
+
 def _table(database: str | None, table: str | None, catalog: str | None = None) -> Scope:
     split, name = split_catalog(database, catalog)
     return (split, normalized(name), normalized(table))
@@ -280,16 +302,7 @@ _SCOPES: dict[str, Callable[[Any], Scope]] = {
 }
 
 
-class CallOfCodec(Protocol):
-    """A call, or the connection of one call at a time."""
-
-    @property
-    def codec(self) -> Codec:
-        """The codec of its message."""
-        ...
-
-
-C = TypeVar("C", bound=CallOfCodec)
+C = TypeVar("C")
 
 
 class ReaderRegistry(Protocol):
@@ -305,7 +318,7 @@ class CacheHit(Generic[C]):
 
     __slots__ = ("connection", "entry", "message", "sequence", "started")
 
-    def __init__(self, connection: C, message: bytes, entry: CacheEntry, sequence: bytes) -> None:
+    def __init__(self, connection: C, entry: CacheEntry, message: bytes, sequence: bytes) -> None:
         self.connection = connection
         self.message = message
         self.entry = entry
@@ -348,19 +361,33 @@ class CacheLookup(Generic[C]):
         self._waiting: list[CacheHit[C]] = []
         self._next: list[CacheHit[C]] = []
 
-    def find(self, connection: C, message: bytes) -> tuple[bytes | None, bool]:
+    @property
+    def answers_at_once(self) -> bool:
+        """Whether `ask` gives the hits back before it returns."""
+        return self._generations is None or self._generations.fileno() is None
+
+    @property
+    def has_next(self) -> bool:
+        """Whether hits wait for the next `ask`."""
+        return bool(self._next)
+
+    def find(self, connection: C, codec: Codec, message: bytes) -> tuple[bytes | None, bool]:
         """Return the key under which an answer to the message may be kept, and whether there is one. If so, the hit is
         given back after the next `ask`.
         """
-        split = connection.codec.split(message) if self._generations is not None else None
+        split = codec.split(message) if self._generations is not None else None
         if split is None:
             return None, False
         key, sequence = split
-        entry = self.cache.find(key)
+        return key, self.look_up(connection, key, message, sequence)
+
+    def look_up(self, connection: C, key: bytes, message: bytes = b"", sequence: bytes = b"") -> bool:
+        """Return whether there is an answer of a key. If so, the hit is given back after the next `ask`."""
+        entry = self.cache.find(key) if self._generations is not None else None
         if entry is None:
-            return key, False
-        self._next.append(CacheHit(connection, message, entry, sequence))
-        return key, True
+            return False
+        self._next.append(CacheHit(connection, entry, message, sequence))
+        return True
 
     def ask(self) -> None:
         """Query the generation for all hits that were found, unless a query is in progress."""

@@ -91,8 +91,8 @@ class Service:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HttpService:
-    """A port whose connections the process's HTTP server serves; `make_server` makes that of the parts that a loop
-    shares with it, its function for connections that have ended, and the threads that die.
+    """A port whose connections the process's HTTP server serves; `make_server` makes that of the cached answers and
+    other parts that a loop shares with it, its function for connections that have ended, and the threads that die.
     """
 
     make_server: "Callable[..., OtherServer]"

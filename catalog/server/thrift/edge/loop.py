@@ -331,7 +331,7 @@ class EventLoop:
             return
         key = None
         if self._lookup is not None and connection.session.refusal is None:
-            key, is_found = self._lookup.find(connection, message)
+            key, is_found = self._lookup.find(connection, connection.codec, message)
             if is_found:
                 connection.busy = True
                 return
