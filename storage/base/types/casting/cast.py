@@ -192,7 +192,9 @@ def _narrow(text: str) -> float:
     if not np.isfinite(nearest):
         return float(nearest)
     exact = Decimal(text)
-    around = (np.nextafter(nearest, np.float32(way)) for way in (-np.inf, np.inf))
+    with np.errstate(over="ignore"):
+        # The neighbour of the greatest number is infinite.
+        around = [np.nextafter(nearest, np.float32(way)) for way in (-np.inf, np.inf)]
     return min((float(f) for f in (nearest, *around) if np.isfinite(f)), key=lambda f: abs(Decimal(f) - exact))
 
 
