@@ -25,6 +25,7 @@ from interbed.catalog.client.staging import StagedTables, TableFill, given_schem
 from interbed.catalog.client.table_parts import TableParts
 from interbed.storage.base.errors import NotSupportedError, plain_errors
 from interbed.storage.io.api import FileIO
+from interbed.storage.meta.options.format_table import is_format_table
 from interbed.storage.meta.schema.table_schema import Schema, TableSchema
 from interbed.storage.table.table import Table
 
@@ -189,6 +190,13 @@ class Catalog(StagedTables, Views, TableParts, ABC):
     def _create_table(
         self, identifier: Identifier, schema: TableSchema, path: str | None, fill: TableFill | None = None
     ) -> None: ...
+
+    def _create_format_table(self, identifier: Identifier, schema: TableSchema, path: str | None) -> None:
+        """Create a format table, external with a path; raise NotSupportedError in a catalog that keeps none."""
+        raise NotSupportedError(
+            f"Option 'type' = 'format-table': the table '{identifier}' can't be created in a file-system catalog, "
+            "which has no place for its columns; use a catalog with 'metastore' = 'hive' or 'rest'."
+        )
 
     @abstractmethod
     def _replace_table(self, identifier: Identifier, schema: TableSchema, fill: TableFill) -> None: ...
@@ -409,8 +417,9 @@ class Catalog(StagedTables, Views, TableParts, ABC):
         given = given_schema(schema, primary_keys, partition_keys, options, comment)
         table_schema, path = self._table_schema(name, given)
         self.get_database(name.database)
+        create = self._create_format_table if is_format_table(table_schema.options) else self._create_table
         try:
-            self._create_table(name, table_schema, path)
+            create(name, table_schema, path)
         except TableExistsError:
             if not ignore_if_exists:
                 raise

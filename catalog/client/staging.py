@@ -21,12 +21,14 @@ from interbed.storage.base.errors import (
     CommitStateUnknownError,
     InterbedError,
     InvalidInputError,
+    NotSupportedError,
 )
 from interbed.storage.io.api import FileIO
 from interbed.storage.io.resolve import respelled
 from interbed.storage.meta.commit_listener import commit_listeners, without_listeners
 from interbed.storage.meta.file_store import FileStore
 from interbed.storage.meta.options.core import PRIMARY_KEY, option_text
+from interbed.storage.meta.options.format_table import applies, is_format_table
 from interbed.storage.meta.options.log import (
     KAFKA_TOPIC,
     LOG_CHANGELOG_MODE,
@@ -176,7 +178,7 @@ class StagedTables(ABC):
 
         name = parse_table_name(identifier)
         self.get_database(name.database)
-        wanted, path = self._table_schema(name, schema)
+        wanted, path = self._schema_of_staged(name, schema)
         exists = self.table_exists(name)
         if exists and not replace:
             raise TableExistsError(f"There is a table '{name}' already.")
@@ -285,12 +287,25 @@ class StagedTables(ABC):
             staged.write(data)
         return self._load_table(name)
 
+    def _schema_of_staged(self, name: Identifier, given: Schema) -> tuple[TableSchema, str | None]:
+        """Return what _table_schema returns; raise NotSupportedError for a format table."""
+        found = self._table_schema(name, given)
+        if is_format_table(found[0].options):
+            raise NotSupportedError(
+                f"The format table '{name}' is not created together with its rows; create it, then append them."
+            )
+        return found
+
     def _table_schema(self, name: Identifier, given: Schema) -> tuple[TableSchema, str | None]:
         """Return the first schema of a new table, with the catalog's defaults, and its location, if that is given."""
         from interbed.storage.meta.options.known.check import check_public
         from interbed.storage.table.option_rules import check_options
 
-        options = {**self.options.table_defaults, **{k: v for k, v in given.options.items() if k != "path"}}
+        defaults = self.options.table_defaults
+        if is_format_table({**defaults, **given.options}):
+            # Defaults are for tables of all types.
+            defaults = {key: value for key, value in defaults.items() if applies(key)}
+        options = {**defaults, **{k: v for k, v in given.options.items() if k != "path"}}
         if options.get(LOG_SYSTEM, "").lower() == LogSystem.KAFKA:
             # Stored, so that the table keeps its topic when it is renamed.
             options.setdefault(KAFKA_TOPIC, f"{name.database}.{name.table}")

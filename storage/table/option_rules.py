@@ -19,6 +19,7 @@ from interbed.storage.meta.bucket_mode import crosses_partitions
 from interbed.storage.meta.commit_listener import commit_listeners
 from interbed.storage.meta.manifest.layout import check_codec
 from interbed.storage.meta.options.core import BUCKET, BUCKET_KEY, CoreOptions
+from interbed.storage.meta.options.format_table import is_format_table
 from interbed.storage.meta.options.known.check import check_names, check_supported
 from interbed.storage.meta.options.log import (
     CHANGE_TRACKING,
@@ -56,6 +57,12 @@ def check_options(schema: TableSchema, before: TableSchema | None = None) -> Non
     NotSupportedError for features that this version lacks. The message names the options and the way out. `before` is
     the schema of the table that is changed, which may keep options that Java Paimon accepted.
     """
+    if is_format_table(schema.options) and (before is None or is_format_table(before.options)):
+        # By use: it loads the formats of text files.
+        from interbed.storage.table.format_table.definition import check_format_table
+
+        check_format_table(schema, before)
+        return
     had = None if before is None else before.options
     check_names(schema.options, had)
     options = schema.core

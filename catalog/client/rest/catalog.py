@@ -215,7 +215,7 @@ class RestCatalog(Catalog):
         """
         name = parse_table_name(identifier)
         self.get_database(name.database)
-        wanted, path = self._table_schema(name, schema)
+        wanted, path = self._schema_of_staged(name, schema)
         if self.table_exists(name):
             if replace:
                 raise self._no_replacement(name)

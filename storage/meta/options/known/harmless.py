@@ -148,6 +148,10 @@ HARMLESS: Mapping[str, tuple[str, ...]] = {
         "paimon.split.openfilecost",
         "format-table.repair.collect-statistics",
     ),
+    "says what becomes of null keys of a MAP, which JSON does not have": (
+        "json.map-null-key-mode",
+        "json.map-null-key-literal",
+    ),
     "says how many rows are handed over at a time, which interbed decides by their size": ("read.batch-size",),
     "says how bytes are laid out in new files, which readers do not depend on": (
         "orc.column.encoding.direct",
@@ -251,15 +255,6 @@ HARMLESS: Mapping[str, tuple[str, ...]] = {
         "variant.shredding.maxSchemaWidth",
         "variant.shredding.minFieldCardinalityRatio",
         "variant.shreddingSchema",
-    ),
-    "only tables of files without metadata ('type' = 'format-table'), which are refused, have a use for it": (
-        "format-table.commit-hive-sync-url",
-        "format-table.file.compression",
-        "format-table.implementation",
-        "format-table.partition-path-only-value",
-        "csv.<…>",
-        "json.<…>",
-        "text.line-delimiter",
     ),
 }
 """Keys by the reason why nothing has to be done for them."""

@@ -34,6 +34,21 @@ READ_ELSEWHERE: dict[str, OptionMeaning] = {
     "consumer.changelog-only": OptionMeaning(
         "boolean", "false", "Whether consumers keep changelogs only, and let snapshots expire."
     ),
+    "csv.escape-character": OptionMeaning(
+        "text", "\\", "The character before a quote or itself in CSV files of a format table; NUL for none."
+    ),
+    "csv.field-delimiter": OptionMeaning("text", ",", "The character between two fields of CSV files."),
+    "csv.include-header": OptionMeaning("boolean", "false", "Whether the first line of a CSV file has the names."),
+    "csv.line-delimiter": OptionMeaning("text", "a line feed", "What ends a line of CSV files."),
+    "csv.mode": OptionMeaning(
+        "permissive | dropmalformed | failfast",
+        "permissive",
+        "What a field that does not fit its column is: null, a row that is left out, or an error.",
+    ),
+    "csv.null-literal": OptionMeaning("text", "", "The text that is NULL in CSV files; no value has it."),
+    "csv.quote-character": OptionMeaning(
+        "text", '"', "The character around texts with delimiters in CSV files; NUL for none."
+    ),
     "data-file.path-directory": OptionMeaning("text", "", "The directory of data files, below that of the table."),
     "deletion-vectors.modifiable": OptionMeaning(
         "boolean",
@@ -47,6 +62,23 @@ READ_ELSEWHERE: dict[str, OptionMeaning] = {
     "kafka.<setting>": OptionMeaning(
         "text", "", "A setting of librdkafka for connections to the log: docs/log-store.md."
     ),
+    "format-table.file.compression": OptionMeaning(
+        "text",
+        "",
+        "Codec of the files of a format table, where `file.compression` is not set: `snappy` for Parquet, `zstd` for "
+        "ORC and Avro, `none` for text; text files take `gzip`, `bzip2`, `zstd` and `deflate`.",
+    ),
+    "format-table.implementation": OptionMeaning(
+        "paimon | engine", "paimon", "Which code of Spark reads a format table; interbed's is the same for both."
+    ),
+    "format-table.partition-path-only-value": OptionMeaning(
+        "boolean", "false", "Whether directories of partitions are `2026-01-31/1` instead of `dt=2026-01-31/h=1`."
+    ),
+    "json.ignore-parse-errors": OptionMeaning(
+        "boolean", "false", "Whether lines and values of JSON files that do not fit are left out, and null."
+    ),
+    "json.line-delimiter": OptionMeaning("text", "a line feed", "What ends a line of JSON files."),
+    "text.line-delimiter": OptionMeaning("text", "a line feed", "What ends a line of files of the format `text`."),
     "fields.<column>.aggregate-function": OptionMeaning("text", "", f"The aggregate function {_COLUMN}."),
     "fields.<column>.count-limit": OptionMeaning(
         "integer", "", "The most elements that `nested_update` keeps in an array."

@@ -239,6 +239,11 @@ _MISWRITTEN: tuple[KnownOption, ...] = (
 
 _WITHOUT_EFFECT: tuple[KnownOption, ...] = (
     *_refused(
+        "format-table.commit-hive-sync-url",
+        "partitions of a format table are not registered in another metastore",
+        "keep the table in that metastore, or repair it there",
+    ),
+    *_refused(
         "clustering.incremental",
         "compactions do not cluster rows",
         "sort the table by sys.compact with an order of columns",

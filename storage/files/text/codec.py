@@ -1,0 +1,165 @@
+"""Text files of rows: the codec of a format, and the readers and writers of files.
+
+A file of plain lines has one column of texts: a line is a value, an empty line the empty text. NULL has no line.
+"""
+
+from collections.abc import Iterator, Sequence
+from typing import Any, Protocol
+
+import numpy as np
+import pyarrow as pa
+
+from interbed.storage.base.errors import InvalidInputError, NotSupportedError
+from interbed.storage.base.types.data_type import STRINGS, AtomicType, DataField, DataType, MapType, MultisetType
+from interbed.storage.files.text.csv import CsvCodec, check_ends_no_line, decoded_lines
+from interbed.storage.files.text.json import KEY_TYPES, JsonCodec
+from interbed.storage.files.text.lines import compressing, read_lines
+from interbed.storage.files.text.options import CsvOptions, JsonOptions, LineOptions, TextFileOptions
+from interbed.storage.files.text.values import Rows
+from interbed.storage.io.api import FileIO
+
+_ENCODED_ROWS = 16_384
+"""Rows that are encoded at once: their texts take many times the memory of their values."""
+
+
+class TextCodec(Protocol):
+    """Codec of the lines of a file."""
+
+    line_delimiter: str
+    header_lines: int
+
+    @property
+    def header(self) -> str | None:
+        """The first line of a new file, or None."""
+        ...
+
+    def decode(self, lines: Sequence[bytes], first_line: int, path: str) -> pa.RecordBatch:
+        """Return the rows of lines, of which the first has that number in the file; raises CorruptFileError."""
+        ...
+
+    def encode(self, batch: pa.RecordBatch, rows: Rows) -> list[str]:
+        """Return the lines of rows without their ends. Raises InvalidInputError naming the column and the row."""
+        ...
+
+
+class LineCodec:
+    """Codec of files of plain lines."""
+
+    header_lines = 0
+    header: str | None = None
+
+    def __init__(self, fields: Sequence[DataField], syntax: LineOptions, wanted: Sequence[str] | None = None) -> None:
+        self._field = fields[0]
+        self._reads = wanted is None or self._field.name in wanted
+        self.line_delimiter = syntax.line_delimiter
+
+    def decode(self, lines: Sequence[bytes], first_line: int, path: str) -> pa.RecordBatch:
+        """Return the rows of lines."""
+        found = pa.RecordBatch.from_arrays([decoded_lines(lines, first_line, path)], names=[self._field.name])
+        return found if self._reads else found.select([])
+
+    def encode(self, batch: pa.RecordBatch, rows: Rows) -> list[str]:
+        """Return the texts; refuse NULL, and texts that would end a line."""
+        texts: Any = batch.column(0)
+        check_ends_no_line(texts, self.line_delimiter, self._field, rows)
+        lines: list[str] = texts.to_pylist()
+        if texts.null_count:
+            raise InvalidInputError(
+                f"The column {self._field.name!r} is NULL in row {rows[lines.index(None)]} (counted from 0): "  # type: ignore[arg-type]
+                "files of plain lines hold no NULL; leave the row out, or keep it in another format."
+            )
+        return lines
+
+
+def text_codec(fields: Sequence[DataField], syntax: TextFileOptions, wanted: Sequence[str] | None = None) -> TextCodec:
+    """Return the codec of files with these columns; `wanted` names the columns that are read, in their order."""
+    match syntax:
+        case CsvOptions():
+            return CsvCodec(fields, syntax, wanted)
+        case JsonOptions():
+            return JsonCodec(fields, syntax, wanted)
+        case LineOptions():
+            return LineCodec(fields, syntax, wanted)
+
+
+def check_text_fields(file_format: str, fields: Sequence[DataField]) -> None:
+    """Raise NotSupportedError naming the first column that files of a text format can't hold."""
+    if file_format == "text":
+        if len(fields) != 1 or not isinstance(fields[0].type, AtomicType) or fields[0].type.root not in STRINGS:
+            raise NotSupportedError(
+                "Files of the format 'text' hold one column of type STRING beside the partition columns, not "
+                f"{', '.join(f'{f.name} {f.type}' for f in fields) or 'none'}; choose another 'file.format'."
+            )
+        return
+    for field in fields:
+        _check(file_format, field, field.type)
+
+
+def _check(file_format: str, field: DataField, data_type: DataType) -> None:
+    nested = not isinstance(data_type, AtomicType)
+    if isinstance(data_type, MapType) and file_format == "json":
+        key = data_type.key
+        if not isinstance(key, AtomicType) or key.root not in KEY_TYPES:
+            raise NotSupportedError(
+                f"JSON files can't hold the column {field.name!r}: the keys of a MAP are texts, integers or booleans "
+                f"there, not {key}. Choose another 'file.format'."
+            )
+    if (nested and file_format == "csv") or isinstance(data_type, MultisetType):
+        raise NotSupportedError(
+            f"{file_format.upper()} files can't hold the column {field.name!r}, {field.type}; choose another "
+            "'file.format', such as json for ARRAY, MAP and ROW, or parquet."
+        )
+    for child in data_type.children():
+        _check(file_format, field, child)
+
+
+def read_text_rows(
+    file_io: FileIO, path: str, codec: TextCodec, *, size: int | None = None
+) -> Iterator[pa.RecordBatch]:
+    """Yield the rows of a file in blocks. Raises CorruptFileError, NotSupportedError and StorageAccessError."""
+    skipped, line = codec.header_lines, 1
+    for lines in read_lines(file_io, path, codec.line_delimiter, size=size):
+        kept = lines[skipped:]
+        line += len(lines) - len(kept)
+        skipped -= len(lines) - len(kept)
+        if kept:
+            yield codec.decode(kept, line, path)
+        line += len(kept)
+
+
+class TextFileWriter:
+    """FileWriter of a text file; a compressed file is compressed as a whole."""
+
+    def __init__(self, sink: Any, codec: TextCodec, compression: str | None) -> None:
+        self._sink = sink
+        self._codec = codec
+        self._compressed = compressing(sink, compression)
+        if codec.header is not None:
+            self._write([codec.header])
+
+    def write(self, batches: Sequence[pa.RecordBatch], rows: Sequence[Rows] | None = None) -> None:
+        """Append rows, with their numbers in the data of the caller.
+
+        Raises InvalidInputError naming the column and the row of a value that has no text.
+        """
+        for place, batch in enumerate(batches):
+            numbers = np.arange(batch.num_rows) if rows is None else rows[place]
+            for start in range(0, batch.num_rows, _ENCODED_ROWS):
+                end = start + _ENCODED_ROWS
+                self._write(self._codec.encode(batch.slice(start, _ENCODED_ROWS), numbers[start:end]))
+
+    def _write(self, lines: Sequence[str]) -> None:
+        end = self._codec.line_delimiter
+        data = "".join(line + end for line in lines).encode()
+        (self._sink if self._compressed is None else self._compressed).write(data)
+
+    def position(self) -> int:
+        """Return the number of bytes written so far, apart from those that the compression holds back."""
+        return int(self._sink.tell())
+
+    def finish(self) -> int:
+        """Write the end of the compressed data, and return the size of the file."""
+        if self._compressed is not None:
+            self._compressed.close()
+            self._compressed = None
+        return self.position()
