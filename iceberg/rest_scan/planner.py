@@ -84,12 +84,24 @@ class ScanPlanner:
         self._manifests = ManifestCache()
         self._metadata = MemoryCache()
 
-    def query(self, location: str, content: bytes, request: ScanRequest) -> ScanQuery | None:
-        """Return the scan of a request for a table with these metadata, None if it has no snapshot.
+    def metadata(self, location: str, content: bytes) -> TableMetadata:
+        """Return the metadata of a file with this JSON. Raises NotSupportedError for a table that is not read."""
 
-        Raises InvalidInputError, FilterError, and NotSupportedError for a table that is not read.
+        def make() -> _ParsedMetadata:
+            try:
+                return _ParsedMetadata(TableMetadataUtil.parse_raw(content.decode()), len(content) * _METADATA_WEIGHT)
+            except (ValidationError, ValueError, RecursionError) as error:
+                raise NotSupportedError(
+                    f"The metadata {location} have something that scans are not planned for by the server: {error}"
+                ) from error
+
+        return self._metadata.get(hashlib.sha256(content).digest(), make, limit=_METADATA_BYTES).metadata
+
+    def query(self, metadata: TableMetadata, request: ScanRequest) -> ScanQuery | None:
+        """Return the scan of a request for a table, None if it has no snapshot.
+
+        Raises InvalidInputError, FilterError.
         """
-        metadata = self._parsed(location, content)
         snapshot = _snapshot_of(metadata, request)
         schema = metadata.schema()
         if request.use_snapshot_schema and snapshot is not None and snapshot.schema_id is not None:
@@ -110,8 +122,7 @@ class ScanPlanner:
 
     def tasks(
         self,
-        location: str,
-        content: bytes,
+        metadata: TableMetadata,
         query: ScanQuery,
         part: ScanRange | None = None,
         rows: int | None = None,
@@ -122,7 +133,6 @@ class ScanPlanner:
         `rows` are enough. Raises InvalidInputError for a snapshot that has expired, CorruptFileError,
         NotSupportedError, and what `read` raises.
         """
-        metadata = self._parsed(location, content)
         pages = ScanPages(metadata, self._files, _scan(metadata, query), self._manifests)
         end = pages.end if part is None else part.end
         first = ScanPlace() if part is None else ScanPlace(part.manifest, part.entry)
@@ -135,17 +145,6 @@ class ScanPlanner:
             else:
                 left = [ScanRange(page.following.manifest, page.following.entry, end)]
         return PlannedTasks(tasks=page.tasks, deletes=page.deletes, sure_rows=page.sure_rows, left=left)
-
-    def _parsed(self, location: str, content: bytes) -> TableMetadata:
-        def make() -> _ParsedMetadata:
-            try:
-                return _ParsedMetadata(TableMetadataUtil.parse_raw(content.decode()), len(content) * _METADATA_WEIGHT)
-            except (ValidationError, ValueError) as error:
-                raise NotSupportedError(
-                    f"The metadata {location} have something that scans are not planned for by the server: {error}"
-                ) from error
-
-        return self._metadata.get(hashlib.sha256(content).digest(), make, limit=_METADATA_BYTES).metadata
 
 
 @dataclass(frozen=True, slots=True)

@@ -28,6 +28,8 @@ from interbed.catalog.server.service.tables.pointed_files import read_bounded
 from interbed.storage.base.errors import InterbedError, InvalidInputError, NotSupportedError
 
 if TYPE_CHECKING:
+    from pyiceberg.table.metadata import TableMetadata
+
     from interbed.iceberg.rest_scan.planner import PlannedTasks, ScanPlanner, ScanQuery
 
 PLANNING_NEEDS = "pyiceberg"
@@ -88,11 +90,10 @@ class PlanTaskToken(msgspec.Struct, frozen=True, array_like=True):
 
 @dataclass(frozen=True, slots=True)
 class PlannableTable:
-    """A table whose scans are planned: its UUID, and the location and JSON of its metadata."""
+    """A table whose scans are planned: its UUID, and its metadata, which a request parses once."""
 
     uuid: str
-    location: str
-    json: bytes
+    metadata: "TableMetadata"
 
 
 class ScanPlanHandler:
@@ -117,6 +118,9 @@ class ScanPlanHandler:
             return self._planned(table, scan)
         except InterbedError as error:
             raise _refusal(error) from error
+        except RecursionError as error:
+            # The text of a plan task nests its filter deeper than the request does.
+            raise bad_request("The filter is nested too deeply") from error
 
     def result(self, request: RestRequest) -> RestResponse:
         """Answer fetchPlanningResult: the response of planTableScan again."""
@@ -145,28 +149,36 @@ class ScanPlanHandler:
             raise _no_task("It is not one of this table")
         part = ScanRange(task.manifest, task.entry, task.end)
         try:
-            found = self._planner().tasks(table.location, table.json, _query(task.scan), part, rows=task.scan.rows)
+            found = self._planner().tasks(table.metadata, _query(task.scan), part, rows=task.scan.rows)
         except InterbedError as error:
             raise _refusal(error, _no_task) from error
         return json_response(_tasks_json(found.tasks, found.deletes, _texts(task.scan, found)))
 
     def _table(self, request: RestRequest) -> PlannableTable:
-        """Return the table of a request, of Iceberg or an own one. RestError with status 404 if there is none."""
+        """Return the table of a request, of Iceberg or an own one. RestError with status 404 if there is none, 406 for
+        one that is not read.
+        """
         name = table_of(request)
         entry = self._store.readable(name)
         if is_own(self._store.own, entry):
             number = uuid_of(entry)
             own = self._store.own.load(request, name, number)
             # A table without rows has no file of metadata.
-            return PlannableTable(number, own.location or f"urn:uuid:{number}", own.content)
-        found = self._store.load(name)
-        return PlannableTable(str(found.content.document().get("table-uuid")), found.location, found.content.json)
+            location, content = own.location or f"urn:uuid:{number}", own.content
+        else:
+            found = self._store.load(name)
+            location, content = found.location, found.content.json
+        try:
+            metadata = self._planner().metadata(location, content)
+        except InterbedError as error:
+            raise _refusal(error) from error
+        return PlannableTable(str(metadata.table_uuid), metadata)
 
     def _planned(self, table: PlannableTable, scan: ScanPlanToken) -> RestResponse:
         text = _encoded(scan)
         # A plan task is somewhat longer than its scan.
         ranges = max(1, TOKENS_BYTES_MAX // (len(text) + 100))
-        found = self._planner().tasks(table.location, table.json, _query(scan), rows=scan.rows, ranges=min(ranges, 32))
+        found = self._planner().tasks(table.metadata, _query(scan), rows=scan.rows, ranges=min(ranges, 32))
         number = _WITH_SCAN + text if len(text) <= _PLAN_ID_CHARACTERS_MAX else _RANDOM + uuid.uuid4().hex
         return _completed(number, found.tasks, found.deletes, _texts(scan, found))
 
@@ -183,7 +195,7 @@ class ScanPlanHandler:
             use_snapshot_schema=bool(body.use_snapshot_schema),
             stats_fields=body.stats_fields or (),
         )
-        return self._planner().query(table.location, table.json, wanted)
+        return self._planner().query(table.metadata, wanted)
 
     def _scan_of(self, table: PlannableTable, text: str) -> ScanPlanToken | None:
         """Return the scan of a plan id, None for a random one. RestError with status 404 for another table's."""

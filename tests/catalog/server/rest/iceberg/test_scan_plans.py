@@ -12,9 +12,11 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from pyiceberg.catalog import load_catalog
+from pyiceberg.table.metadata import TableMetadataUtil
 from pyiceberg.transforms import IdentityTransform
 
 from interbed.catalog.server.rest.iceberg import scan_plans
+from interbed.catalog.server.rest.iceberg.files import MetadataContent
 from interbed.catalog.server.rest.iceberg.names import IcebergName
 from interbed.catalog.server.rest.iceberg.scan_plans import ScanPlanHandler
 from interbed.catalog.server.rest.iceberg.store import TableStore
@@ -22,7 +24,7 @@ from interbed.catalog.server.rest.interface import RestError, RestRequest, RestR
 from interbed.catalog.server.service.service import Metastore
 from interbed.catalog.server.service.tables.pointed_files import FILE_BYTES_MAX
 from interbed.catalog.server.thrift.edge.call import ClientSession
-from interbed.iceberg.rest_scan import pages
+from interbed.iceberg.rest_scan import pages, planner
 from tests.catalog.server.rest.iceberg.rest_server import IcebergRest
 from tests.iceberg.rest_scan.manifest_table import SPECS, ManifestTable
 
@@ -279,6 +281,56 @@ def test_a_plan_task_of_another_table_or_of_an_expired_snapshot_is_refused(
     _register(store, expired, tmp_path / "00002.metadata.json")
     with pytest.raises(RestError, match="has expired"):
         _call(handler.tasks, {"plan-task": task})
+
+
+def test_a_request_parses_the_metadata_once(store: TableStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pages, "PAGE_FILES", 3)
+    # Metadata of more bytes than the cache has.
+    monkeypatch.setattr(planner, "_METADATA_BYTES", 1)
+    parse, parsed = TableMetadataUtil.parse_raw, []
+
+    def counted(text: str) -> Any:
+        parsed.append(text)
+        return parse(text)
+
+    monkeypatch.setattr(TableMetadataUtil, "parse_raw", counted)
+    monkeypatch.setattr(MetadataContent, "document", None)
+    handler = ScanPlanHandler(store)
+    planned = _call(handler.plan, {"filter": {"type": "not-null", "term": "name"}})
+    assert len(parsed) == 1
+    _call(handler.tasks, {"plan-task": planned["plan-tasks"][0]})
+    assert len(parsed) == 2
+
+
+def test_a_filter_of_any_depth_is_planned_or_refused(store: TableStore) -> None:
+    handler = ScanPlanHandler(store)
+    leaf = '{"type": "true"}'
+
+    def is_planned(depth: int) -> bool:
+        # Python's library of JSON takes fewer levels than the server's.
+        text = '{"type": "and", "left": ' * depth + leaf + f', "right": {leaf}}}' * depth
+        request = RestRequest(
+            parts={"prefix": "hive", "namespace": "default", "table": "t"},
+            query={},
+            headers={},
+            body=f'{{"filter": {text}}}'.encode(),
+            session=ClientSession(peer="test"),
+        )
+        try:
+            return handler.plan(request).status == 200
+        except RestError as error:
+            if error.status != 400 or "nested too deeply" not in str(error):
+                raise
+            return False
+
+    planned, refused = 10, 4000
+    assert is_planned(planned)
+    assert not is_planned(refused)
+    while refused - planned > 1:
+        middle = (planned + refused) // 2
+        planned, refused = (middle, refused) if is_planned(middle) else (planned, middle)
+    for depth in range(planned, planned + 6):
+        is_planned(depth)
 
 
 def test_a_manifest_list_without_an_end_is_refused(server: IcebergRest, namespace: str, tmp_path: Path) -> None:
