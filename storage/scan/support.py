@@ -17,7 +17,7 @@ def check_readable(store: FileStore) -> None:
     Options that are unknown, or without effect here, are logged once for each table.
     """
     _check_kind(store)
-    judgement = judged(store.options.raw)
+    judgement = judged(store.options.raw, partitioned=bool(store.schema.partition_keys))
     _log_notes(store, judgement)
     if judgement.reading is not None:
         raise NotSupportedError(f"The table at {store.location} can't be read. {judgement.reading}")
@@ -29,7 +29,7 @@ def check_writable(store: FileStore) -> None:
     Raises MissingExtraError when a listener of its commits needs a library that is not installed.
     """
     _check_kind(store)
-    judgement = judged(store.options.raw)
+    judgement = judged(store.options.raw, partitioned=bool(store.schema.partition_keys))
     _log_notes(store, judgement)
     if judgement.writing is not None:
         raise NotSupportedError(f"The table at {store.location} can't be written. {judgement.writing}")

@@ -124,7 +124,13 @@ def test_the_primary_key_of_a_table_with_rows_stays(catalog: FileSystemCatalog) 
         catalog.alter_table("d.k", SchemaChange.drop_primary_key())
 
 
-def test_tags_as_partitions_have_no_effect_on_partitioned_tables(catalog: FileSystemCatalog) -> None:
+def test_tags_as_partitions_have_no_effect_on_partitioned_tables(
+    catalog: FileSystemCatalog, caplog: pytest.LogCaptureFixture
+) -> None:
     catalog.create_table("d.p", ID, partition_keys=["id"], options={"metastore.tag-to-partition": "id"})
+    catalog.get_table("d.p").append([{"id": 1}])
+    assert catalog.get_table("d.p").to_arrow().num_rows == 1
+    # The option is not reported as one that is not supported.
+    assert "tag-to-partition" not in caplog.text
     with pytest.raises(NotSupportedError, match="tags are not registered as partitions"):
         catalog.create_table("d.q", ID, options={"metastore.tag-to-partition": "id"})

@@ -91,9 +91,7 @@ def check_supported(
     """
     for key in _new(options, before):
         option = known_option(key)
-        if option is None or (partitioned and option.only_unpartitioned):
-            continue
-        if option.refuses(options[key]):
+        if option is not None and option.refuses(options[key], partitioned=partitioned):
             raise NotSupportedError(_not_carried_out(option, key, options[key]))
 
 
@@ -108,9 +106,9 @@ def check_public(options: Mapping[str, str], place: str = "the table's files") -
             raise InvalidOptionError(f"The option '{key}' is secret and would be in the open in {place}; {way_out}.")
 
 
-def judged(options: Mapping[str, str]) -> OptionSupport:
+def judged(options: Mapping[str, str], *, partitioned: bool = False) -> OptionSupport:
     """Return the effects of the options of an existing table on its readers and writers."""
-    return _judged(frozenset(options.items()))
+    return _judged(frozenset(options.items()), partitioned)
 
 
 def is_own(key: str) -> bool:
@@ -119,12 +117,12 @@ def is_own(key: str) -> bool:
 
 
 @lru_cache(maxsize=1024)
-def _judged(options: frozenset[tuple[str, str]]) -> OptionSupport:
+def _judged(options: frozenset[tuple[str, str]], partitioned: bool) -> OptionSupport:
     refusals: dict[BlockedUse, list[str]] = {blocks: [] for blocks in BlockedUse}
     notes = []
     for key, value in sorted(options):
         option = known_option(key)
-        if option is not None and option.refuses(value):
+        if option is not None and option.refuses(value, partitioned=partitioned):
             refusals[option.blocks].append(_not_carried_out(option, key, value))
         elif (mistake := _mistake_in(key)) is not None:
             notes.append(mistake)

@@ -45,8 +45,10 @@ class KnownOption:
     blocks: BlockedUse = BlockedUse.NOTHING
     only_unpartitioned: bool = False
 
-    def refuses(self, value: str) -> bool:
-        """Return whether this value of the option is refused."""
+    def refuses(self, value: str, *, partitioned: bool = False) -> bool:
+        """Return whether this value of the option is refused; `partitioned` says what the table is."""
+        if partitioned and self.only_unpartitioned:
+            return False
         return self.status is OptionStatus.REFUSED and value.strip().lower() not in ("", *self.takes)
 
 
