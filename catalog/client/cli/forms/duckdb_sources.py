@@ -12,7 +12,7 @@ loses digits: INT96, whose nanoseconds it cuts off, and decimals of more than 38
 
 import json
 import re
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -330,7 +330,7 @@ class SourceFiles:
                     "FROM 'orders.jsonl'."
                 )
             elif name in _PARQUET_FUNCTIONS and source.expressions:
-                self._check_parquet(_sql(source.expressions[0]))
+                _refuse_inexact(self._inexact_parquet(_sql(source.expressions[0])))
 
     def _prepare_file(self, table: Any, name: str) -> None:
         suffixes = [s.lower() for s in Path(name).suffixes if s.lower() not in _COMPRESSED]
@@ -344,19 +344,11 @@ class SourceFiles:
         elif suffix in _JSON:
             self._connection.register(name, ExactFile(Path(name), self._tables.failures))
         elif suffix in _PARQUET:
-            if Path(name).is_file() and {kind for _, _, kind in self._inexact_parquet(_text(name))} == {"INT96"}:
+            inexact = self._inexact_parquet(_text(name))
+            if Path(name).is_file() and {kind for _, _, kind in inexact} == {"INT96"}:
                 self._connection.register(name, ExactFile(Path(name), self._tables.failures))
             else:
-                self._check_parquet(_text(name))
-
-    def _check_parquet(self, files: str) -> None:
-        """Raise NotSupportedError if one of the Parquet files has a column of which DuckDB loses digits."""
-        for file, column, kind in self._inexact_parquet(files):
-            alone = f"name the file alone as a table, FROM {_text(file)}, or " if kind == "INT96" else ""
-            raise NotSupportedError(
-                f"The column {column!r} of the file {file} is {kind}, of which DuckDB loses digits; {alone}"
-                "write the file into a table by `interbed table import`."
-            )
+                _refuse_inexact(inexact)
 
     def _inexact_parquet(self, files: str) -> list[tuple[str, str, str]]:
         """Return the files, columns and types of Parquet of which DuckDB loses digits."""
@@ -392,6 +384,16 @@ class SourceFiles:
         texts = self._connection.sql(f"SELECT {', '.join(map(quoted, doubtful))} FROM {as_texts}")
         exact = _exact_types(pa.RecordBatchReader.from_stream(texts), doubtful, given.get("decimal_separator", "."))
         return _with_types(call, exact) if exact else call
+
+
+def _refuse_inexact(columns: Sequence[tuple[str, str, str]]) -> None:
+    """Raise NotSupportedError for the first column of Parquet of which DuckDB loses digits."""
+    for file, column, kind in columns:
+        alone = f"name the file alone as a table, FROM {_text(file)}, or " if kind == "INT96" else ""
+        raise NotSupportedError(
+            f"The column {column!r} of the file {file} is {kind}, of which DuckDB loses digits; {alone}"
+            "write the file into a table by `interbed table import`."
+        )
 
 
 class ExactFile(ds.Dataset):

@@ -11,6 +11,7 @@ import io
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +27,7 @@ from interbed.storage.base.errors import InvalidInputError, SchemaMismatchError
 from interbed.storage.base.shown_text import did_you_mean
 from interbed.storage.base.types.arrow import cast_to_schema
 from interbed.storage.base.types.data_type import DataField
-from interbed.storage.files.format.int96 import open_foreign
+from interbed.storage.files.format.int96 import TimeUnit, open_foreign, unit_of
 from interbed.storage.table.table import Table
 from interbed.storage.write.row_check import RowCheck
 from interbed.storage.write.row_converter import RowConverter
@@ -124,7 +125,7 @@ class FileRows:
     def _typed_batches(self) -> Iterator[pa.RecordBatch]:
         match self.form:
             case "parquet":
-                with open_foreign(str(self.path)) as parquet:
+                with open_foreign(str(self.path), self._timestamp_unit()) as parquet:
                     yield from _or_empty(parquet.iter_batches(), parquet.schema_arrow)
             case "orc":
                 orc = pyarrow.orc.ORCFile(self.path)
@@ -132,6 +133,10 @@ class FileRows:
                 yield from _or_empty(stripes, orc.schema)
             case _:
                 yield from self._arrow()
+
+    def _timestamp_unit(self) -> TimeUnit:
+        status = self.path.stat()
+        return _unit_of(str(self.path), status.st_mtime_ns, status.st_size)
 
     def _arrow(self) -> Iterator[pa.RecordBatch]:
         with pa.memory_map(str(self.path)) as source:
@@ -157,6 +162,12 @@ class FileRows:
             if what is not None:
                 raise InvalidInputError(f"{self.path} is {what}.")
             yield source
+
+
+@lru_cache(maxsize=64)
+def _unit_of(path: str, changed_nanos: int, size: int) -> TimeUnit:
+    """Return the unit of a file, which several reads of one statement need; a changed file is looked at again."""
+    return unit_of(path)
 
 
 @contextmanager

@@ -12,7 +12,9 @@ import pytest
 from click.testing import CliRunner, Result
 
 import interbed
+from interbed.catalog.client.cli.forms import file_rows
 from interbed.cli import main
+from interbed.storage.files.format.int96 import TimeUnit, unit_of
 from tests.support.tally import Tally
 
 FAR = [datetime(9999, 12, 31, 23, 59, 59, 999_999), datetime(1, 1, 1), None, datetime(2024, 5, 6, 7, 8, 9, 1)]
@@ -164,3 +166,25 @@ def test_sql_and_import_write_the_same_values(lake: interbed.Catalog, old: bool)
         found = table.scan().to_arrow().sort_by("id")
         assert found.cast(rows.schema).combine_chunks().equals(rows), way
         table.truncate()
+
+
+def test_a_statement_looks_at_the_timestamps_of_a_file_once(
+    lake: interbed.Catalog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looks: list[str] = []
+
+    def counted(path: str) -> TimeUnit:
+        looks.append(path)
+        return unit_of(path)
+
+    monkeypatch.setattr(file_rows, "unit_of", counted)
+    old_file("f.parquet", FINE, pa.timestamp("ns"))
+    table_of(pa.timestamp("ns"), lake)
+    joined = "INSERT INTO s.t SELECT a.id, b.x FROM 'f.parquet' a JOIN 'f.parquet' b USING (id)"
+    assert run(lake, "sql", joined).exit_code == 0
+    assert looks == ["f.parquet"]
+    # A file that has changed is looked at again.
+    old_file("f.parquet", FAR, pa.timestamp("us"))
+    table_of(pa.timestamp("us"), lake, "s.u")
+    assert run(lake, "table", "import", "s.u", "f.parquet").exit_code == 0
+    assert looks == ["f.parquet", "f.parquet"]
