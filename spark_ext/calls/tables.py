@@ -30,8 +30,7 @@ from interbed.spark_ext.handle.table_handle import (
     FILE_SYSTEM_PREFIXES,
     NO_CATALOG,
     TableHandle,
-    server_options_of,
-    tokens_of,
+    handle_of_table,
 )
 from interbed.spark_ext.values.partition_values import agrees, spec_from_spark, values_to_spark
 from interbed.spark_ext.values.predicates import partition_forms
@@ -143,16 +142,12 @@ def _handle(
     reference: Any, table: Table, snapshot: Snapshot | None, options: Mapping[str, str] | None = None
 ) -> TableHandle:
     branch = table.access.branch_name
-    return TableHandle(
+    return handle_of_table(
+        table,
         catalog=reference.catalog.name,
         catalog_options=reference.catalog.options,
-        database=reference.database,
-        table=reference.table,
-        location=table.location,
-        schema_json=table.schema.to_json(),
+        name=(reference.database, reference.table),
         snapshot_id=None if snapshot is None else snapshot.id,
-        server_options=server_options_of(table, reference.catalog.options),
-        tokens_of=tokens_of(table),
         dynamic_options={**(options or {}), **({} if branch == MAIN_BRANCH else {"branch": branch})},
     )
 

@@ -194,13 +194,37 @@ class TableHandle:
         return True
 
 
-def server_options_of(table: Table, given: Mapping[str, str]) -> dict[str, str]:
+def handle_of_table(
+    table: Table,
+    *,
+    catalog: str,
+    catalog_options: Mapping[str, str],
+    name: tuple[str, str],
+    snapshot_id: int | None = None,
+    dynamic_options: Mapping[str, str],
+) -> TableHandle:
+    """Return the handle by which other processes open a table; `name` is that of the database and of the table."""
+    return TableHandle(
+        catalog=catalog,
+        catalog_options=catalog_options,
+        database=name[0],
+        table=name[1],
+        location=table.location,
+        schema_json=table.schema.to_json(),
+        snapshot_id=snapshot_id,
+        server_options=_server_options_of(table, catalog_options),
+        tokens_of=_tokens_of(table),
+        dynamic_options=dynamic_options,
+    )
+
+
+def _server_options_of(table: Table, given: Mapping[str, str]) -> dict[str, str]:
     """Return the options of the file system that the server of a catalog adds to the given ones, or overrides."""
     options = table.store.environment.file_options
     return {k: v for k, v in options.items() if k.startswith(FILE_SYSTEM_PREFIXES) and given.get(k) != v}
 
 
-def tokens_of(table: Table) -> str | None:
+def _tokens_of(table: Table) -> str | None:
     """Return the id of a table if a server has tokens for its files; None for another table."""
     if not table.store.environment.file_options:
         return None

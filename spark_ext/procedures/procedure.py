@@ -23,7 +23,7 @@ from typing import Any
 from interbed.catalog.client.api import Catalog
 from interbed.catalog.client.errors import DatabaseNotFoundError, TableNotFoundError
 from interbed.catalog.client.identifier import TableName
-from interbed.spark_ext.handle.table_handle import TableHandle, server_options_of, tokens_of
+from interbed.spark_ext.handle.table_handle import TableHandle, handle_of_table
 from interbed.spark_ext.write.writer import CommitToken
 from interbed.storage.base.errors import BranchNotFoundError, InvalidInputError
 from interbed.storage.table.table import Table
@@ -271,16 +271,11 @@ def begun(call: ProcedureCall, name: str, table: Table) -> CommitToken:
 def handle_of(call: ProcedureCall, name: str, table: Table) -> TableHandle:
     """Return the handle with which tasks open the table."""
     database, _, table_name = name.partition(".")
-    return TableHandle(
+    return handle_of_table(
+        table,
         catalog=call.catalog_name,
         catalog_options=call.catalog_options,
-        database=database,
-        table=table_name,
-        location=table.location,
-        schema_json=table.schema.to_json(),
-        snapshot_id=None,
-        server_options=server_options_of(table, call.catalog_options),
-        tokens_of=tokens_of(table),
+        name=(database, table_name),
         dynamic_options=table.access.dynamic_options,
     )
 
