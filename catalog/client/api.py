@@ -260,6 +260,9 @@ class Catalog(StagedTables, Views, TableParts, ABC):
             f"The catalog '{self.name}' keeps no dropped tables: that needs the metastore of `interbed server`."
         )
 
+    def _no_table(self, identifier: Identifier) -> TableNotFoundError:
+        return TableNotFoundError(f"There is no table '{identifier}' in {self.described}.")
+
     def _no_repair(self) -> NotSupportedError:
         return NotSupportedError("In a file-system catalog the files are the catalog; there is nothing to repair.")
 
@@ -392,7 +395,7 @@ class Catalog(StagedTables, Views, TableParts, ABC):
 
         name = parse_table_name(identifier)
         if not self.table_exists(name):
-            raise TableNotFoundError(f"There is no table '{name}' in {self.described}.")
+            raise self._no_table(name)
         return read_outline(self.file_io, self._location_of(name))
 
     def create_table(

@@ -214,7 +214,7 @@ class FileSystemCatalog(Catalog):
             store = None
         if store is None:
             self.get_database(identifier.database)
-            raise TableNotFoundError(f"There is no table '{identifier}' in {self.described}.")
+            raise self._no_table(identifier)
         return Table(str(identifier), store)
 
     def _location_of(self, identifier: Identifier) -> str:
@@ -337,7 +337,7 @@ class FileSystemCatalog(Catalog):
             finish_drop(self._file_io, self._table_path(name))
             if ignore_if_not_exists:
                 return
-            raise TableNotFoundError(f"There is no table '{name}' in {self.described}.")
+            raise self._no_table(name)
         location = self._table_path(name)
         if (link := link_above(self._file_io, location, self._warehouse)) is not None:
             raise InvalidInputError(
@@ -357,7 +357,7 @@ class FileSystemCatalog(Catalog):
                 return
         # Another process has dropped or renamed it meanwhile.
         if not ignore_if_not_exists:
-            raise TableNotFoundError(f"There is no table '{name}' in {self.described}.")
+            raise self._no_table(name)
 
     def rename_table(
         self, source: "str | Identifier", target: "str | Identifier", ignore_if_not_exists: bool = False
@@ -366,7 +366,7 @@ class FileSystemCatalog(Catalog):
         if not self.table_exists(old):
             if ignore_if_not_exists:
                 return
-            raise TableNotFoundError(f"There is no table '{old}' in {self.described}.")
+            raise self._no_table(old)
         self.get_database(new.database)
         if not self._file_io.capabilities.atomic_rename:
             raise NotSupportedError(
@@ -381,7 +381,7 @@ class FileSystemCatalog(Catalog):
             if not (is_table and self._file_io.exists(self._table_path(old))):
                 if ignore_if_not_exists:
                     return
-                raise TableNotFoundError(f"There is no table '{old}' in {self.described}.")
+                raise self._no_table(old)
             raise TableExistsError(f"There is a table or directory '{new}' in {self.described} already.")
 
     def alter_table(

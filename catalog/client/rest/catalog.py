@@ -152,7 +152,7 @@ class RestCatalog(Catalog):
         if error.is_missing("DATABASE"):
             return DatabaseNotFoundError(f"There is no database '{identifier.database}' in {self.described}.")
         if error.is_missing("TABLE", ""):
-            return TableNotFoundError(f"There is no table '{identifier}' in {self.described}.")
+            return self._no_table(identifier)
         return catalog_error(error)
 
     def table_exists(self, identifier: "str | Identifier") -> bool:
@@ -275,7 +275,7 @@ class RestCatalog(Catalog):
         if not self.table_exists(old):
             if ignore_if_not_exists:
                 return
-            raise TableNotFoundError(f"There is no table '{old}' in {self.described}.")
+            raise self._no_table(old)
         # Not every server checks the target.
         self.get_database(new.database)
         if self.table_exists(new):
@@ -332,14 +332,18 @@ class RestCatalog(Catalog):
             raise self._of_database(database, error) from error
 
     def get_view(self, identifier: "str | Identifier") -> View:
+        return self._read_view(parse_table_name(identifier))[0]
+
+    def _read_view(self, name: Identifier) -> tuple[View, bool]:
+        """Return a view, and whether it has a query of Spark; raises ViewNotFoundError, DatabaseNotFoundError."""
         from interbed.catalog.client.hive.registration import hive_type_name
 
-        name = parse_table_name(identifier)
         try:
             found = self.client.view(name)
         except RestRefusedError as error:
             raise self._of_view(name, error) from error
-        return view_from_json(found, hive_type_name, source=f"The answer of {self.client.uri} about the view '{name}'")
+        source = f"The answer of {self.client.uri} about the view '{name}'"
+        return view_from_json(found, hive_type_name, source=source), has_dialect(found)
 
     def create_view(
         self,
@@ -352,11 +356,11 @@ class RestCatalog(Catalog):
         name = parse_table_name(identifier)
         schema = view_to_json(view)
         try:
-            present = self.get_view(name)
+            present, has_query = self._read_view(name)
         except (ViewNotFoundError, DatabaseNotFoundError):
             present = None
         if present is not None and replace:
-            self._replace_view(name, present, view)
+            self._replace_view(name, present, view, has_dialect=has_query)
             return
         if present is not None or self.table_exists(name):
             if ignore_if_exists:
@@ -370,18 +374,22 @@ class RestCatalog(Catalog):
             if not ignore_if_exists:
                 raise TableExistsError(f"There is a view '{name}' in {self.described} already.") from error
 
-    def _replace_view(self, name: Identifier, present: View, wanted: View) -> None:
-        """Change a view by one request, which changes no columns; raises NotSupportedError for others."""
+    def _replace_view(self, name: Identifier, present: View, wanted: View, *, has_dialect: bool) -> None:
+        """Change a view by one request, which changes no columns; raises NotSupportedError for others.
+
+        `has_dialect` says that the present view has a query of Spark.
+        """
         if present.columns != wanted.columns:
             raise NotSupportedError(
                 f"The view '{name}' is not replaced: Paimon's REST interface changes the query of a view, and not its "
                 f"columns, which are {', '.join(map(_column_text, present.columns))}, and would be "
                 f"{', '.join(map(_column_text, wanted.columns))}. Drop it and create it again."
             )
+        changes = view_changes(present, wanted, has_dialect=has_dialect)
+        if not changes:
+            return
         try:
-            changes = view_changes(present, wanted, has_dialect=has_dialect(self.client.view(name)))
-            if changes:
-                self.client.alter_view(name, changes)
+            self.client.alter_view(name, changes)
         except RestRefusedError as error:
             raise self._of_view(name, error) from error
 

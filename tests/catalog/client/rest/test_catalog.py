@@ -328,7 +328,7 @@ def test_views_are_created_listed_renamed_and_dropped(catalog: RestCatalog) -> N
         catalog.create_view("nope.v", view)
 
 
-def test_a_view_with_a_query_for_spark_shows_that_one(catalog: RestCatalog) -> None:
+def test_a_view_with_a_query_for_spark_shows_that_one(catalog: RestCatalog, monkeypatch: pytest.MonkeyPatch) -> None:
     schema = {
         "fields": [{"id": 0, "name": "id", "type": "BIGINT"}],
         "query": "select 1",
@@ -338,6 +338,16 @@ def test_a_view_with_a_query_for_spark_shows_that_one(catalog: RestCatalog) -> N
     }
     catalog.client.create_view(Identifier("shop", "v"), schema)
     assert catalog.get_view("shop.v").query == "SELECT 1L AS id"
-    catalog.create_view("shop.v", replace(catalog.get_view("shop.v"), query="SELECT 2L AS id"), replace=True)
+    wanted, reads, read = replace(catalog.get_view("shop.v"), query="SELECT 2L AS id"), [0], catalog.client.view
+
+    def counted(identifier: Identifier) -> dict[str, Any]:
+        reads[0] += 1
+        return read(identifier)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(catalog.client, "view", counted)
+        catalog.create_view("shop.v", wanted, replace=True)
+    # The query that is replaced is that of the view that was compared.
+    assert reads == [1]
     assert catalog.client.view(Identifier("shop", "v"))["schema"]["dialects"]["flink"] == "select 2"
     assert catalog.get_view("shop.v").query == "SELECT 2L AS id"
