@@ -55,6 +55,7 @@ OFFERED: Mapping[str, tuple[str, ...]] = {
         "base.columnar_records",
         "base.errors",
         "io.prefetch.inputs",
+        "io.prefetch.versions",
         "io.api",
         "io.parallel",
         "io.cached.blocks",
