@@ -1,7 +1,7 @@
 """Connections to a Hive metastore: addresses, transports, a small pool, and rules for repeating calls.
 
 The default is Thrift's binary protocol over a buffered transport. The settings in `hive-site.xml` (settings.py) may
-select framed transport, compact protocol and TLS. Kerberos is not supported.
+select framed transport, compact protocol, TLS, and HTTP with a bearer token. Kerberos is not supported.
 
 A connection that the server has closed is detected before anything is sent, and replaced by a new one. Several
 addresses are tried in turn, beginning with the last one that answered. After the first successful connection, a refused
@@ -28,7 +28,8 @@ from thrift.transport.TSSLSocket import TSSLSocket
 from thrift.transport.TTransport import TBufferedTransport, TFramedTransport, TTransportException
 
 from interbed.catalog.client.errors import CallStateUnknownError as CallStateUnknownError
-from interbed.catalog.client.errors import CatalogError, CatalogUnavailableError
+from interbed.catalog.client.errors import CatalogAccessError, CatalogError, CatalogUnavailableError
+from interbed.catalog.client.hive.http_transport import HttpTransport
 from interbed.storage.base.backoff import NO_JITTER, ExponentialBackoff
 from interbed.storage.base.errors import InvalidOptionError
 from interbed.thrift_idl.hive_metastore import ThriftHiveMetastore, ttypes
@@ -67,6 +68,7 @@ class TransportSettings:
     """The transport to the metastore; see settings.py for the names in `hive-site.xml`.
 
     `certificates` is a file of trusted PEM certificates, None for those of the system; it is used with `tls` alone.
+    With an `http_path` messages are sent by HTTP to this path, with `token` or the content of `token_file`.
     `connect_tries` are made for each connection after the first successful one, `connect_pause_seconds` apart.
     """
 
@@ -74,6 +76,9 @@ class TransportSettings:
     compact: bool = False
     tls: bool = False
     certificates: str | None = None
+    http_path: str | None = None
+    token: str | None = field(default=None, repr=False)
+    token_file: str | None = None
     connect_tries: int = 3
     connect_pause_seconds: float = 1.0
     pool_size: int = POOL_SIZE
@@ -137,6 +142,10 @@ class ConnectionPool:
         connection = self._borrow()
         try:
             result = call(connection.client)
+        except CatalogError:
+            # A refusal by HTTP, before the call was carried out.
+            connection.close()
+            raise
         except (TTransportException, OSError, EOFError) as error:
             connection.close()
             raise CallStateUnknownError(
@@ -187,6 +196,8 @@ class ConnectionPool:
                 host, port = self._addresses[index]
                 try:
                     connection = MetastoreConnection(host, port, self._timeout_seconds, self._user, self._transport)
+                except CatalogAccessError:
+                    raise
                 except (TTransportException, OSError, EOFError, ValueError) as error:
                     failures.append(f"{host}:{port}: {error}")
                     continue
@@ -210,9 +221,7 @@ class MetastoreConnection:
         # thrift leaves its socket's handle untyped, and its type None until it is open.
         self._socket: Any = _socket(host, port, transport)
         self._socket.setTimeout(min(CONNECT_SECONDS_MAX, timeout_seconds) * 1000)
-        self._transport: Any = (
-            TFramedTransport(self._socket) if transport.framed else TBufferedTransport(self._socket, _READ_BUFFER_BYTES)
-        )
+        self._transport: Any = _framing(self._socket, transport)
         protocol = TCompactProtocolAccelerated if transport.compact else TBinaryProtocolAccelerated
         self.client: Any = ThriftHiveMetastore.Client(protocol(self._transport))
         self._transport.open()
@@ -266,11 +275,19 @@ def current_user() -> str:
 
 
 def _socket(host: str, port: int, transport: TransportSettings) -> Any:
-    if not transport.tls:
-        return TSocket(host, port)
     # The defaults of TSSLSocket use neither the system's certificates nor Python's choice of protocols.
-    context = ssl.create_default_context(cafile=transport.certificates)
-    return TSSLSocket(host, port, ssl_context=context)
+    context = ssl.create_default_context(cafile=transport.certificates) if transport.tls else None
+    if transport.http_path is not None:
+        return HttpTransport(
+            host, port, transport.http_path, tls=context, token=transport.token, token_file=transport.token_file
+        )
+    return TSocket(host, port) if context is None else TSSLSocket(host, port, ssl_context=context)
+
+
+def _framing(connected: Any, transport: TransportSettings) -> Any:
+    if transport.framed:
+        return TFramedTransport(connected)
+    return TBufferedTransport(connected, _READ_BUFFER_BYTES)
 
 
 def refusal(uri: str, what: str, error: TException) -> CatalogError:

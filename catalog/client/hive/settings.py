@@ -19,6 +19,9 @@ from interbed.catalog.client.hive.connection import POOL_SIZE, TransportSettings
 from interbed.catalog.client.options import CatalogOptions
 from interbed.storage.base.errors import InvalidOptionError, NotSupportedError
 
+TOKEN_VARIABLE = "HMS_JWT"
+"""Environment variable in which Hive's clients find a token."""
+
 ENVIRONMENT_VARIABLE = "HIVE_CONF_DIR"
 
 _REFERENCE = re.compile(r"\$\{([^{}$]+)\}")
@@ -136,6 +139,7 @@ def hive_settings(options: CatalogOptions, environ: Mapping[str, str] | None = N
             compact=site.flag("hive.metastore.thrift.compact.protocol.enabled"),
             tls=site.flag("hive.metastore.use.SSL"),
             certificates=_certificates(site),
+            **_http(site, options, environ),
             connect_tries=site.count("hive.metastore.connect.retries", 3),
             connect_pause_seconds=site.seconds("hive.metastore.client.connect.retry.delay", 1.0),
             pool_size=POOL_SIZE if options.client_pool_size is None else max(1, options.client_pool_size),
@@ -184,16 +188,45 @@ def _check_supported(site: _SiteProperties) -> None:
             "hive.metastore.sasl.enabled is true, but interbed's client can't log in by Kerberos. Reach the metastore "
             "at an address that asks for none, or over TLS (hive.metastore.use.SSL)."
         )
-    if mode not in ("none", "nosasl"):
-        raise NotSupportedError(f"hive.metastore.client.auth.mode is {mode!r}; interbed's client does not log in.")
-    if transport != "binary":
+    if mode not in ("none", "nosasl", "jwt"):
         raise NotSupportedError(
-            f"hive.metastore.client.thrift.transport.mode is {transport!r}; interbed's client speaks binary only."
+            f"hive.metastore.client.auth.mode is {mode!r}; interbed's client logs in by JWT over HTTP only."
+        )
+    if transport not in ("binary", "http"):
+        raise NotSupportedError(
+            f"hive.metastore.client.thrift.transport.mode is {transport!r}; interbed's client speaks binary and http."
+        )
+    if transport == "binary" and mode == "jwt":
+        raise NotSupportedError(
+            "hive.metastore.client.auth.mode is jwt, and tokens need hive.metastore.client.thrift.transport.mode=http."
+        )
+    if transport == "http" and (
+        site.flag("hive.metastore.thrift.framed.transport.enabled")
+        or site.flag("hive.metastore.thrift.compact.protocol.enabled")
+    ):
+        raise NotSupportedError(
+            "hive.metastore.client.thrift.transport.mode is http, which has neither framed transport nor the compact "
+            "protocol."
         )
     if discovery == "zookeeper":
         raise NotSupportedError(
             "hive.metastore.service.discovery.mode is zookeeper; name the metastores themselves by the option 'uri'."
         )
+
+
+def _http(site: _SiteProperties, options: CatalogOptions, environ: Mapping[str, str] | None) -> dict[str, str | None]:
+    """Return the fields of TransportSettings for HTTP. A token is the option's, or that of Hive's variable."""
+    if (site.text("hive.metastore.client.thrift.transport.mode") or "binary").lower() != "http":
+        if options.token is not None or options.token_path is not None:
+            raise InvalidOptionError(
+                "A token is sent by HTTP alone: set hive.metastore.client.thrift.transport.mode=http beside it."
+            )
+        return {}
+    path = site.text("hive.metastore.client.thrift.http.path") or "metastore"
+    token = options.token
+    if token is None and options.token_path is None:
+        token = (os.environ if environ is None else environ).get(TOKEN_VARIABLE)
+    return {"http_path": f"/{path.lstrip('/')}", "token": token, "token_file": options.token_path}
 
 
 def _certificates(site: _SiteProperties) -> str | None:

@@ -118,14 +118,34 @@ def test_hive_site_is_read_in_both_spellings_and_options_take_precedence(tmp_pat
     [
         ("hive.metastore.sasl.enabled", "true", "Kerberos"),
         ("metastore.sasl.enabled", "true", "Kerberos"),
-        ("hive.metastore.client.auth.mode", "PLAIN", "does not log in"),
-        ("metastore.client.thrift.transport.mode", "http", "binary"),
+        ("hive.metastore.client.auth.mode", "PLAIN", "JWT over HTTP only"),
+        ("hive.metastore.client.auth.mode", "JWT", r"tokens need hive\.metastore"),
+        ("metastore.client.thrift.transport.mode", "quic", "binary and http"),
         ("hive.metastore.service.discovery.mode", "zookeeper", "zookeeper"),
     ],
 )
 def test_unsupported_ways_of_authentication_are_reported(tmp_path: Path, key: str, value: str, message: str) -> None:
     with pytest.raises(NotSupportedError, match=message):
         settings_of(tmp_path, {"hive.metastore.uris": "thrift://a:1", key: value})
+
+
+def test_http_has_a_path_and_a_token(tmp_path: Path) -> None:
+    http = {"uri": "thrift://a:1", "hive.metastore.client.thrift.transport.mode": "http"}
+    plain = hive_settings(CatalogOptions(http), {}).transport
+    assert plain == TransportSettings(http_path="/metastore")
+    given = {**http, "hive.metastore.client.thrift.http.path": "/hms", "token": "t"}
+    assert hive_settings(CatalogOptions(given), {"HMS_JWT": "v"}).transport == TransportSettings(
+        http_path="/hms", token="t"
+    )
+    by_variable = hive_settings(CatalogOptions({**http, "hive.metastore.client.auth.mode": "JWT"}), {"HMS_JWT": "v"})
+    assert by_variable.transport == TransportSettings(http_path="/metastore", token="v")
+    assert "token" not in repr(by_variable.transport).replace("token_file", "")
+    by_file = hive_settings(CatalogOptions({**http, "token.provider.path": "/f"}), {"HMS_JWT": "v"}).transport
+    assert by_file == TransportSettings(http_path="/metastore", token_file="/f")
+    with pytest.raises(InvalidOptionError, match="by HTTP alone"):
+        hive_settings(CatalogOptions({"uri": "thrift://a:1", "token": "t"}), {})
+    with pytest.raises(NotSupportedError, match="neither framed"):
+        hive_settings(CatalogOptions({**http, "hive.metastore.thrift.framed.transport.enabled": "true"}), {})
 
 
 def test_invalid_hive_sites_are_reported(tmp_path: Path) -> None:

@@ -24,7 +24,7 @@ from thrift.transport.TSSLSocket import TSSLSocket
 from thrift.transport.TTransport import TBufferedTransport
 
 import interbed
-from interbed.catalog.client.errors import CatalogError
+from interbed.catalog.client.errors import CatalogAccessError, CatalogError
 from interbed.catalog.client.hive.client import HiveMetastoreClient
 from interbed.thrift_idl.hive_metastore import ThriftHiveMetastore, ttypes
 from tests.catalog.server.auth.issuer import AUDIENCE, ISSUER, public_jwk, rsa_key
@@ -177,6 +177,28 @@ def test_clients_of_both_catalogs_and_of_thrift_work_by_tokens(authenticated: Au
             assert thrift.get_all_tables("shop") == ["orders", "t"]
     with pytest.raises(UnauthorizedError):
         RestCatalog("ours", uri=f"{server.http}/iceberg", token=token[:-1] + "~")
+
+
+def test_the_hive_catalog_works_by_tokens(authenticated: Authenticated, tmp_path: Path) -> None:
+    server, file = authenticated.server, tmp_path / "token"
+    file.write_text(authenticated.token)
+    http = {
+        "metastore": "hive",
+        "uri": server.http.replace("http://", "thrift://"),
+        "hive.metastore.client.thrift.transport.mode": "http",
+    }
+    with interbed.load_catalog("l", **http, **{"token.provider.path": str(file)}) as catalog:
+        catalog.create_database("by_http")
+        table = catalog.create_table("by_http.t", pa.schema([("id", pa.int64())]), options={"bucket": "-1"})
+        table.append([{"id": 1}])
+        table.append([{"id": 2}])
+        file.write_text(web_token())
+        assert sorted(each["id"] for each in catalog.get_table("by_http.t").scan().to_arrow().to_pylist()) == [1, 2]
+        file.write_text("wrong")
+        with pytest.raises(CatalogAccessError, match=r"answers 401: .*token\.provider\.path"):
+            catalog.list_tables("by_http")
+    with pytest.raises(CatalogAccessError), interbed.load_catalog("l", **http) as catalog:
+        catalog.list_databases()
 
 
 def test_the_principal_is_in_the_audit_log_and_the_history(authenticated: Authenticated) -> None:

@@ -1,0 +1,115 @@
+"""Thrift over HTTP, as Hive 4 and interbed's server offer it: a message in the body of a POST, on a connection that is
+kept. A bearer token in the header authenticates the client.
+"""
+
+import http.client
+import io
+import socket
+import ssl
+from http import HTTPStatus
+from pathlib import Path
+
+from thrift.transport.TTransport import TTransportBase, TTransportException
+
+from interbed.catalog.client.errors import CatalogAccessError, CatalogUnavailableError
+from interbed.storage.base.errors import InvalidOptionError
+
+_TEXT_BYTES_MAX = 1000
+_CONTENT_TYPE = "application/x-thrift"
+
+
+class HttpTransport(TTransportBase):  # type: ignore[misc]
+    """Transport of one connection. `token_file` is read for each call, because tokens are renewed there."""
+
+    def __init__(
+        self,
+        host: str,
+        port: int,
+        path: str,
+        *,
+        tls: ssl.SSLContext | None = None,
+        token: str | None = None,
+        token_file: str | None = None,
+    ) -> None:
+        self._address = f"{host}:{port}"
+        self._path = path
+        self._token = token
+        self._token_file = token_file
+        self._connection = (
+            http.client.HTTPConnection(host, port)
+            if tls is None
+            else http.client.HTTPSConnection(host, port, context=tls)
+        )
+        self._request = io.BytesIO()
+        self._reply = io.BytesIO()
+
+    @property
+    def handle(self) -> socket.socket | None:
+        """The socket, None before `open`."""
+        return self._connection.sock
+
+    def setTimeout(self, millis: float) -> None:  # noqa: N802 - the name of Thrift's sockets.
+        """Set the time for connecting, and for each wait for the server."""
+        self._connection.timeout = millis / 1000
+        if self._connection.sock is not None:
+            self._connection.sock.settimeout(millis / 1000)
+
+    def isOpen(self) -> bool:  # noqa: N802 - the name of Thrift's transports.
+        """Return whether the connection is open."""
+        return self._connection.sock is not None
+
+    def open(self) -> None:
+        """Connect. OSError."""
+        self._connection.connect()
+
+    def close(self) -> None:
+        """Close the connection."""
+        self._connection.close()
+
+    def read(self, size: int) -> bytes:
+        """Return bytes of the reply."""
+        return self._reply.read(size)
+
+    def write(self, data: bytes) -> None:
+        """Add bytes to the request."""
+        self._request.write(data)
+
+    def flush(self) -> None:
+        """Send the request and receive the reply.
+
+        CatalogAccessError if the server refuses the credentials, CatalogUnavailableError if it cannot serve at present:
+        nothing was changed then. TTransportException, OSError: the call may have been carried out.
+        """
+        body, self._request = self._request.getvalue(), io.BytesIO()
+        headers = {"content-type": _CONTENT_TYPE}
+        if (token := self._current_token()) is not None:
+            headers["authorization"] = f"Bearer {token}"
+        try:
+            self._connection.request("POST", self._path, body, headers)
+            response = self._connection.getresponse()
+            content = response.read()
+        except http.client.HTTPException as error:
+            raise TTransportException(TTransportException.UNKNOWN, f"no reply by HTTP: {error!r}") from error
+        if response.status == HTTPStatus.OK:
+            self._reply = io.BytesIO(content)
+            return
+        self._refused(response.status, content)
+
+    def _refused(self, status: int, content: bytes) -> None:
+        shown = content[:_TEXT_BYTES_MAX].decode(errors="replace").strip()
+        message = f"the metastore at {self._address}{self._path} answers {status}: {shown}"
+        if status in (HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN):
+            raise CatalogAccessError(f"{message}. Give the option 'token', or a file by 'token.provider.path'")
+        if status == HTTPStatus.SERVICE_UNAVAILABLE:
+            raise CatalogUnavailableError(message)
+        raise TTransportException(TTransportException.UNKNOWN, message)
+
+    def _current_token(self) -> str | None:
+        if self._token_file is None:
+            return self._token
+        try:
+            return Path(self._token_file).read_text(encoding="utf-8").strip()
+        except (OSError, UnicodeDecodeError) as error:
+            raise InvalidOptionError(
+                f"Option 'token.provider.path' names a file that can't be read: {error}"
+            ) from error
