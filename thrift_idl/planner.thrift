@@ -453,6 +453,8 @@ struct ViewInfo {
   2: required list<ViewColumn> columns,
   3: optional string comment,
   4: required map<string, string> properties,
+  /** The names of the query's own columns when the view was made; the view's columns stay theirs. Absent where unknown. */
+  5: optional list<string> queryColumns,
 }
 
 service Planner {

@@ -1,5 +1,6 @@
 """Calls about catalogs, namespaces and views."""
 
+import hashlib
 import json
 from typing import Any
 
@@ -50,6 +51,10 @@ def _namespace(database: Database) -> Namespace:
     return Namespace(name=database.name, properties=properties)
 
 
+QUERY_COLUMNS = "interbed.view.query-columns"
+"""Property of a view: the names that its query returned when it was stored, and a digest of that query, as JSON."""
+
+
 class ViewCalls(PlannerCalls):
     """Calls of the rule that resolves views, and of statements about views."""
 
@@ -66,7 +71,8 @@ class ViewCalls(PlannerCalls):
             query=found.query,
             columns=[ttypes.ViewColumn(name=c.name, type=c.type, comment=c.comment) for c in found.columns],
             comment=found.comment,
-            properties=dict(found.options),
+            properties={name: value for name, value in found.options.items() if name != QUERY_COLUMNS},
+            queryColumns=_query_columns(found),
         )
 
     def createView(self, view: Any, info: Any, replace: bool, if_not_exists: bool) -> None:  # noqa: N802
@@ -76,9 +82,14 @@ class ViewCalls(PlannerCalls):
             else ViewColumn(c.name, c.type, c.comment)
             for c in info.columns
         )
+        if QUERY_COLUMNS in info.properties:
+            raise InvalidInputError(f"The property '{QUERY_COLUMNS}' of a view is interbed's own; leave it out.")
+        options = dict(info.properties)
+        if info.queryColumns is not None:
+            options[QUERY_COLUMNS] = json.dumps({"query": _digest(info.query), "columns": info.queryColumns})
         self._catalog(view.catalog).create_view(
             identifier_of(view),
-            View(query=info.query, columns=columns, comment=info.comment, options=info.properties),
+            View(query=info.query, columns=columns, comment=info.comment, options=options),
             if_not_exists,
             replace=replace,
         )
@@ -92,3 +103,19 @@ class ViewCalls(PlannerCalls):
 
     def renameView(self, view: Any, to_database: str, to_view: str) -> None:  # noqa: N802
         self._catalog(view.catalog).rename_view(identifier_of(view), Identifier(to_database, to_view))
+
+
+def _query_columns(view: View) -> list[str] | None:
+    """Return the recorded names of the query's columns; None if another program stored the query or the columns."""
+    try:
+        recorded = json.loads(view.options[QUERY_COLUMNS])
+        columns = [str(name) for name in recorded["columns"]]
+    except (KeyError, TypeError, ValueError):
+        return None
+    is_of_view = recorded.get("query") == _digest(view.query) and len(columns) == len(view.columns)
+    return columns if is_of_view else None
+
+
+def _digest(query: str) -> str:
+    """Return a digest of a query, without the white space around it, which metastores may remove."""
+    return hashlib.sha256(query.strip().encode()).hexdigest()[:16]

@@ -123,7 +123,8 @@ class Iface(object):
 
     def dropTable(self, table):
         """
-        False when there is no such table.
+        False when there is no such table. The setting spark.interbed.purge = true deletes the files at once, also where the
+        metastore would keep them.
 
         Parameters:
          - table
@@ -912,7 +913,8 @@ class Client(Iface):
 
     def dropTable(self, table):
         """
-        False when there is no such table.
+        False when there is no such table. The setting spark.interbed.purge = true deletes the files at once, also where the
+        metastore would keep them.
 
         Parameters:
          - table
@@ -3998,10 +4000,10 @@ class listNamespaces_result(object):
             if fid == 0:
                 if ftype == TType.LIST:
                     self.success = []
-                    (_etype362, _size359) = iprot.readListBegin()
-                    for _i363 in range(_size359):
-                        _elem364 = iprot.readString().decode('utf-8', errors='replace') if sys.version_info[0] == 2 else iprot.readString()
-                        self.success.append(_elem364)
+                    (_etype369, _size366) = iprot.readListBegin()
+                    for _i370 in range(_size366):
+                        _elem371 = iprot.readString().decode('utf-8', errors='replace') if sys.version_info[0] == 2 else iprot.readString()
+                        self.success.append(_elem371)
                     iprot.readListEnd()
                 else:
                     iprot.skip(ftype)
@@ -4023,8 +4025,8 @@ class listNamespaces_result(object):
         if self.success is not None:
             oprot.writeFieldBegin('success', TType.LIST, 0)
             oprot.writeListBegin(TType.STRING, len(self.success))
-            for iter365 in self.success:
-                oprot.writeString(iter365.encode('utf-8') if sys.version_info[0] == 2 else iter365)
+            for iter372 in self.success:
+                oprot.writeString(iter372.encode('utf-8') if sys.version_info[0] == 2 else iter372)
             oprot.writeListEnd()
             oprot.writeFieldEnd()
         if self.error is not None:
@@ -4379,11 +4381,11 @@ class alterNamespace_args(object):
             elif fid == 3:
                 if ftype == TType.LIST:
                     self.changes = []
-                    (_etype369, _size366) = iprot.readListBegin()
-                    for _i370 in range(_size366):
-                        _elem371 = NamespaceChange()
-                        _elem371.read(iprot)
-                        self.changes.append(_elem371)
+                    (_etype376, _size373) = iprot.readListBegin()
+                    for _i377 in range(_size373):
+                        _elem378 = NamespaceChange()
+                        _elem378.read(iprot)
+                        self.changes.append(_elem378)
                     iprot.readListEnd()
                 else:
                     iprot.skip(ftype)
@@ -4408,8 +4410,8 @@ class alterNamespace_args(object):
         if self.changes is not None:
             oprot.writeFieldBegin('changes', TType.LIST, 3)
             oprot.writeListBegin(TType.STRUCT, len(self.changes))
-            for iter372 in self.changes:
-                iter372.write(oprot)
+            for iter379 in self.changes:
+                iter379.write(oprot)
             oprot.writeListEnd()
             oprot.writeFieldEnd()
         oprot.writeFieldStop()
@@ -4748,10 +4750,10 @@ class listTables_result(object):
             if fid == 0:
                 if ftype == TType.LIST:
                     self.success = []
-                    (_etype376, _size373) = iprot.readListBegin()
-                    for _i377 in range(_size373):
-                        _elem378 = iprot.readString().decode('utf-8', errors='replace') if sys.version_info[0] == 2 else iprot.readString()
-                        self.success.append(_elem378)
+                    (_etype383, _size380) = iprot.readListBegin()
+                    for _i384 in range(_size380):
+                        _elem385 = iprot.readString().decode('utf-8', errors='replace') if sys.version_info[0] == 2 else iprot.readString()
+                        self.success.append(_elem385)
                     iprot.readListEnd()
                 else:
                     iprot.skip(ftype)
@@ -4773,8 +4775,8 @@ class listTables_result(object):
         if self.success is not None:
             oprot.writeFieldBegin('success', TType.LIST, 0)
             oprot.writeListBegin(TType.STRING, len(self.success))
-            for iter379 in self.success:
-                oprot.writeString(iter379.encode('utf-8') if sys.version_info[0] == 2 else iter379)
+            for iter386 in self.success:
+                oprot.writeString(iter386.encode('utf-8') if sys.version_info[0] == 2 else iter386)
             oprot.writeListEnd()
             oprot.writeFieldEnd()
         if self.error is not None:
@@ -5135,11 +5137,11 @@ class alterTable_args(object):
             elif fid == 2:
                 if ftype == TType.LIST:
                     self.changes = []
-                    (_etype383, _size380) = iprot.readListBegin()
-                    for _i384 in range(_size380):
-                        _elem385 = TableChange()
-                        _elem385.read(iprot)
-                        self.changes.append(_elem385)
+                    (_etype390, _size387) = iprot.readListBegin()
+                    for _i391 in range(_size387):
+                        _elem392 = TableChange()
+                        _elem392.read(iprot)
+                        self.changes.append(_elem392)
                     iprot.readListEnd()
                 else:
                     iprot.skip(ftype)
@@ -5160,8 +5162,8 @@ class alterTable_args(object):
         if self.changes is not None:
             oprot.writeFieldBegin('changes', TType.LIST, 2)
             oprot.writeListBegin(TType.STRUCT, len(self.changes))
-            for iter386 in self.changes:
-                iter386.write(oprot)
+            for iter393 in self.changes:
+                iter393.write(oprot)
             oprot.writeListEnd()
             oprot.writeFieldEnd()
         oprot.writeFieldStop()
@@ -5646,11 +5648,11 @@ class listPartitions_result(object):
             if fid == 0:
                 if ftype == TType.LIST:
                     self.success = []
-                    (_etype390, _size387) = iprot.readListBegin()
-                    for _i391 in range(_size387):
-                        _elem392 = PartitionInfo()
-                        _elem392.read(iprot)
-                        self.success.append(_elem392)
+                    (_etype397, _size394) = iprot.readListBegin()
+                    for _i398 in range(_size394):
+                        _elem399 = PartitionInfo()
+                        _elem399.read(iprot)
+                        self.success.append(_elem399)
                     iprot.readListEnd()
                 else:
                     iprot.skip(ftype)
@@ -5672,8 +5674,8 @@ class listPartitions_result(object):
         if self.success is not None:
             oprot.writeFieldBegin('success', TType.LIST, 0)
             oprot.writeListBegin(TType.STRUCT, len(self.success))
-            for iter393 in self.success:
-                iter393.write(oprot)
+            for iter400 in self.success:
+                iter400.write(oprot)
             oprot.writeListEnd()
             oprot.writeFieldEnd()
         if self.error is not None:
@@ -5733,10 +5735,10 @@ class createPartitions_args(object):
             elif fid == 2:
                 if ftype == TType.LIST:
                     self.specsJson = []
-                    (_etype397, _size394) = iprot.readListBegin()
-                    for _i398 in range(_size394):
-                        _elem399 = iprot.readString().decode('utf-8', errors='replace') if sys.version_info[0] == 2 else iprot.readString()
-                        self.specsJson.append(_elem399)
+                    (_etype404, _size401) = iprot.readListBegin()
+                    for _i405 in range(_size401):
+                        _elem406 = iprot.readString().decode('utf-8', errors='replace') if sys.version_info[0] == 2 else iprot.readString()
+                        self.specsJson.append(_elem406)
                     iprot.readListEnd()
                 else:
                     iprot.skip(ftype)
@@ -5757,8 +5759,8 @@ class createPartitions_args(object):
         if self.specsJson is not None:
             oprot.writeFieldBegin('specsJson', TType.LIST, 2)
             oprot.writeListBegin(TType.STRING, len(self.specsJson))
-            for iter400 in self.specsJson:
-                oprot.writeString(iter400.encode('utf-8') if sys.version_info[0] == 2 else iter400)
+            for iter407 in self.specsJson:
+                oprot.writeString(iter407.encode('utf-8') if sys.version_info[0] == 2 else iter407)
             oprot.writeListEnd()
             oprot.writeFieldEnd()
         oprot.writeFieldStop()
@@ -5877,10 +5879,10 @@ class dropPartitions_args(object):
             elif fid == 2:
                 if ftype == TType.LIST:
                     self.specsJson = []
-                    (_etype404, _size401) = iprot.readListBegin()
-                    for _i405 in range(_size401):
-                        _elem406 = iprot.readString().decode('utf-8', errors='replace') if sys.version_info[0] == 2 else iprot.readString()
-                        self.specsJson.append(_elem406)
+                    (_etype411, _size408) = iprot.readListBegin()
+                    for _i412 in range(_size408):
+                        _elem413 = iprot.readString().decode('utf-8', errors='replace') if sys.version_info[0] == 2 else iprot.readString()
+                        self.specsJson.append(_elem413)
                     iprot.readListEnd()
                 else:
                     iprot.skip(ftype)
@@ -5901,8 +5903,8 @@ class dropPartitions_args(object):
         if self.specsJson is not None:
             oprot.writeFieldBegin('specsJson', TType.LIST, 2)
             oprot.writeListBegin(TType.STRING, len(self.specsJson))
-            for iter407 in self.specsJson:
-                oprot.writeString(iter407.encode('utf-8') if sys.version_info[0] == 2 else iter407)
+            for iter414 in self.specsJson:
+                oprot.writeString(iter414.encode('utf-8') if sys.version_info[0] == 2 else iter414)
             oprot.writeListEnd()
             oprot.writeFieldEnd()
         oprot.writeFieldStop()
@@ -6021,10 +6023,10 @@ class truncatePartitions_args(object):
             elif fid == 2:
                 if ftype == TType.LIST:
                     self.specsJson = []
-                    (_etype411, _size408) = iprot.readListBegin()
-                    for _i412 in range(_size408):
-                        _elem413 = iprot.readString().decode('utf-8', errors='replace') if sys.version_info[0] == 2 else iprot.readString()
-                        self.specsJson.append(_elem413)
+                    (_etype418, _size415) = iprot.readListBegin()
+                    for _i419 in range(_size415):
+                        _elem420 = iprot.readString().decode('utf-8', errors='replace') if sys.version_info[0] == 2 else iprot.readString()
+                        self.specsJson.append(_elem420)
                     iprot.readListEnd()
                 else:
                     iprot.skip(ftype)
@@ -6045,8 +6047,8 @@ class truncatePartitions_args(object):
         if self.specsJson is not None:
             oprot.writeFieldBegin('specsJson', TType.LIST, 2)
             oprot.writeListBegin(TType.STRING, len(self.specsJson))
-            for iter414 in self.specsJson:
-                oprot.writeString(iter414.encode('utf-8') if sys.version_info[0] == 2 else iter414)
+            for iter421 in self.specsJson:
+                oprot.writeString(iter421.encode('utf-8') if sys.version_info[0] == 2 else iter421)
             oprot.writeListEnd()
             oprot.writeFieldEnd()
         oprot.writeFieldStop()
@@ -6165,10 +6167,10 @@ class pushFilters_args(object):
             elif fid == 2:
                 if ftype == TType.LIST:
                     self.filters = []
-                    (_etype418, _size415) = iprot.readListBegin()
-                    for _i419 in range(_size415):
-                        _elem420 = iprot.readString().decode('utf-8', errors='replace') if sys.version_info[0] == 2 else iprot.readString()
-                        self.filters.append(_elem420)
+                    (_etype425, _size422) = iprot.readListBegin()
+                    for _i426 in range(_size422):
+                        _elem427 = iprot.readString().decode('utf-8', errors='replace') if sys.version_info[0] == 2 else iprot.readString()
+                        self.filters.append(_elem427)
                     iprot.readListEnd()
                 else:
                     iprot.skip(ftype)
@@ -6189,8 +6191,8 @@ class pushFilters_args(object):
         if self.filters is not None:
             oprot.writeFieldBegin('filters', TType.LIST, 2)
             oprot.writeListBegin(TType.STRING, len(self.filters))
-            for iter421 in self.filters:
-                oprot.writeString(iter421.encode('utf-8') if sys.version_info[0] == 2 else iter421)
+            for iter428 in self.filters:
+                oprot.writeString(iter428.encode('utf-8') if sys.version_info[0] == 2 else iter428)
             oprot.writeListEnd()
             oprot.writeFieldEnd()
         oprot.writeFieldStop()
@@ -6242,10 +6244,10 @@ class pushFilters_result(object):
             if fid == 0:
                 if ftype == TType.LIST:
                     self.success = []
-                    (_etype425, _size422) = iprot.readListBegin()
-                    for _i426 in range(_size422):
-                        _elem427 = iprot.readI32()
-                        self.success.append(_elem427)
+                    (_etype432, _size429) = iprot.readListBegin()
+                    for _i433 in range(_size429):
+                        _elem434 = iprot.readI32()
+                        self.success.append(_elem434)
                     iprot.readListEnd()
                 else:
                     iprot.skip(ftype)
@@ -6267,8 +6269,8 @@ class pushFilters_result(object):
         if self.success is not None:
             oprot.writeFieldBegin('success', TType.LIST, 0)
             oprot.writeListBegin(TType.I32, len(self.success))
-            for iter428 in self.success:
-                oprot.writeI32(iter428)
+            for iter435 in self.success:
+                oprot.writeI32(iter435)
             oprot.writeListEnd()
             oprot.writeFieldEnd()
         if self.error is not None:
@@ -6485,11 +6487,11 @@ class aggregate_args(object):
             elif fid == 3:
                 if ftype == TType.LIST:
                     self.aggregates = []
-                    (_etype432, _size429) = iprot.readListBegin()
-                    for _i433 in range(_size429):
-                        _elem434 = Aggregate()
-                        _elem434.read(iprot)
-                        self.aggregates.append(_elem434)
+                    (_etype439, _size436) = iprot.readListBegin()
+                    for _i440 in range(_size436):
+                        _elem441 = Aggregate()
+                        _elem441.read(iprot)
+                        self.aggregates.append(_elem441)
                     iprot.readListEnd()
                 else:
                     iprot.skip(ftype)
@@ -6514,8 +6516,8 @@ class aggregate_args(object):
         if self.aggregates is not None:
             oprot.writeFieldBegin('aggregates', TType.LIST, 3)
             oprot.writeListBegin(TType.STRUCT, len(self.aggregates))
-            for iter435 in self.aggregates:
-                iter435.write(oprot)
+            for iter442 in self.aggregates:
+                iter442.write(oprot)
             oprot.writeListEnd()
             oprot.writeFieldEnd()
         oprot.writeFieldStop()
@@ -6796,10 +6798,10 @@ class commitWrite_args(object):
             elif fid == 2:
                 if ftype == TType.LIST:
                     self.messages = []
-                    (_etype439, _size436) = iprot.readListBegin()
-                    for _i440 in range(_size436):
-                        _elem441 = iprot.readBinary()
-                        self.messages.append(_elem441)
+                    (_etype446, _size443) = iprot.readListBegin()
+                    for _i447 in range(_size443):
+                        _elem448 = iprot.readBinary()
+                        self.messages.append(_elem448)
                     iprot.readListEnd()
                 else:
                     iprot.skip(ftype)
@@ -6820,8 +6822,8 @@ class commitWrite_args(object):
         if self.messages is not None:
             oprot.writeFieldBegin('messages', TType.LIST, 2)
             oprot.writeListBegin(TType.STRING, len(self.messages))
-            for iter442 in self.messages:
-                oprot.writeBinary(iter442)
+            for iter449 in self.messages:
+                oprot.writeBinary(iter449)
             oprot.writeListEnd()
             oprot.writeFieldEnd()
         oprot.writeFieldStop()
@@ -6952,10 +6954,10 @@ class abortWrite_args(object):
             elif fid == 2:
                 if ftype == TType.LIST:
                     self.messages = []
-                    (_etype446, _size443) = iprot.readListBegin()
-                    for _i447 in range(_size443):
-                        _elem448 = iprot.readBinary()
-                        self.messages.append(_elem448)
+                    (_etype453, _size450) = iprot.readListBegin()
+                    for _i454 in range(_size450):
+                        _elem455 = iprot.readBinary()
+                        self.messages.append(_elem455)
                     iprot.readListEnd()
                 else:
                     iprot.skip(ftype)
@@ -6976,8 +6978,8 @@ class abortWrite_args(object):
         if self.messages is not None:
             oprot.writeFieldBegin('messages', TType.LIST, 2)
             oprot.writeListBegin(TType.STRING, len(self.messages))
-            for iter449 in self.messages:
-                oprot.writeBinary(iter449)
+            for iter456 in self.messages:
+                oprot.writeBinary(iter456)
             oprot.writeListEnd()
             oprot.writeFieldEnd()
         oprot.writeFieldStop()
@@ -7154,11 +7156,11 @@ class listProcedures_result(object):
             if fid == 0:
                 if ftype == TType.LIST:
                     self.success = []
-                    (_etype453, _size450) = iprot.readListBegin()
-                    for _i454 in range(_size450):
-                        _elem455 = ProcedureInfo()
-                        _elem455.read(iprot)
-                        self.success.append(_elem455)
+                    (_etype460, _size457) = iprot.readListBegin()
+                    for _i461 in range(_size457):
+                        _elem462 = ProcedureInfo()
+                        _elem462.read(iprot)
+                        self.success.append(_elem462)
                     iprot.readListEnd()
                 else:
                     iprot.skip(ftype)
@@ -7180,8 +7182,8 @@ class listProcedures_result(object):
         if self.success is not None:
             oprot.writeFieldBegin('success', TType.LIST, 0)
             oprot.writeListBegin(TType.STRUCT, len(self.success))
-            for iter456 in self.success:
-                iter456.write(oprot)
+            for iter463 in self.success:
+                iter463.write(oprot)
             oprot.writeListEnd()
             oprot.writeFieldEnd()
         if self.error is not None:
@@ -7386,10 +7388,10 @@ class continueProcedure_args(object):
             elif fid == 3:
                 if ftype == TType.LIST:
                     self.results = []
-                    (_etype460, _size457) = iprot.readListBegin()
-                    for _i461 in range(_size457):
-                        _elem462 = iprot.readBinary()
-                        self.results.append(_elem462)
+                    (_etype467, _size464) = iprot.readListBegin()
+                    for _i468 in range(_size464):
+                        _elem469 = iprot.readBinary()
+                        self.results.append(_elem469)
                     iprot.readListEnd()
                 else:
                     iprot.skip(ftype)
@@ -7414,8 +7416,8 @@ class continueProcedure_args(object):
         if self.results is not None:
             oprot.writeFieldBegin('results', TType.LIST, 3)
             oprot.writeListBegin(TType.STRING, len(self.results))
-            for iter463 in self.results:
-                oprot.writeBinary(iter463)
+            for iter470 in self.results:
+                oprot.writeBinary(iter470)
             oprot.writeListEnd()
             oprot.writeFieldEnd()
         oprot.writeFieldStop()
@@ -7686,22 +7688,22 @@ class loadPath_args(object):
             elif fid == 2:
                 if ftype == TType.MAP:
                     self.options = {}
-                    (_ktype465, _vtype466, _size464) = iprot.readMapBegin()
-                    for _i468 in range(_size464):
-                        _key469 = iprot.readString().decode('utf-8', errors='replace') if sys.version_info[0] == 2 else iprot.readString()
-                        _val470 = iprot.readString().decode('utf-8', errors='replace') if sys.version_info[0] == 2 else iprot.readString()
-                        self.options[_key469] = _val470
+                    (_ktype472, _vtype473, _size471) = iprot.readMapBegin()
+                    for _i475 in range(_size471):
+                        _key476 = iprot.readString().decode('utf-8', errors='replace') if sys.version_info[0] == 2 else iprot.readString()
+                        _val477 = iprot.readString().decode('utf-8', errors='replace') if sys.version_info[0] == 2 else iprot.readString()
+                        self.options[_key476] = _val477
                     iprot.readMapEnd()
                 else:
                     iprot.skip(ftype)
             elif fid == 3:
                 if ftype == TType.MAP:
                     self.settings = {}
-                    (_ktype472, _vtype473, _size471) = iprot.readMapBegin()
-                    for _i475 in range(_size471):
-                        _key476 = iprot.readString().decode('utf-8', errors='replace') if sys.version_info[0] == 2 else iprot.readString()
-                        _val477 = iprot.readString().decode('utf-8', errors='replace') if sys.version_info[0] == 2 else iprot.readString()
-                        self.settings[_key476] = _val477
+                    (_ktype479, _vtype480, _size478) = iprot.readMapBegin()
+                    for _i482 in range(_size478):
+                        _key483 = iprot.readString().decode('utf-8', errors='replace') if sys.version_info[0] == 2 else iprot.readString()
+                        _val484 = iprot.readString().decode('utf-8', errors='replace') if sys.version_info[0] == 2 else iprot.readString()
+                        self.settings[_key483] = _val484
                     iprot.readMapEnd()
                 else:
                     iprot.skip(ftype)
@@ -7722,17 +7724,17 @@ class loadPath_args(object):
         if self.options is not None:
             oprot.writeFieldBegin('options', TType.MAP, 2)
             oprot.writeMapBegin(TType.STRING, TType.STRING, len(self.options))
-            for kiter478, viter479 in self.options.items():
-                oprot.writeString(kiter478.encode('utf-8') if sys.version_info[0] == 2 else kiter478)
-                oprot.writeString(viter479.encode('utf-8') if sys.version_info[0] == 2 else viter479)
+            for kiter485, viter486 in self.options.items():
+                oprot.writeString(kiter485.encode('utf-8') if sys.version_info[0] == 2 else kiter485)
+                oprot.writeString(viter486.encode('utf-8') if sys.version_info[0] == 2 else viter486)
             oprot.writeMapEnd()
             oprot.writeFieldEnd()
         if self.settings is not None:
             oprot.writeFieldBegin('settings', TType.MAP, 3)
             oprot.writeMapBegin(TType.STRING, TType.STRING, len(self.settings))
-            for kiter480, viter481 in self.settings.items():
-                oprot.writeString(kiter480.encode('utf-8') if sys.version_info[0] == 2 else kiter480)
-                oprot.writeString(viter481.encode('utf-8') if sys.version_info[0] == 2 else viter481)
+            for kiter487, viter488 in self.settings.items():
+                oprot.writeString(kiter487.encode('utf-8') if sys.version_info[0] == 2 else kiter487)
+                oprot.writeString(viter488.encode('utf-8') if sys.version_info[0] == 2 else viter488)
             oprot.writeMapEnd()
             oprot.writeFieldEnd()
         oprot.writeFieldStop()
@@ -9331,10 +9333,10 @@ class commitEpoch_args(object):
             elif fid == 3:
                 if ftype == TType.LIST:
                     self.messages = []
-                    (_etype485, _size482) = iprot.readListBegin()
-                    for _i486 in range(_size482):
-                        _elem487 = iprot.readBinary()
-                        self.messages.append(_elem487)
+                    (_etype492, _size489) = iprot.readListBegin()
+                    for _i493 in range(_size489):
+                        _elem494 = iprot.readBinary()
+                        self.messages.append(_elem494)
                     iprot.readListEnd()
                 else:
                     iprot.skip(ftype)
@@ -9359,8 +9361,8 @@ class commitEpoch_args(object):
         if self.messages is not None:
             oprot.writeFieldBegin('messages', TType.LIST, 3)
             oprot.writeListBegin(TType.STRING, len(self.messages))
-            for iter488 in self.messages:
-                oprot.writeBinary(iter488)
+            for iter495 in self.messages:
+                oprot.writeBinary(iter495)
             oprot.writeListEnd()
             oprot.writeFieldEnd()
         oprot.writeFieldStop()
@@ -9628,10 +9630,10 @@ class canDeleteWhere_args(object):
             elif fid == 2:
                 if ftype == TType.LIST:
                     self.filters = []
-                    (_etype492, _size489) = iprot.readListBegin()
-                    for _i493 in range(_size489):
-                        _elem494 = iprot.readString().decode('utf-8', errors='replace') if sys.version_info[0] == 2 else iprot.readString()
-                        self.filters.append(_elem494)
+                    (_etype499, _size496) = iprot.readListBegin()
+                    for _i500 in range(_size496):
+                        _elem501 = iprot.readString().decode('utf-8', errors='replace') if sys.version_info[0] == 2 else iprot.readString()
+                        self.filters.append(_elem501)
                     iprot.readListEnd()
                 else:
                     iprot.skip(ftype)
@@ -9652,8 +9654,8 @@ class canDeleteWhere_args(object):
         if self.filters is not None:
             oprot.writeFieldBegin('filters', TType.LIST, 2)
             oprot.writeListBegin(TType.STRING, len(self.filters))
-            for iter495 in self.filters:
-                oprot.writeString(iter495.encode('utf-8') if sys.version_info[0] == 2 else iter495)
+            for iter502 in self.filters:
+                oprot.writeString(iter502.encode('utf-8') if sys.version_info[0] == 2 else iter502)
             oprot.writeListEnd()
             oprot.writeFieldEnd()
         oprot.writeFieldStop()
@@ -9783,10 +9785,10 @@ class deleteWhere_args(object):
             elif fid == 2:
                 if ftype == TType.LIST:
                     self.filters = []
-                    (_etype499, _size496) = iprot.readListBegin()
-                    for _i500 in range(_size496):
-                        _elem501 = iprot.readString().decode('utf-8', errors='replace') if sys.version_info[0] == 2 else iprot.readString()
-                        self.filters.append(_elem501)
+                    (_etype506, _size503) = iprot.readListBegin()
+                    for _i507 in range(_size503):
+                        _elem508 = iprot.readString().decode('utf-8', errors='replace') if sys.version_info[0] == 2 else iprot.readString()
+                        self.filters.append(_elem508)
                     iprot.readListEnd()
                 else:
                     iprot.skip(ftype)
@@ -9807,8 +9809,8 @@ class deleteWhere_args(object):
         if self.filters is not None:
             oprot.writeFieldBegin('filters', TType.LIST, 2)
             oprot.writeListBegin(TType.STRING, len(self.filters))
-            for iter502 in self.filters:
-                oprot.writeString(iter502.encode('utf-8') if sys.version_info[0] == 2 else iter502)
+            for iter509 in self.filters:
+                oprot.writeString(iter509.encode('utf-8') if sys.version_info[0] == 2 else iter509)
             oprot.writeListEnd()
             oprot.writeFieldEnd()
         oprot.writeFieldStop()
@@ -9997,10 +9999,10 @@ class listViews_result(object):
             if fid == 0:
                 if ftype == TType.LIST:
                     self.success = []
-                    (_etype506, _size503) = iprot.readListBegin()
-                    for _i507 in range(_size503):
-                        _elem508 = iprot.readString().decode('utf-8', errors='replace') if sys.version_info[0] == 2 else iprot.readString()
-                        self.success.append(_elem508)
+                    (_etype513, _size510) = iprot.readListBegin()
+                    for _i514 in range(_size510):
+                        _elem515 = iprot.readString().decode('utf-8', errors='replace') if sys.version_info[0] == 2 else iprot.readString()
+                        self.success.append(_elem515)
                     iprot.readListEnd()
                 else:
                     iprot.skip(ftype)
@@ -10022,8 +10024,8 @@ class listViews_result(object):
         if self.success is not None:
             oprot.writeFieldBegin('success', TType.LIST, 0)
             oprot.writeListBegin(TType.STRING, len(self.success))
-            for iter509 in self.success:
-                oprot.writeString(iter509.encode('utf-8') if sys.version_info[0] == 2 else iter509)
+            for iter516 in self.success:
+                oprot.writeString(iter516.encode('utf-8') if sys.version_info[0] == 2 else iter516)
             oprot.writeListEnd()
             oprot.writeFieldEnd()
         if self.error is not None:
@@ -10676,11 +10678,11 @@ class targetOfRows_args(object):
             elif fid == 3:
                 if ftype == TType.MAP:
                     self.options = {}
-                    (_ktype511, _vtype512, _size510) = iprot.readMapBegin()
-                    for _i514 in range(_size510):
-                        _key515 = iprot.readString().decode('utf-8', errors='replace') if sys.version_info[0] == 2 else iprot.readString()
-                        _val516 = iprot.readString().decode('utf-8', errors='replace') if sys.version_info[0] == 2 else iprot.readString()
-                        self.options[_key515] = _val516
+                    (_ktype518, _vtype519, _size517) = iprot.readMapBegin()
+                    for _i521 in range(_size517):
+                        _key522 = iprot.readString().decode('utf-8', errors='replace') if sys.version_info[0] == 2 else iprot.readString()
+                        _val523 = iprot.readString().decode('utf-8', errors='replace') if sys.version_info[0] == 2 else iprot.readString()
+                        self.options[_key522] = _val523
                     iprot.readMapEnd()
                 else:
                     iprot.skip(ftype)
@@ -10710,9 +10712,9 @@ class targetOfRows_args(object):
         if self.options is not None:
             oprot.writeFieldBegin('options', TType.MAP, 3)
             oprot.writeMapBegin(TType.STRING, TType.STRING, len(self.options))
-            for kiter517, viter518 in self.options.items():
-                oprot.writeString(kiter517.encode('utf-8') if sys.version_info[0] == 2 else kiter517)
-                oprot.writeString(viter518.encode('utf-8') if sys.version_info[0] == 2 else viter518)
+            for kiter524, viter525 in self.options.items():
+                oprot.writeString(kiter524.encode('utf-8') if sys.version_info[0] == 2 else kiter524)
+                oprot.writeString(viter525.encode('utf-8') if sys.version_info[0] == 2 else viter525)
             oprot.writeMapEnd()
             oprot.writeFieldEnd()
         if self.caseSensitive is not None:
@@ -10852,10 +10854,10 @@ class analyzeTable_args(object):
             elif fid == 2:
                 if ftype == TType.LIST:
                     self.columns = []
-                    (_etype522, _size519) = iprot.readListBegin()
-                    for _i523 in range(_size519):
-                        _elem524 = iprot.readString().decode('utf-8', errors='replace') if sys.version_info[0] == 2 else iprot.readString()
-                        self.columns.append(_elem524)
+                    (_etype529, _size526) = iprot.readListBegin()
+                    for _i530 in range(_size526):
+                        _elem531 = iprot.readString().decode('utf-8', errors='replace') if sys.version_info[0] == 2 else iprot.readString()
+                        self.columns.append(_elem531)
                     iprot.readListEnd()
                 else:
                     iprot.skip(ftype)
@@ -10881,8 +10883,8 @@ class analyzeTable_args(object):
         if self.columns is not None:
             oprot.writeFieldBegin('columns', TType.LIST, 2)
             oprot.writeListBegin(TType.STRING, len(self.columns))
-            for iter525 in self.columns:
-                oprot.writeString(iter525.encode('utf-8') if sys.version_info[0] == 2 else iter525)
+            for iter532 in self.columns:
+                oprot.writeString(iter532.encode('utf-8') if sys.version_info[0] == 2 else iter532)
             oprot.writeListEnd()
             oprot.writeFieldEnd()
         if self.allColumns is not None:

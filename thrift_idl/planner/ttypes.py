@@ -4282,15 +4282,17 @@ class ViewInfo(object):
      - columns
      - comment
      - properties
+     - queryColumns: The names of the query's own columns when the view was made; the view's columns stay theirs. Absent where unknown.
 
     """
 
 
-    def __init__(self, query=None, columns=None, comment=None, properties=None,):
+    def __init__(self, query=None, columns=None, comment=None, properties=None, queryColumns=None,):
         self.query = query
         self.columns = columns
         self.comment = comment
         self.properties = properties
+        self.queryColumns = queryColumns
 
     def read(self, iprot):
         if iprot._fast_decode is not None and isinstance(iprot.trans, TTransport.CReadableTransport) and self.thrift_spec is not None:
@@ -4333,6 +4335,16 @@ class ViewInfo(object):
                     iprot.readMapEnd()
                 else:
                     iprot.skip(ftype)
+            elif fid == 5:
+                if ftype == TType.LIST:
+                    self.queryColumns = []
+                    (_etype359, _size356) = iprot.readListBegin()
+                    for _i360 in range(_size356):
+                        _elem361 = iprot.readString().decode('utf-8', errors='replace') if sys.version_info[0] == 2 else iprot.readString()
+                        self.queryColumns.append(_elem361)
+                    iprot.readListEnd()
+                else:
+                    iprot.skip(ftype)
             else:
                 iprot.skip(ftype)
             iprot.readFieldEnd()
@@ -4350,8 +4362,8 @@ class ViewInfo(object):
         if self.columns is not None:
             oprot.writeFieldBegin('columns', TType.LIST, 2)
             oprot.writeListBegin(TType.STRUCT, len(self.columns))
-            for iter356 in self.columns:
-                iter356.write(oprot)
+            for iter362 in self.columns:
+                iter362.write(oprot)
             oprot.writeListEnd()
             oprot.writeFieldEnd()
         if self.comment is not None:
@@ -4361,10 +4373,17 @@ class ViewInfo(object):
         if self.properties is not None:
             oprot.writeFieldBegin('properties', TType.MAP, 4)
             oprot.writeMapBegin(TType.STRING, TType.STRING, len(self.properties))
-            for kiter357, viter358 in self.properties.items():
-                oprot.writeString(kiter357.encode('utf-8') if sys.version_info[0] == 2 else kiter357)
-                oprot.writeString(viter358.encode('utf-8') if sys.version_info[0] == 2 else viter358)
+            for kiter363, viter364 in self.properties.items():
+                oprot.writeString(kiter363.encode('utf-8') if sys.version_info[0] == 2 else kiter363)
+                oprot.writeString(viter364.encode('utf-8') if sys.version_info[0] == 2 else viter364)
             oprot.writeMapEnd()
+            oprot.writeFieldEnd()
+        if self.queryColumns is not None:
+            oprot.writeFieldBegin('queryColumns', TType.LIST, 5)
+            oprot.writeListBegin(TType.STRING, len(self.queryColumns))
+            for iter365 in self.queryColumns:
+                oprot.writeString(iter365.encode('utf-8') if sys.version_info[0] == 2 else iter365)
+            oprot.writeListEnd()
             oprot.writeFieldEnd()
         oprot.writeFieldStop()
         oprot.writeStructEnd()
@@ -4731,6 +4750,7 @@ ViewInfo.thrift_spec = (
     (2, TType.LIST, 'columns', (TType.STRUCT, [ViewColumn, None], False), None, ),  # 2
     (3, TType.STRING, 'comment', 'UTF8', None, ),  # 3
     (4, TType.MAP, 'properties', (TType.STRING, 'UTF8', TType.STRING, 'UTF8', False), None, ),  # 4
+    (5, TType.LIST, 'queryColumns', (TType.STRING, 'UTF8', False), None, ),  # 5
 )
 fix_spec(all_structs)
 del all_structs

@@ -181,6 +181,54 @@ def test_a_view_over_temporary_objects_is_refused_as_in_spark(hive_lake: SparkLa
         hive_lake.sql("DROP TEMPORARY FUNCTION IF EXISTS temporary_function")
 
 
+_EVOLVED = """
+CREATE TABLE {lake}.db.t (a INT, b INT);
+INSERT INTO {lake}.db.t VALUES (1, 2);
+CREATE VIEW {lake}.db.v TBLPROPERTIES ('p' = 'q') AS SELECT * FROM t;
+CREATE VIEW {lake}.db.swapped (b, a) AS SELECT * FROM t;
+CREATE VIEW {lake}.db.twice (x, y, z) AS SELECT t.a, t.*  FROM t;
+CREATE VIEW {lake}.db.nested AS SELECT v.*, a + 10 * b AS s FROM v;
+ALTER TABLE {lake}.db.t ADD COLUMN more INT FIRST;
+SELECT a, b FROM {lake}.db.v;
+-- 1, 2
+SELECT * FROM {lake}.db.v;
+-- 1, 2
+SELECT * FROM {lake}.db.twice;
+-- 1, 1, 2
+ALTER TABLE {lake}.db.t ALTER COLUMN b FIRST;
+SELECT * FROM {lake}.db.v;
+-- 1, 2
+SELECT b, a FROM {lake}.db.swapped;
+-- 1, 2
+SELECT * FROM {lake}.db.nested;
+-- 1, 2, 21
+ALTER VIEW {lake}.db.v SET TBLPROPERTIES ('r' = 's');
+SELECT * FROM {lake}.db.v;
+-- 1, 2
+SHOW CREATE TABLE {lake}.db.v;
+-- CREATE VIEW ...'p' = 'q',...'r' = 's')...
+ALTER VIEW {lake}.db.v SET TBLPROPERTIES ('interbed.view.query-columns' = '[]');
+-- ! interbed's own
+ALTER VIEW {lake}.db.v AS SELECT * FROM t;
+SELECT * FROM {lake}.db.v;
+-- 2, null, 1
+CREATE OR REPLACE VIEW {lake}.db.v AS SELECT a, b FROM t;
+ALTER TABLE {lake}.db.t RENAME COLUMN a TO q;
+SELECT * FROM {lake}.db.swapped;
+-- ! The column b of the view lake.db.swapped is the column a of its query, which returns none of that name by now
+ALTER TABLE {lake}.db.t RENAME COLUMN q TO A;
+SELECT * FROM {lake}.db.swapped;
+-- 1, 2
+CALL {lake}.sys.alter_view_dialect('db.v', 'update', 'spark', 'SELECT b, a FROM t');
+SELECT * FROM {lake}.db.v;
+-- 2, 1
+"""
+
+
+def test_columns_of_a_view_stay_the_ones_of_its_query_when_a_table_changes(hive_lake: SparkLake) -> None:
+    run_script(_EVOLVED, hive_lake.sql)
+
+
 _LISTED = """
 CREATE TABLE {lake}.db.t (id INT);
 CREATE VIEW {lake}.db.v (id COMMENT 'the key') COMMENT 'some' AS SELECT id FROM t;

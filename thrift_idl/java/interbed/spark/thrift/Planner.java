@@ -44,7 +44,8 @@ public class Planner {
     public TableInfo alterTable(TableRef table, java.util.List<TableChange> changes) throws PlannerError, org.apache.thrift.TException;
 
     /**
-     * False when there is no such table.
+     * False when there is no such table. The setting spark.interbed.purge = true deletes the files at once, also where the
+     * metastore would keep them.
      * 
      * @param table
      */
@@ -11099,13 +11100,13 @@ public class Planner {
             case 0: // SUCCESS
               if (schemeField.type == org.apache.thrift.protocol.TType.LIST) {
                 {
-                  org.apache.thrift.protocol.TList _list406 = iprot.readListBegin();
-                  struct.success = new java.util.ArrayList<java.lang.String>(_list406.size);
-                  @org.apache.thrift.annotation.Nullable java.lang.String _elem407;
-                  for (int _i408 = 0; _i408 < _list406.size; ++_i408)
+                  org.apache.thrift.protocol.TList _list414 = iprot.readListBegin();
+                  struct.success = new java.util.ArrayList<java.lang.String>(_list414.size);
+                  @org.apache.thrift.annotation.Nullable java.lang.String _elem415;
+                  for (int _i416 = 0; _i416 < _list414.size; ++_i416)
                   {
-                    _elem407 = iprot.readString();
-                    struct.success.add(_elem407);
+                    _elem415 = iprot.readString();
+                    struct.success.add(_elem415);
                   }
                   iprot.readListEnd();
                 }
@@ -11143,9 +11144,9 @@ public class Planner {
           oprot.writeFieldBegin(SUCCESS_FIELD_DESC);
           {
             oprot.writeListBegin(new org.apache.thrift.protocol.TList(org.apache.thrift.protocol.TType.STRING, struct.success.size()));
-            for (java.lang.String _iter409 : struct.success)
+            for (java.lang.String _iter417 : struct.success)
             {
-              oprot.writeString(_iter409);
+              oprot.writeString(_iter417);
             }
             oprot.writeListEnd();
           }
@@ -11185,9 +11186,9 @@ public class Planner {
         if (struct.isSetSuccess()) {
           {
             oprot.writeI32(struct.success.size());
-            for (java.lang.String _iter410 : struct.success)
+            for (java.lang.String _iter418 : struct.success)
             {
-              oprot.writeString(_iter410);
+              oprot.writeString(_iter418);
             }
           }
         }
@@ -11202,13 +11203,13 @@ public class Planner {
         java.util.BitSet incoming = iprot.readBitSet(2);
         if (incoming.get(0)) {
           {
-            org.apache.thrift.protocol.TList _list411 = iprot.readListBegin(org.apache.thrift.protocol.TType.STRING);
-            struct.success = new java.util.ArrayList<java.lang.String>(_list411.size);
-            @org.apache.thrift.annotation.Nullable java.lang.String _elem412;
-            for (int _i413 = 0; _i413 < _list411.size; ++_i413)
+            org.apache.thrift.protocol.TList _list419 = iprot.readListBegin(org.apache.thrift.protocol.TType.STRING);
+            struct.success = new java.util.ArrayList<java.lang.String>(_list419.size);
+            @org.apache.thrift.annotation.Nullable java.lang.String _elem420;
+            for (int _i421 = 0; _i421 < _list419.size; ++_i421)
             {
-              _elem412 = iprot.readString();
-              struct.success.add(_elem412);
+              _elem420 = iprot.readString();
+              struct.success.add(_elem420);
             }
           }
           struct.setSuccessIsSet(true);
@@ -13593,14 +13594,14 @@ public class Planner {
             case 3: // CHANGES
               if (schemeField.type == org.apache.thrift.protocol.TType.LIST) {
                 {
-                  org.apache.thrift.protocol.TList _list414 = iprot.readListBegin();
-                  struct.changes = new java.util.ArrayList<NamespaceChange>(_list414.size);
-                  @org.apache.thrift.annotation.Nullable NamespaceChange _elem415;
-                  for (int _i416 = 0; _i416 < _list414.size; ++_i416)
+                  org.apache.thrift.protocol.TList _list422 = iprot.readListBegin();
+                  struct.changes = new java.util.ArrayList<NamespaceChange>(_list422.size);
+                  @org.apache.thrift.annotation.Nullable NamespaceChange _elem423;
+                  for (int _i424 = 0; _i424 < _list422.size; ++_i424)
                   {
-                    _elem415 = new NamespaceChange();
-                    _elem415.read(iprot);
-                    struct.changes.add(_elem415);
+                    _elem423 = new NamespaceChange();
+                    _elem423.read(iprot);
+                    struct.changes.add(_elem423);
                   }
                   iprot.readListEnd();
                 }
@@ -13639,9 +13640,9 @@ public class Planner {
           oprot.writeFieldBegin(CHANGES_FIELD_DESC);
           {
             oprot.writeListBegin(new org.apache.thrift.protocol.TList(org.apache.thrift.protocol.TType.STRUCT, struct.changes.size()));
-            for (NamespaceChange _iter417 : struct.changes)
+            for (NamespaceChange _iter425 : struct.changes)
             {
-              _iter417.write(oprot);
+              _iter425.write(oprot);
             }
             oprot.writeListEnd();
           }
@@ -13685,9 +13686,9 @@ public class Planner {
         if (struct.isSetChanges()) {
           {
             oprot.writeI32(struct.changes.size());
-            for (NamespaceChange _iter418 : struct.changes)
+            for (NamespaceChange _iter426 : struct.changes)
             {
-              _iter418.write(oprot);
+              _iter426.write(oprot);
             }
           }
         }
@@ -13708,14 +13709,14 @@ public class Planner {
         }
         if (incoming.get(2)) {
           {
-            org.apache.thrift.protocol.TList _list419 = iprot.readListBegin(org.apache.thrift.protocol.TType.STRUCT);
-            struct.changes = new java.util.ArrayList<NamespaceChange>(_list419.size);
-            @org.apache.thrift.annotation.Nullable NamespaceChange _elem420;
-            for (int _i421 = 0; _i421 < _list419.size; ++_i421)
+            org.apache.thrift.protocol.TList _list427 = iprot.readListBegin(org.apache.thrift.protocol.TType.STRUCT);
+            struct.changes = new java.util.ArrayList<NamespaceChange>(_list427.size);
+            @org.apache.thrift.annotation.Nullable NamespaceChange _elem428;
+            for (int _i429 = 0; _i429 < _list427.size; ++_i429)
             {
-              _elem420 = new NamespaceChange();
-              _elem420.read(iprot);
-              struct.changes.add(_elem420);
+              _elem428 = new NamespaceChange();
+              _elem428.read(iprot);
+              struct.changes.add(_elem428);
             }
           }
           struct.setChangesIsSet(true);
@@ -15974,13 +15975,13 @@ public class Planner {
             case 0: // SUCCESS
               if (schemeField.type == org.apache.thrift.protocol.TType.LIST) {
                 {
-                  org.apache.thrift.protocol.TList _list422 = iprot.readListBegin();
-                  struct.success = new java.util.ArrayList<java.lang.String>(_list422.size);
-                  @org.apache.thrift.annotation.Nullable java.lang.String _elem423;
-                  for (int _i424 = 0; _i424 < _list422.size; ++_i424)
+                  org.apache.thrift.protocol.TList _list430 = iprot.readListBegin();
+                  struct.success = new java.util.ArrayList<java.lang.String>(_list430.size);
+                  @org.apache.thrift.annotation.Nullable java.lang.String _elem431;
+                  for (int _i432 = 0; _i432 < _list430.size; ++_i432)
                   {
-                    _elem423 = iprot.readString();
-                    struct.success.add(_elem423);
+                    _elem431 = iprot.readString();
+                    struct.success.add(_elem431);
                   }
                   iprot.readListEnd();
                 }
@@ -16018,9 +16019,9 @@ public class Planner {
           oprot.writeFieldBegin(SUCCESS_FIELD_DESC);
           {
             oprot.writeListBegin(new org.apache.thrift.protocol.TList(org.apache.thrift.protocol.TType.STRING, struct.success.size()));
-            for (java.lang.String _iter425 : struct.success)
+            for (java.lang.String _iter433 : struct.success)
             {
-              oprot.writeString(_iter425);
+              oprot.writeString(_iter433);
             }
             oprot.writeListEnd();
           }
@@ -16060,9 +16061,9 @@ public class Planner {
         if (struct.isSetSuccess()) {
           {
             oprot.writeI32(struct.success.size());
-            for (java.lang.String _iter426 : struct.success)
+            for (java.lang.String _iter434 : struct.success)
             {
-              oprot.writeString(_iter426);
+              oprot.writeString(_iter434);
             }
           }
         }
@@ -16077,13 +16078,13 @@ public class Planner {
         java.util.BitSet incoming = iprot.readBitSet(2);
         if (incoming.get(0)) {
           {
-            org.apache.thrift.protocol.TList _list427 = iprot.readListBegin(org.apache.thrift.protocol.TType.STRING);
-            struct.success = new java.util.ArrayList<java.lang.String>(_list427.size);
-            @org.apache.thrift.annotation.Nullable java.lang.String _elem428;
-            for (int _i429 = 0; _i429 < _list427.size; ++_i429)
+            org.apache.thrift.protocol.TList _list435 = iprot.readListBegin(org.apache.thrift.protocol.TType.STRING);
+            struct.success = new java.util.ArrayList<java.lang.String>(_list435.size);
+            @org.apache.thrift.annotation.Nullable java.lang.String _elem436;
+            for (int _i437 = 0; _i437 < _list435.size; ++_i437)
             {
-              _elem428 = iprot.readString();
-              struct.success.add(_elem428);
+              _elem436 = iprot.readString();
+              struct.success.add(_elem436);
             }
           }
           struct.setSuccessIsSet(true);
@@ -18493,14 +18494,14 @@ public class Planner {
             case 2: // CHANGES
               if (schemeField.type == org.apache.thrift.protocol.TType.LIST) {
                 {
-                  org.apache.thrift.protocol.TList _list430 = iprot.readListBegin();
-                  struct.changes = new java.util.ArrayList<TableChange>(_list430.size);
-                  @org.apache.thrift.annotation.Nullable TableChange _elem431;
-                  for (int _i432 = 0; _i432 < _list430.size; ++_i432)
+                  org.apache.thrift.protocol.TList _list438 = iprot.readListBegin();
+                  struct.changes = new java.util.ArrayList<TableChange>(_list438.size);
+                  @org.apache.thrift.annotation.Nullable TableChange _elem439;
+                  for (int _i440 = 0; _i440 < _list438.size; ++_i440)
                   {
-                    _elem431 = new TableChange();
-                    _elem431.read(iprot);
-                    struct.changes.add(_elem431);
+                    _elem439 = new TableChange();
+                    _elem439.read(iprot);
+                    struct.changes.add(_elem439);
                   }
                   iprot.readListEnd();
                 }
@@ -18534,9 +18535,9 @@ public class Planner {
           oprot.writeFieldBegin(CHANGES_FIELD_DESC);
           {
             oprot.writeListBegin(new org.apache.thrift.protocol.TList(org.apache.thrift.protocol.TType.STRUCT, struct.changes.size()));
-            for (TableChange _iter433 : struct.changes)
+            for (TableChange _iter441 : struct.changes)
             {
-              _iter433.write(oprot);
+              _iter441.write(oprot);
             }
             oprot.writeListEnd();
           }
@@ -18574,9 +18575,9 @@ public class Planner {
         if (struct.isSetChanges()) {
           {
             oprot.writeI32(struct.changes.size());
-            for (TableChange _iter434 : struct.changes)
+            for (TableChange _iter442 : struct.changes)
             {
-              _iter434.write(oprot);
+              _iter442.write(oprot);
             }
           }
         }
@@ -18593,14 +18594,14 @@ public class Planner {
         }
         if (incoming.get(1)) {
           {
-            org.apache.thrift.protocol.TList _list435 = iprot.readListBegin(org.apache.thrift.protocol.TType.STRUCT);
-            struct.changes = new java.util.ArrayList<TableChange>(_list435.size);
-            @org.apache.thrift.annotation.Nullable TableChange _elem436;
-            for (int _i437 = 0; _i437 < _list435.size; ++_i437)
+            org.apache.thrift.protocol.TList _list443 = iprot.readListBegin(org.apache.thrift.protocol.TType.STRUCT);
+            struct.changes = new java.util.ArrayList<TableChange>(_list443.size);
+            @org.apache.thrift.annotation.Nullable TableChange _elem444;
+            for (int _i445 = 0; _i445 < _list443.size; ++_i445)
             {
-              _elem436 = new TableChange();
-              _elem436.read(iprot);
-              struct.changes.add(_elem436);
+              _elem444 = new TableChange();
+              _elem444.read(iprot);
+              struct.changes.add(_elem444);
             }
           }
           struct.setChangesIsSet(true);
@@ -21851,14 +21852,14 @@ public class Planner {
             case 0: // SUCCESS
               if (schemeField.type == org.apache.thrift.protocol.TType.LIST) {
                 {
-                  org.apache.thrift.protocol.TList _list438 = iprot.readListBegin();
-                  struct.success = new java.util.ArrayList<PartitionInfo>(_list438.size);
-                  @org.apache.thrift.annotation.Nullable PartitionInfo _elem439;
-                  for (int _i440 = 0; _i440 < _list438.size; ++_i440)
+                  org.apache.thrift.protocol.TList _list446 = iprot.readListBegin();
+                  struct.success = new java.util.ArrayList<PartitionInfo>(_list446.size);
+                  @org.apache.thrift.annotation.Nullable PartitionInfo _elem447;
+                  for (int _i448 = 0; _i448 < _list446.size; ++_i448)
                   {
-                    _elem439 = new PartitionInfo();
-                    _elem439.read(iprot);
-                    struct.success.add(_elem439);
+                    _elem447 = new PartitionInfo();
+                    _elem447.read(iprot);
+                    struct.success.add(_elem447);
                   }
                   iprot.readListEnd();
                 }
@@ -21896,9 +21897,9 @@ public class Planner {
           oprot.writeFieldBegin(SUCCESS_FIELD_DESC);
           {
             oprot.writeListBegin(new org.apache.thrift.protocol.TList(org.apache.thrift.protocol.TType.STRUCT, struct.success.size()));
-            for (PartitionInfo _iter441 : struct.success)
+            for (PartitionInfo _iter449 : struct.success)
             {
-              _iter441.write(oprot);
+              _iter449.write(oprot);
             }
             oprot.writeListEnd();
           }
@@ -21938,9 +21939,9 @@ public class Planner {
         if (struct.isSetSuccess()) {
           {
             oprot.writeI32(struct.success.size());
-            for (PartitionInfo _iter442 : struct.success)
+            for (PartitionInfo _iter450 : struct.success)
             {
-              _iter442.write(oprot);
+              _iter450.write(oprot);
             }
           }
         }
@@ -21955,14 +21956,14 @@ public class Planner {
         java.util.BitSet incoming = iprot.readBitSet(2);
         if (incoming.get(0)) {
           {
-            org.apache.thrift.protocol.TList _list443 = iprot.readListBegin(org.apache.thrift.protocol.TType.STRUCT);
-            struct.success = new java.util.ArrayList<PartitionInfo>(_list443.size);
-            @org.apache.thrift.annotation.Nullable PartitionInfo _elem444;
-            for (int _i445 = 0; _i445 < _list443.size; ++_i445)
+            org.apache.thrift.protocol.TList _list451 = iprot.readListBegin(org.apache.thrift.protocol.TType.STRUCT);
+            struct.success = new java.util.ArrayList<PartitionInfo>(_list451.size);
+            @org.apache.thrift.annotation.Nullable PartitionInfo _elem452;
+            for (int _i453 = 0; _i453 < _list451.size; ++_i453)
             {
-              _elem444 = new PartitionInfo();
-              _elem444.read(iprot);
-              struct.success.add(_elem444);
+              _elem452 = new PartitionInfo();
+              _elem452.read(iprot);
+              struct.success.add(_elem452);
             }
           }
           struct.setSuccessIsSet(true);
@@ -22410,13 +22411,13 @@ public class Planner {
             case 2: // SPECS_JSON
               if (schemeField.type == org.apache.thrift.protocol.TType.LIST) {
                 {
-                  org.apache.thrift.protocol.TList _list446 = iprot.readListBegin();
-                  struct.specsJson = new java.util.ArrayList<java.lang.String>(_list446.size);
-                  @org.apache.thrift.annotation.Nullable java.lang.String _elem447;
-                  for (int _i448 = 0; _i448 < _list446.size; ++_i448)
+                  org.apache.thrift.protocol.TList _list454 = iprot.readListBegin();
+                  struct.specsJson = new java.util.ArrayList<java.lang.String>(_list454.size);
+                  @org.apache.thrift.annotation.Nullable java.lang.String _elem455;
+                  for (int _i456 = 0; _i456 < _list454.size; ++_i456)
                   {
-                    _elem447 = iprot.readString();
-                    struct.specsJson.add(_elem447);
+                    _elem455 = iprot.readString();
+                    struct.specsJson.add(_elem455);
                   }
                   iprot.readListEnd();
                 }
@@ -22450,9 +22451,9 @@ public class Planner {
           oprot.writeFieldBegin(SPECS_JSON_FIELD_DESC);
           {
             oprot.writeListBegin(new org.apache.thrift.protocol.TList(org.apache.thrift.protocol.TType.STRING, struct.specsJson.size()));
-            for (java.lang.String _iter449 : struct.specsJson)
+            for (java.lang.String _iter457 : struct.specsJson)
             {
-              oprot.writeString(_iter449);
+              oprot.writeString(_iter457);
             }
             oprot.writeListEnd();
           }
@@ -22490,9 +22491,9 @@ public class Planner {
         if (struct.isSetSpecsJson()) {
           {
             oprot.writeI32(struct.specsJson.size());
-            for (java.lang.String _iter450 : struct.specsJson)
+            for (java.lang.String _iter458 : struct.specsJson)
             {
-              oprot.writeString(_iter450);
+              oprot.writeString(_iter458);
             }
           }
         }
@@ -22508,13 +22509,13 @@ public class Planner {
         }
         if (incoming.get(1)) {
           {
-            org.apache.thrift.protocol.TList _list451 = iprot.readListBegin(org.apache.thrift.protocol.TType.STRING);
-            struct.specsJson = new java.util.ArrayList<java.lang.String>(_list451.size);
-            @org.apache.thrift.annotation.Nullable java.lang.String _elem452;
-            for (int _i453 = 0; _i453 < _list451.size; ++_i453)
+            org.apache.thrift.protocol.TList _list459 = iprot.readListBegin(org.apache.thrift.protocol.TType.STRING);
+            struct.specsJson = new java.util.ArrayList<java.lang.String>(_list459.size);
+            @org.apache.thrift.annotation.Nullable java.lang.String _elem460;
+            for (int _i461 = 0; _i461 < _list459.size; ++_i461)
             {
-              _elem452 = iprot.readString();
-              struct.specsJson.add(_elem452);
+              _elem460 = iprot.readString();
+              struct.specsJson.add(_elem460);
             }
           }
           struct.setSpecsJsonIsSet(true);
@@ -23337,13 +23338,13 @@ public class Planner {
             case 2: // SPECS_JSON
               if (schemeField.type == org.apache.thrift.protocol.TType.LIST) {
                 {
-                  org.apache.thrift.protocol.TList _list454 = iprot.readListBegin();
-                  struct.specsJson = new java.util.ArrayList<java.lang.String>(_list454.size);
-                  @org.apache.thrift.annotation.Nullable java.lang.String _elem455;
-                  for (int _i456 = 0; _i456 < _list454.size; ++_i456)
+                  org.apache.thrift.protocol.TList _list462 = iprot.readListBegin();
+                  struct.specsJson = new java.util.ArrayList<java.lang.String>(_list462.size);
+                  @org.apache.thrift.annotation.Nullable java.lang.String _elem463;
+                  for (int _i464 = 0; _i464 < _list462.size; ++_i464)
                   {
-                    _elem455 = iprot.readString();
-                    struct.specsJson.add(_elem455);
+                    _elem463 = iprot.readString();
+                    struct.specsJson.add(_elem463);
                   }
                   iprot.readListEnd();
                 }
@@ -23377,9 +23378,9 @@ public class Planner {
           oprot.writeFieldBegin(SPECS_JSON_FIELD_DESC);
           {
             oprot.writeListBegin(new org.apache.thrift.protocol.TList(org.apache.thrift.protocol.TType.STRING, struct.specsJson.size()));
-            for (java.lang.String _iter457 : struct.specsJson)
+            for (java.lang.String _iter465 : struct.specsJson)
             {
-              oprot.writeString(_iter457);
+              oprot.writeString(_iter465);
             }
             oprot.writeListEnd();
           }
@@ -23417,9 +23418,9 @@ public class Planner {
         if (struct.isSetSpecsJson()) {
           {
             oprot.writeI32(struct.specsJson.size());
-            for (java.lang.String _iter458 : struct.specsJson)
+            for (java.lang.String _iter466 : struct.specsJson)
             {
-              oprot.writeString(_iter458);
+              oprot.writeString(_iter466);
             }
           }
         }
@@ -23435,13 +23436,13 @@ public class Planner {
         }
         if (incoming.get(1)) {
           {
-            org.apache.thrift.protocol.TList _list459 = iprot.readListBegin(org.apache.thrift.protocol.TType.STRING);
-            struct.specsJson = new java.util.ArrayList<java.lang.String>(_list459.size);
-            @org.apache.thrift.annotation.Nullable java.lang.String _elem460;
-            for (int _i461 = 0; _i461 < _list459.size; ++_i461)
+            org.apache.thrift.protocol.TList _list467 = iprot.readListBegin(org.apache.thrift.protocol.TType.STRING);
+            struct.specsJson = new java.util.ArrayList<java.lang.String>(_list467.size);
+            @org.apache.thrift.annotation.Nullable java.lang.String _elem468;
+            for (int _i469 = 0; _i469 < _list467.size; ++_i469)
             {
-              _elem460 = iprot.readString();
-              struct.specsJson.add(_elem460);
+              _elem468 = iprot.readString();
+              struct.specsJson.add(_elem468);
             }
           }
           struct.setSpecsJsonIsSet(true);
@@ -24264,13 +24265,13 @@ public class Planner {
             case 2: // SPECS_JSON
               if (schemeField.type == org.apache.thrift.protocol.TType.LIST) {
                 {
-                  org.apache.thrift.protocol.TList _list462 = iprot.readListBegin();
-                  struct.specsJson = new java.util.ArrayList<java.lang.String>(_list462.size);
-                  @org.apache.thrift.annotation.Nullable java.lang.String _elem463;
-                  for (int _i464 = 0; _i464 < _list462.size; ++_i464)
+                  org.apache.thrift.protocol.TList _list470 = iprot.readListBegin();
+                  struct.specsJson = new java.util.ArrayList<java.lang.String>(_list470.size);
+                  @org.apache.thrift.annotation.Nullable java.lang.String _elem471;
+                  for (int _i472 = 0; _i472 < _list470.size; ++_i472)
                   {
-                    _elem463 = iprot.readString();
-                    struct.specsJson.add(_elem463);
+                    _elem471 = iprot.readString();
+                    struct.specsJson.add(_elem471);
                   }
                   iprot.readListEnd();
                 }
@@ -24304,9 +24305,9 @@ public class Planner {
           oprot.writeFieldBegin(SPECS_JSON_FIELD_DESC);
           {
             oprot.writeListBegin(new org.apache.thrift.protocol.TList(org.apache.thrift.protocol.TType.STRING, struct.specsJson.size()));
-            for (java.lang.String _iter465 : struct.specsJson)
+            for (java.lang.String _iter473 : struct.specsJson)
             {
-              oprot.writeString(_iter465);
+              oprot.writeString(_iter473);
             }
             oprot.writeListEnd();
           }
@@ -24344,9 +24345,9 @@ public class Planner {
         if (struct.isSetSpecsJson()) {
           {
             oprot.writeI32(struct.specsJson.size());
-            for (java.lang.String _iter466 : struct.specsJson)
+            for (java.lang.String _iter474 : struct.specsJson)
             {
-              oprot.writeString(_iter466);
+              oprot.writeString(_iter474);
             }
           }
         }
@@ -24362,13 +24363,13 @@ public class Planner {
         }
         if (incoming.get(1)) {
           {
-            org.apache.thrift.protocol.TList _list467 = iprot.readListBegin(org.apache.thrift.protocol.TType.STRING);
-            struct.specsJson = new java.util.ArrayList<java.lang.String>(_list467.size);
-            @org.apache.thrift.annotation.Nullable java.lang.String _elem468;
-            for (int _i469 = 0; _i469 < _list467.size; ++_i469)
+            org.apache.thrift.protocol.TList _list475 = iprot.readListBegin(org.apache.thrift.protocol.TType.STRING);
+            struct.specsJson = new java.util.ArrayList<java.lang.String>(_list475.size);
+            @org.apache.thrift.annotation.Nullable java.lang.String _elem476;
+            for (int _i477 = 0; _i477 < _list475.size; ++_i477)
             {
-              _elem468 = iprot.readString();
-              struct.specsJson.add(_elem468);
+              _elem476 = iprot.readString();
+              struct.specsJson.add(_elem476);
             }
           }
           struct.setSpecsJsonIsSet(true);
@@ -25191,13 +25192,13 @@ public class Planner {
             case 2: // FILTERS
               if (schemeField.type == org.apache.thrift.protocol.TType.LIST) {
                 {
-                  org.apache.thrift.protocol.TList _list470 = iprot.readListBegin();
-                  struct.filters = new java.util.ArrayList<java.lang.String>(_list470.size);
-                  @org.apache.thrift.annotation.Nullable java.lang.String _elem471;
-                  for (int _i472 = 0; _i472 < _list470.size; ++_i472)
+                  org.apache.thrift.protocol.TList _list478 = iprot.readListBegin();
+                  struct.filters = new java.util.ArrayList<java.lang.String>(_list478.size);
+                  @org.apache.thrift.annotation.Nullable java.lang.String _elem479;
+                  for (int _i480 = 0; _i480 < _list478.size; ++_i480)
                   {
-                    _elem471 = iprot.readString();
-                    struct.filters.add(_elem471);
+                    _elem479 = iprot.readString();
+                    struct.filters.add(_elem479);
                   }
                   iprot.readListEnd();
                 }
@@ -25231,9 +25232,9 @@ public class Planner {
           oprot.writeFieldBegin(FILTERS_FIELD_DESC);
           {
             oprot.writeListBegin(new org.apache.thrift.protocol.TList(org.apache.thrift.protocol.TType.STRING, struct.filters.size()));
-            for (java.lang.String _iter473 : struct.filters)
+            for (java.lang.String _iter481 : struct.filters)
             {
-              oprot.writeString(_iter473);
+              oprot.writeString(_iter481);
             }
             oprot.writeListEnd();
           }
@@ -25271,9 +25272,9 @@ public class Planner {
         if (struct.isSetFilters()) {
           {
             oprot.writeI32(struct.filters.size());
-            for (java.lang.String _iter474 : struct.filters)
+            for (java.lang.String _iter482 : struct.filters)
             {
-              oprot.writeString(_iter474);
+              oprot.writeString(_iter482);
             }
           }
         }
@@ -25289,13 +25290,13 @@ public class Planner {
         }
         if (incoming.get(1)) {
           {
-            org.apache.thrift.protocol.TList _list475 = iprot.readListBegin(org.apache.thrift.protocol.TType.STRING);
-            struct.filters = new java.util.ArrayList<java.lang.String>(_list475.size);
-            @org.apache.thrift.annotation.Nullable java.lang.String _elem476;
-            for (int _i477 = 0; _i477 < _list475.size; ++_i477)
+            org.apache.thrift.protocol.TList _list483 = iprot.readListBegin(org.apache.thrift.protocol.TType.STRING);
+            struct.filters = new java.util.ArrayList<java.lang.String>(_list483.size);
+            @org.apache.thrift.annotation.Nullable java.lang.String _elem484;
+            for (int _i485 = 0; _i485 < _list483.size; ++_i485)
             {
-              _elem476 = iprot.readString();
-              struct.filters.add(_elem476);
+              _elem484 = iprot.readString();
+              struct.filters.add(_elem484);
             }
           }
           struct.setFiltersIsSet(true);
@@ -25719,15 +25720,15 @@ public class Planner {
             case 0: // SUCCESS
               if (schemeField.type == org.apache.thrift.protocol.TType.LIST) {
                 {
-                  org.apache.thrift.protocol.TList _list478 = iprot.readListBegin();
-                  struct.success = new java.util.ArrayList<FilterHandling>(_list478.size);
-                  @org.apache.thrift.annotation.Nullable FilterHandling _elem479;
-                  for (int _i480 = 0; _i480 < _list478.size; ++_i480)
+                  org.apache.thrift.protocol.TList _list486 = iprot.readListBegin();
+                  struct.success = new java.util.ArrayList<FilterHandling>(_list486.size);
+                  @org.apache.thrift.annotation.Nullable FilterHandling _elem487;
+                  for (int _i488 = 0; _i488 < _list486.size; ++_i488)
                   {
-                    _elem479 = interbed.spark.thrift.FilterHandling.findByValue(iprot.readI32());
-                    if (_elem479 != null)
+                    _elem487 = interbed.spark.thrift.FilterHandling.findByValue(iprot.readI32());
+                    if (_elem487 != null)
                     {
-                      struct.success.add(_elem479);
+                      struct.success.add(_elem487);
                     }
                   }
                   iprot.readListEnd();
@@ -25766,9 +25767,9 @@ public class Planner {
           oprot.writeFieldBegin(SUCCESS_FIELD_DESC);
           {
             oprot.writeListBegin(new org.apache.thrift.protocol.TList(org.apache.thrift.protocol.TType.I32, struct.success.size()));
-            for (FilterHandling _iter481 : struct.success)
+            for (FilterHandling _iter489 : struct.success)
             {
-              oprot.writeI32(_iter481.getValue());
+              oprot.writeI32(_iter489.getValue());
             }
             oprot.writeListEnd();
           }
@@ -25808,9 +25809,9 @@ public class Planner {
         if (struct.isSetSuccess()) {
           {
             oprot.writeI32(struct.success.size());
-            for (FilterHandling _iter482 : struct.success)
+            for (FilterHandling _iter490 : struct.success)
             {
-              oprot.writeI32(_iter482.getValue());
+              oprot.writeI32(_iter490.getValue());
             }
           }
         }
@@ -25825,15 +25826,15 @@ public class Planner {
         java.util.BitSet incoming = iprot.readBitSet(2);
         if (incoming.get(0)) {
           {
-            org.apache.thrift.protocol.TList _list483 = iprot.readListBegin(org.apache.thrift.protocol.TType.I32);
-            struct.success = new java.util.ArrayList<FilterHandling>(_list483.size);
-            @org.apache.thrift.annotation.Nullable FilterHandling _elem484;
-            for (int _i485 = 0; _i485 < _list483.size; ++_i485)
+            org.apache.thrift.protocol.TList _list491 = iprot.readListBegin(org.apache.thrift.protocol.TType.I32);
+            struct.success = new java.util.ArrayList<FilterHandling>(_list491.size);
+            @org.apache.thrift.annotation.Nullable FilterHandling _elem492;
+            for (int _i493 = 0; _i493 < _list491.size; ++_i493)
             {
-              _elem484 = interbed.spark.thrift.FilterHandling.findByValue(iprot.readI32());
-              if (_elem484 != null)
+              _elem492 = interbed.spark.thrift.FilterHandling.findByValue(iprot.readI32());
+              if (_elem492 != null)
               {
-                struct.success.add(_elem484);
+                struct.success.add(_elem492);
               }
             }
           }
@@ -27371,14 +27372,14 @@ public class Planner {
             case 3: // AGGREGATES
               if (schemeField.type == org.apache.thrift.protocol.TType.LIST) {
                 {
-                  org.apache.thrift.protocol.TList _list486 = iprot.readListBegin();
-                  struct.aggregates = new java.util.ArrayList<Aggregate>(_list486.size);
-                  @org.apache.thrift.annotation.Nullable Aggregate _elem487;
-                  for (int _i488 = 0; _i488 < _list486.size; ++_i488)
+                  org.apache.thrift.protocol.TList _list494 = iprot.readListBegin();
+                  struct.aggregates = new java.util.ArrayList<Aggregate>(_list494.size);
+                  @org.apache.thrift.annotation.Nullable Aggregate _elem495;
+                  for (int _i496 = 0; _i496 < _list494.size; ++_i496)
                   {
-                    _elem487 = new Aggregate();
-                    _elem487.read(iprot);
-                    struct.aggregates.add(_elem487);
+                    _elem495 = new Aggregate();
+                    _elem495.read(iprot);
+                    struct.aggregates.add(_elem495);
                   }
                   iprot.readListEnd();
                 }
@@ -27417,9 +27418,9 @@ public class Planner {
           oprot.writeFieldBegin(AGGREGATES_FIELD_DESC);
           {
             oprot.writeListBegin(new org.apache.thrift.protocol.TList(org.apache.thrift.protocol.TType.STRUCT, struct.aggregates.size()));
-            for (Aggregate _iter489 : struct.aggregates)
+            for (Aggregate _iter497 : struct.aggregates)
             {
-              _iter489.write(oprot);
+              _iter497.write(oprot);
             }
             oprot.writeListEnd();
           }
@@ -27463,9 +27464,9 @@ public class Planner {
         if (struct.isSetAggregates()) {
           {
             oprot.writeI32(struct.aggregates.size());
-            for (Aggregate _iter490 : struct.aggregates)
+            for (Aggregate _iter498 : struct.aggregates)
             {
-              _iter490.write(oprot);
+              _iter498.write(oprot);
             }
           }
         }
@@ -27486,14 +27487,14 @@ public class Planner {
         }
         if (incoming.get(2)) {
           {
-            org.apache.thrift.protocol.TList _list491 = iprot.readListBegin(org.apache.thrift.protocol.TType.STRUCT);
-            struct.aggregates = new java.util.ArrayList<Aggregate>(_list491.size);
-            @org.apache.thrift.annotation.Nullable Aggregate _elem492;
-            for (int _i493 = 0; _i493 < _list491.size; ++_i493)
+            org.apache.thrift.protocol.TList _list499 = iprot.readListBegin(org.apache.thrift.protocol.TType.STRUCT);
+            struct.aggregates = new java.util.ArrayList<Aggregate>(_list499.size);
+            @org.apache.thrift.annotation.Nullable Aggregate _elem500;
+            for (int _i501 = 0; _i501 < _list499.size; ++_i501)
             {
-              _elem492 = new Aggregate();
-              _elem492.read(iprot);
-              struct.aggregates.add(_elem492);
+              _elem500 = new Aggregate();
+              _elem500.read(iprot);
+              struct.aggregates.add(_elem500);
             }
           }
           struct.setAggregatesIsSet(true);
@@ -29418,13 +29419,13 @@ public class Planner {
             case 2: // MESSAGES
               if (schemeField.type == org.apache.thrift.protocol.TType.LIST) {
                 {
-                  org.apache.thrift.protocol.TList _list494 = iprot.readListBegin();
-                  struct.messages = new java.util.ArrayList<java.nio.ByteBuffer>(_list494.size);
-                  @org.apache.thrift.annotation.Nullable java.nio.ByteBuffer _elem495;
-                  for (int _i496 = 0; _i496 < _list494.size; ++_i496)
+                  org.apache.thrift.protocol.TList _list502 = iprot.readListBegin();
+                  struct.messages = new java.util.ArrayList<java.nio.ByteBuffer>(_list502.size);
+                  @org.apache.thrift.annotation.Nullable java.nio.ByteBuffer _elem503;
+                  for (int _i504 = 0; _i504 < _list502.size; ++_i504)
                   {
-                    _elem495 = iprot.readBinary();
-                    struct.messages.add(_elem495);
+                    _elem503 = iprot.readBinary();
+                    struct.messages.add(_elem503);
                   }
                   iprot.readListEnd();
                 }
@@ -29458,9 +29459,9 @@ public class Planner {
           oprot.writeFieldBegin(MESSAGES_FIELD_DESC);
           {
             oprot.writeListBegin(new org.apache.thrift.protocol.TList(org.apache.thrift.protocol.TType.STRING, struct.messages.size()));
-            for (java.nio.ByteBuffer _iter497 : struct.messages)
+            for (java.nio.ByteBuffer _iter505 : struct.messages)
             {
-              oprot.writeBinary(_iter497);
+              oprot.writeBinary(_iter505);
             }
             oprot.writeListEnd();
           }
@@ -29498,9 +29499,9 @@ public class Planner {
         if (struct.isSetMessages()) {
           {
             oprot.writeI32(struct.messages.size());
-            for (java.nio.ByteBuffer _iter498 : struct.messages)
+            for (java.nio.ByteBuffer _iter506 : struct.messages)
             {
-              oprot.writeBinary(_iter498);
+              oprot.writeBinary(_iter506);
             }
           }
         }
@@ -29516,13 +29517,13 @@ public class Planner {
         }
         if (incoming.get(1)) {
           {
-            org.apache.thrift.protocol.TList _list499 = iprot.readListBegin(org.apache.thrift.protocol.TType.STRING);
-            struct.messages = new java.util.ArrayList<java.nio.ByteBuffer>(_list499.size);
-            @org.apache.thrift.annotation.Nullable java.nio.ByteBuffer _elem500;
-            for (int _i501 = 0; _i501 < _list499.size; ++_i501)
+            org.apache.thrift.protocol.TList _list507 = iprot.readListBegin(org.apache.thrift.protocol.TType.STRING);
+            struct.messages = new java.util.ArrayList<java.nio.ByteBuffer>(_list507.size);
+            @org.apache.thrift.annotation.Nullable java.nio.ByteBuffer _elem508;
+            for (int _i509 = 0; _i509 < _list507.size; ++_i509)
             {
-              _elem500 = iprot.readBinary();
-              struct.messages.add(_elem500);
+              _elem508 = iprot.readBinary();
+              struct.messages.add(_elem508);
             }
           }
           struct.setMessagesIsSet(true);
@@ -30455,13 +30456,13 @@ public class Planner {
             case 2: // MESSAGES
               if (schemeField.type == org.apache.thrift.protocol.TType.LIST) {
                 {
-                  org.apache.thrift.protocol.TList _list502 = iprot.readListBegin();
-                  struct.messages = new java.util.ArrayList<java.nio.ByteBuffer>(_list502.size);
-                  @org.apache.thrift.annotation.Nullable java.nio.ByteBuffer _elem503;
-                  for (int _i504 = 0; _i504 < _list502.size; ++_i504)
+                  org.apache.thrift.protocol.TList _list510 = iprot.readListBegin();
+                  struct.messages = new java.util.ArrayList<java.nio.ByteBuffer>(_list510.size);
+                  @org.apache.thrift.annotation.Nullable java.nio.ByteBuffer _elem511;
+                  for (int _i512 = 0; _i512 < _list510.size; ++_i512)
                   {
-                    _elem503 = iprot.readBinary();
-                    struct.messages.add(_elem503);
+                    _elem511 = iprot.readBinary();
+                    struct.messages.add(_elem511);
                   }
                   iprot.readListEnd();
                 }
@@ -30495,9 +30496,9 @@ public class Planner {
           oprot.writeFieldBegin(MESSAGES_FIELD_DESC);
           {
             oprot.writeListBegin(new org.apache.thrift.protocol.TList(org.apache.thrift.protocol.TType.STRING, struct.messages.size()));
-            for (java.nio.ByteBuffer _iter505 : struct.messages)
+            for (java.nio.ByteBuffer _iter513 : struct.messages)
             {
-              oprot.writeBinary(_iter505);
+              oprot.writeBinary(_iter513);
             }
             oprot.writeListEnd();
           }
@@ -30535,9 +30536,9 @@ public class Planner {
         if (struct.isSetMessages()) {
           {
             oprot.writeI32(struct.messages.size());
-            for (java.nio.ByteBuffer _iter506 : struct.messages)
+            for (java.nio.ByteBuffer _iter514 : struct.messages)
             {
-              oprot.writeBinary(_iter506);
+              oprot.writeBinary(_iter514);
             }
           }
         }
@@ -30553,13 +30554,13 @@ public class Planner {
         }
         if (incoming.get(1)) {
           {
-            org.apache.thrift.protocol.TList _list507 = iprot.readListBegin(org.apache.thrift.protocol.TType.STRING);
-            struct.messages = new java.util.ArrayList<java.nio.ByteBuffer>(_list507.size);
-            @org.apache.thrift.annotation.Nullable java.nio.ByteBuffer _elem508;
-            for (int _i509 = 0; _i509 < _list507.size; ++_i509)
+            org.apache.thrift.protocol.TList _list515 = iprot.readListBegin(org.apache.thrift.protocol.TType.STRING);
+            struct.messages = new java.util.ArrayList<java.nio.ByteBuffer>(_list515.size);
+            @org.apache.thrift.annotation.Nullable java.nio.ByteBuffer _elem516;
+            for (int _i517 = 0; _i517 < _list515.size; ++_i517)
             {
-              _elem508 = iprot.readBinary();
-              struct.messages.add(_elem508);
+              _elem516 = iprot.readBinary();
+              struct.messages.add(_elem516);
             }
           }
           struct.setMessagesIsSet(true);
@@ -31747,14 +31748,14 @@ public class Planner {
             case 0: // SUCCESS
               if (schemeField.type == org.apache.thrift.protocol.TType.LIST) {
                 {
-                  org.apache.thrift.protocol.TList _list510 = iprot.readListBegin();
-                  struct.success = new java.util.ArrayList<ProcedureInfo>(_list510.size);
-                  @org.apache.thrift.annotation.Nullable ProcedureInfo _elem511;
-                  for (int _i512 = 0; _i512 < _list510.size; ++_i512)
+                  org.apache.thrift.protocol.TList _list518 = iprot.readListBegin();
+                  struct.success = new java.util.ArrayList<ProcedureInfo>(_list518.size);
+                  @org.apache.thrift.annotation.Nullable ProcedureInfo _elem519;
+                  for (int _i520 = 0; _i520 < _list518.size; ++_i520)
                   {
-                    _elem511 = new ProcedureInfo();
-                    _elem511.read(iprot);
-                    struct.success.add(_elem511);
+                    _elem519 = new ProcedureInfo();
+                    _elem519.read(iprot);
+                    struct.success.add(_elem519);
                   }
                   iprot.readListEnd();
                 }
@@ -31792,9 +31793,9 @@ public class Planner {
           oprot.writeFieldBegin(SUCCESS_FIELD_DESC);
           {
             oprot.writeListBegin(new org.apache.thrift.protocol.TList(org.apache.thrift.protocol.TType.STRUCT, struct.success.size()));
-            for (ProcedureInfo _iter513 : struct.success)
+            for (ProcedureInfo _iter521 : struct.success)
             {
-              _iter513.write(oprot);
+              _iter521.write(oprot);
             }
             oprot.writeListEnd();
           }
@@ -31834,9 +31835,9 @@ public class Planner {
         if (struct.isSetSuccess()) {
           {
             oprot.writeI32(struct.success.size());
-            for (ProcedureInfo _iter514 : struct.success)
+            for (ProcedureInfo _iter522 : struct.success)
             {
-              _iter514.write(oprot);
+              _iter522.write(oprot);
             }
           }
         }
@@ -31851,14 +31852,14 @@ public class Planner {
         java.util.BitSet incoming = iprot.readBitSet(2);
         if (incoming.get(0)) {
           {
-            org.apache.thrift.protocol.TList _list515 = iprot.readListBegin(org.apache.thrift.protocol.TType.STRUCT);
-            struct.success = new java.util.ArrayList<ProcedureInfo>(_list515.size);
-            @org.apache.thrift.annotation.Nullable ProcedureInfo _elem516;
-            for (int _i517 = 0; _i517 < _list515.size; ++_i517)
+            org.apache.thrift.protocol.TList _list523 = iprot.readListBegin(org.apache.thrift.protocol.TType.STRUCT);
+            struct.success = new java.util.ArrayList<ProcedureInfo>(_list523.size);
+            @org.apache.thrift.annotation.Nullable ProcedureInfo _elem524;
+            for (int _i525 = 0; _i525 < _list523.size; ++_i525)
             {
-              _elem516 = new ProcedureInfo();
-              _elem516.read(iprot);
-              struct.success.add(_elem516);
+              _elem524 = new ProcedureInfo();
+              _elem524.read(iprot);
+              struct.success.add(_elem524);
             }
           }
           struct.setSuccessIsSet(true);
@@ -33274,13 +33275,13 @@ public class Planner {
             case 3: // RESULTS
               if (schemeField.type == org.apache.thrift.protocol.TType.LIST) {
                 {
-                  org.apache.thrift.protocol.TList _list518 = iprot.readListBegin();
-                  struct.results = new java.util.ArrayList<java.nio.ByteBuffer>(_list518.size);
-                  @org.apache.thrift.annotation.Nullable java.nio.ByteBuffer _elem519;
-                  for (int _i520 = 0; _i520 < _list518.size; ++_i520)
+                  org.apache.thrift.protocol.TList _list526 = iprot.readListBegin();
+                  struct.results = new java.util.ArrayList<java.nio.ByteBuffer>(_list526.size);
+                  @org.apache.thrift.annotation.Nullable java.nio.ByteBuffer _elem527;
+                  for (int _i528 = 0; _i528 < _list526.size; ++_i528)
                   {
-                    _elem519 = iprot.readBinary();
-                    struct.results.add(_elem519);
+                    _elem527 = iprot.readBinary();
+                    struct.results.add(_elem527);
                   }
                   iprot.readListEnd();
                 }
@@ -33319,9 +33320,9 @@ public class Planner {
           oprot.writeFieldBegin(RESULTS_FIELD_DESC);
           {
             oprot.writeListBegin(new org.apache.thrift.protocol.TList(org.apache.thrift.protocol.TType.STRING, struct.results.size()));
-            for (java.nio.ByteBuffer _iter521 : struct.results)
+            for (java.nio.ByteBuffer _iter529 : struct.results)
             {
-              oprot.writeBinary(_iter521);
+              oprot.writeBinary(_iter529);
             }
             oprot.writeListEnd();
           }
@@ -33365,9 +33366,9 @@ public class Planner {
         if (struct.isSetResults()) {
           {
             oprot.writeI32(struct.results.size());
-            for (java.nio.ByteBuffer _iter522 : struct.results)
+            for (java.nio.ByteBuffer _iter530 : struct.results)
             {
-              oprot.writeBinary(_iter522);
+              oprot.writeBinary(_iter530);
             }
           }
         }
@@ -33388,13 +33389,13 @@ public class Planner {
         }
         if (incoming.get(2)) {
           {
-            org.apache.thrift.protocol.TList _list523 = iprot.readListBegin(org.apache.thrift.protocol.TType.STRING);
-            struct.results = new java.util.ArrayList<java.nio.ByteBuffer>(_list523.size);
-            @org.apache.thrift.annotation.Nullable java.nio.ByteBuffer _elem524;
-            for (int _i525 = 0; _i525 < _list523.size; ++_i525)
+            org.apache.thrift.protocol.TList _list531 = iprot.readListBegin(org.apache.thrift.protocol.TType.STRING);
+            struct.results = new java.util.ArrayList<java.nio.ByteBuffer>(_list531.size);
+            @org.apache.thrift.annotation.Nullable java.nio.ByteBuffer _elem532;
+            for (int _i533 = 0; _i533 < _list531.size; ++_i533)
             {
-              _elem524 = iprot.readBinary();
-              struct.results.add(_elem524);
+              _elem532 = iprot.readBinary();
+              struct.results.add(_elem532);
             }
           }
           struct.setResultsIsSet(true);
@@ -35288,15 +35289,15 @@ public class Planner {
             case 2: // OPTIONS
               if (schemeField.type == org.apache.thrift.protocol.TType.MAP) {
                 {
-                  org.apache.thrift.protocol.TMap _map526 = iprot.readMapBegin();
-                  struct.options = new java.util.HashMap<java.lang.String,java.lang.String>(2*_map526.size);
-                  @org.apache.thrift.annotation.Nullable java.lang.String _key527;
-                  @org.apache.thrift.annotation.Nullable java.lang.String _val528;
-                  for (int _i529 = 0; _i529 < _map526.size; ++_i529)
+                  org.apache.thrift.protocol.TMap _map534 = iprot.readMapBegin();
+                  struct.options = new java.util.HashMap<java.lang.String,java.lang.String>(2*_map534.size);
+                  @org.apache.thrift.annotation.Nullable java.lang.String _key535;
+                  @org.apache.thrift.annotation.Nullable java.lang.String _val536;
+                  for (int _i537 = 0; _i537 < _map534.size; ++_i537)
                   {
-                    _key527 = iprot.readString();
-                    _val528 = iprot.readString();
-                    struct.options.put(_key527, _val528);
+                    _key535 = iprot.readString();
+                    _val536 = iprot.readString();
+                    struct.options.put(_key535, _val536);
                   }
                   iprot.readMapEnd();
                 }
@@ -35308,15 +35309,15 @@ public class Planner {
             case 3: // SETTINGS
               if (schemeField.type == org.apache.thrift.protocol.TType.MAP) {
                 {
-                  org.apache.thrift.protocol.TMap _map530 = iprot.readMapBegin();
-                  struct.settings = new java.util.HashMap<java.lang.String,java.lang.String>(2*_map530.size);
-                  @org.apache.thrift.annotation.Nullable java.lang.String _key531;
-                  @org.apache.thrift.annotation.Nullable java.lang.String _val532;
-                  for (int _i533 = 0; _i533 < _map530.size; ++_i533)
+                  org.apache.thrift.protocol.TMap _map538 = iprot.readMapBegin();
+                  struct.settings = new java.util.HashMap<java.lang.String,java.lang.String>(2*_map538.size);
+                  @org.apache.thrift.annotation.Nullable java.lang.String _key539;
+                  @org.apache.thrift.annotation.Nullable java.lang.String _val540;
+                  for (int _i541 = 0; _i541 < _map538.size; ++_i541)
                   {
-                    _key531 = iprot.readString();
-                    _val532 = iprot.readString();
-                    struct.settings.put(_key531, _val532);
+                    _key539 = iprot.readString();
+                    _val540 = iprot.readString();
+                    struct.settings.put(_key539, _val540);
                   }
                   iprot.readMapEnd();
                 }
@@ -35350,10 +35351,10 @@ public class Planner {
           oprot.writeFieldBegin(OPTIONS_FIELD_DESC);
           {
             oprot.writeMapBegin(new org.apache.thrift.protocol.TMap(org.apache.thrift.protocol.TType.STRING, org.apache.thrift.protocol.TType.STRING, struct.options.size()));
-            for (java.util.Map.Entry<java.lang.String, java.lang.String> _iter534 : struct.options.entrySet())
+            for (java.util.Map.Entry<java.lang.String, java.lang.String> _iter542 : struct.options.entrySet())
             {
-              oprot.writeString(_iter534.getKey());
-              oprot.writeString(_iter534.getValue());
+              oprot.writeString(_iter542.getKey());
+              oprot.writeString(_iter542.getValue());
             }
             oprot.writeMapEnd();
           }
@@ -35363,10 +35364,10 @@ public class Planner {
           oprot.writeFieldBegin(SETTINGS_FIELD_DESC);
           {
             oprot.writeMapBegin(new org.apache.thrift.protocol.TMap(org.apache.thrift.protocol.TType.STRING, org.apache.thrift.protocol.TType.STRING, struct.settings.size()));
-            for (java.util.Map.Entry<java.lang.String, java.lang.String> _iter535 : struct.settings.entrySet())
+            for (java.util.Map.Entry<java.lang.String, java.lang.String> _iter543 : struct.settings.entrySet())
             {
-              oprot.writeString(_iter535.getKey());
-              oprot.writeString(_iter535.getValue());
+              oprot.writeString(_iter543.getKey());
+              oprot.writeString(_iter543.getValue());
             }
             oprot.writeMapEnd();
           }
@@ -35407,20 +35408,20 @@ public class Planner {
         if (struct.isSetOptions()) {
           {
             oprot.writeI32(struct.options.size());
-            for (java.util.Map.Entry<java.lang.String, java.lang.String> _iter536 : struct.options.entrySet())
+            for (java.util.Map.Entry<java.lang.String, java.lang.String> _iter544 : struct.options.entrySet())
             {
-              oprot.writeString(_iter536.getKey());
-              oprot.writeString(_iter536.getValue());
+              oprot.writeString(_iter544.getKey());
+              oprot.writeString(_iter544.getValue());
             }
           }
         }
         if (struct.isSetSettings()) {
           {
             oprot.writeI32(struct.settings.size());
-            for (java.util.Map.Entry<java.lang.String, java.lang.String> _iter537 : struct.settings.entrySet())
+            for (java.util.Map.Entry<java.lang.String, java.lang.String> _iter545 : struct.settings.entrySet())
             {
-              oprot.writeString(_iter537.getKey());
-              oprot.writeString(_iter537.getValue());
+              oprot.writeString(_iter545.getKey());
+              oprot.writeString(_iter545.getValue());
             }
           }
         }
@@ -35436,30 +35437,30 @@ public class Planner {
         }
         if (incoming.get(1)) {
           {
-            org.apache.thrift.protocol.TMap _map538 = iprot.readMapBegin(org.apache.thrift.protocol.TType.STRING, org.apache.thrift.protocol.TType.STRING); 
-            struct.options = new java.util.HashMap<java.lang.String,java.lang.String>(2*_map538.size);
-            @org.apache.thrift.annotation.Nullable java.lang.String _key539;
-            @org.apache.thrift.annotation.Nullable java.lang.String _val540;
-            for (int _i541 = 0; _i541 < _map538.size; ++_i541)
+            org.apache.thrift.protocol.TMap _map546 = iprot.readMapBegin(org.apache.thrift.protocol.TType.STRING, org.apache.thrift.protocol.TType.STRING); 
+            struct.options = new java.util.HashMap<java.lang.String,java.lang.String>(2*_map546.size);
+            @org.apache.thrift.annotation.Nullable java.lang.String _key547;
+            @org.apache.thrift.annotation.Nullable java.lang.String _val548;
+            for (int _i549 = 0; _i549 < _map546.size; ++_i549)
             {
-              _key539 = iprot.readString();
-              _val540 = iprot.readString();
-              struct.options.put(_key539, _val540);
+              _key547 = iprot.readString();
+              _val548 = iprot.readString();
+              struct.options.put(_key547, _val548);
             }
           }
           struct.setOptionsIsSet(true);
         }
         if (incoming.get(2)) {
           {
-            org.apache.thrift.protocol.TMap _map542 = iprot.readMapBegin(org.apache.thrift.protocol.TType.STRING, org.apache.thrift.protocol.TType.STRING); 
-            struct.settings = new java.util.HashMap<java.lang.String,java.lang.String>(2*_map542.size);
-            @org.apache.thrift.annotation.Nullable java.lang.String _key543;
-            @org.apache.thrift.annotation.Nullable java.lang.String _val544;
-            for (int _i545 = 0; _i545 < _map542.size; ++_i545)
+            org.apache.thrift.protocol.TMap _map550 = iprot.readMapBegin(org.apache.thrift.protocol.TType.STRING, org.apache.thrift.protocol.TType.STRING); 
+            struct.settings = new java.util.HashMap<java.lang.String,java.lang.String>(2*_map550.size);
+            @org.apache.thrift.annotation.Nullable java.lang.String _key551;
+            @org.apache.thrift.annotation.Nullable java.lang.String _val552;
+            for (int _i553 = 0; _i553 < _map550.size; ++_i553)
             {
-              _key543 = iprot.readString();
-              _val544 = iprot.readString();
-              struct.settings.put(_key543, _val544);
+              _key551 = iprot.readString();
+              _val552 = iprot.readString();
+              struct.settings.put(_key551, _val552);
             }
           }
           struct.setSettingsIsSet(true);
@@ -46109,13 +46110,13 @@ public class Planner {
             case 3: // MESSAGES
               if (schemeField.type == org.apache.thrift.protocol.TType.LIST) {
                 {
-                  org.apache.thrift.protocol.TList _list546 = iprot.readListBegin();
-                  struct.messages = new java.util.ArrayList<java.nio.ByteBuffer>(_list546.size);
-                  @org.apache.thrift.annotation.Nullable java.nio.ByteBuffer _elem547;
-                  for (int _i548 = 0; _i548 < _list546.size; ++_i548)
+                  org.apache.thrift.protocol.TList _list554 = iprot.readListBegin();
+                  struct.messages = new java.util.ArrayList<java.nio.ByteBuffer>(_list554.size);
+                  @org.apache.thrift.annotation.Nullable java.nio.ByteBuffer _elem555;
+                  for (int _i556 = 0; _i556 < _list554.size; ++_i556)
                   {
-                    _elem547 = iprot.readBinary();
-                    struct.messages.add(_elem547);
+                    _elem555 = iprot.readBinary();
+                    struct.messages.add(_elem555);
                   }
                   iprot.readListEnd();
                 }
@@ -46152,9 +46153,9 @@ public class Planner {
           oprot.writeFieldBegin(MESSAGES_FIELD_DESC);
           {
             oprot.writeListBegin(new org.apache.thrift.protocol.TList(org.apache.thrift.protocol.TType.STRING, struct.messages.size()));
-            for (java.nio.ByteBuffer _iter549 : struct.messages)
+            for (java.nio.ByteBuffer _iter557 : struct.messages)
             {
-              oprot.writeBinary(_iter549);
+              oprot.writeBinary(_iter557);
             }
             oprot.writeListEnd();
           }
@@ -46198,9 +46199,9 @@ public class Planner {
         if (struct.isSetMessages()) {
           {
             oprot.writeI32(struct.messages.size());
-            for (java.nio.ByteBuffer _iter550 : struct.messages)
+            for (java.nio.ByteBuffer _iter558 : struct.messages)
             {
-              oprot.writeBinary(_iter550);
+              oprot.writeBinary(_iter558);
             }
           }
         }
@@ -46220,13 +46221,13 @@ public class Planner {
         }
         if (incoming.get(2)) {
           {
-            org.apache.thrift.protocol.TList _list551 = iprot.readListBegin(org.apache.thrift.protocol.TType.STRING);
-            struct.messages = new java.util.ArrayList<java.nio.ByteBuffer>(_list551.size);
-            @org.apache.thrift.annotation.Nullable java.nio.ByteBuffer _elem552;
-            for (int _i553 = 0; _i553 < _list551.size; ++_i553)
+            org.apache.thrift.protocol.TList _list559 = iprot.readListBegin(org.apache.thrift.protocol.TType.STRING);
+            struct.messages = new java.util.ArrayList<java.nio.ByteBuffer>(_list559.size);
+            @org.apache.thrift.annotation.Nullable java.nio.ByteBuffer _elem560;
+            for (int _i561 = 0; _i561 < _list559.size; ++_i561)
             {
-              _elem552 = iprot.readBinary();
-              struct.messages.add(_elem552);
+              _elem560 = iprot.readBinary();
+              struct.messages.add(_elem560);
             }
           }
           struct.setMessagesIsSet(true);
@@ -48031,13 +48032,13 @@ public class Planner {
             case 2: // FILTERS
               if (schemeField.type == org.apache.thrift.protocol.TType.LIST) {
                 {
-                  org.apache.thrift.protocol.TList _list554 = iprot.readListBegin();
-                  struct.filters = new java.util.ArrayList<java.lang.String>(_list554.size);
-                  @org.apache.thrift.annotation.Nullable java.lang.String _elem555;
-                  for (int _i556 = 0; _i556 < _list554.size; ++_i556)
+                  org.apache.thrift.protocol.TList _list562 = iprot.readListBegin();
+                  struct.filters = new java.util.ArrayList<java.lang.String>(_list562.size);
+                  @org.apache.thrift.annotation.Nullable java.lang.String _elem563;
+                  for (int _i564 = 0; _i564 < _list562.size; ++_i564)
                   {
-                    _elem555 = iprot.readString();
-                    struct.filters.add(_elem555);
+                    _elem563 = iprot.readString();
+                    struct.filters.add(_elem563);
                   }
                   iprot.readListEnd();
                 }
@@ -48071,9 +48072,9 @@ public class Planner {
           oprot.writeFieldBegin(FILTERS_FIELD_DESC);
           {
             oprot.writeListBegin(new org.apache.thrift.protocol.TList(org.apache.thrift.protocol.TType.STRING, struct.filters.size()));
-            for (java.lang.String _iter557 : struct.filters)
+            for (java.lang.String _iter565 : struct.filters)
             {
-              oprot.writeString(_iter557);
+              oprot.writeString(_iter565);
             }
             oprot.writeListEnd();
           }
@@ -48111,9 +48112,9 @@ public class Planner {
         if (struct.isSetFilters()) {
           {
             oprot.writeI32(struct.filters.size());
-            for (java.lang.String _iter558 : struct.filters)
+            for (java.lang.String _iter566 : struct.filters)
             {
-              oprot.writeString(_iter558);
+              oprot.writeString(_iter566);
             }
           }
         }
@@ -48129,13 +48130,13 @@ public class Planner {
         }
         if (incoming.get(1)) {
           {
-            org.apache.thrift.protocol.TList _list559 = iprot.readListBegin(org.apache.thrift.protocol.TType.STRING);
-            struct.filters = new java.util.ArrayList<java.lang.String>(_list559.size);
-            @org.apache.thrift.annotation.Nullable java.lang.String _elem560;
-            for (int _i561 = 0; _i561 < _list559.size; ++_i561)
+            org.apache.thrift.protocol.TList _list567 = iprot.readListBegin(org.apache.thrift.protocol.TType.STRING);
+            struct.filters = new java.util.ArrayList<java.lang.String>(_list567.size);
+            @org.apache.thrift.annotation.Nullable java.lang.String _elem568;
+            for (int _i569 = 0; _i569 < _list567.size; ++_i569)
             {
-              _elem560 = iprot.readString();
-              struct.filters.add(_elem560);
+              _elem568 = iprot.readString();
+              struct.filters.add(_elem568);
             }
           }
           struct.setFiltersIsSet(true);
@@ -49060,13 +49061,13 @@ public class Planner {
             case 2: // FILTERS
               if (schemeField.type == org.apache.thrift.protocol.TType.LIST) {
                 {
-                  org.apache.thrift.protocol.TList _list562 = iprot.readListBegin();
-                  struct.filters = new java.util.ArrayList<java.lang.String>(_list562.size);
-                  @org.apache.thrift.annotation.Nullable java.lang.String _elem563;
-                  for (int _i564 = 0; _i564 < _list562.size; ++_i564)
+                  org.apache.thrift.protocol.TList _list570 = iprot.readListBegin();
+                  struct.filters = new java.util.ArrayList<java.lang.String>(_list570.size);
+                  @org.apache.thrift.annotation.Nullable java.lang.String _elem571;
+                  for (int _i572 = 0; _i572 < _list570.size; ++_i572)
                   {
-                    _elem563 = iprot.readString();
-                    struct.filters.add(_elem563);
+                    _elem571 = iprot.readString();
+                    struct.filters.add(_elem571);
                   }
                   iprot.readListEnd();
                 }
@@ -49100,9 +49101,9 @@ public class Planner {
           oprot.writeFieldBegin(FILTERS_FIELD_DESC);
           {
             oprot.writeListBegin(new org.apache.thrift.protocol.TList(org.apache.thrift.protocol.TType.STRING, struct.filters.size()));
-            for (java.lang.String _iter565 : struct.filters)
+            for (java.lang.String _iter573 : struct.filters)
             {
-              oprot.writeString(_iter565);
+              oprot.writeString(_iter573);
             }
             oprot.writeListEnd();
           }
@@ -49140,9 +49141,9 @@ public class Planner {
         if (struct.isSetFilters()) {
           {
             oprot.writeI32(struct.filters.size());
-            for (java.lang.String _iter566 : struct.filters)
+            for (java.lang.String _iter574 : struct.filters)
             {
-              oprot.writeString(_iter566);
+              oprot.writeString(_iter574);
             }
           }
         }
@@ -49158,13 +49159,13 @@ public class Planner {
         }
         if (incoming.get(1)) {
           {
-            org.apache.thrift.protocol.TList _list567 = iprot.readListBegin(org.apache.thrift.protocol.TType.STRING);
-            struct.filters = new java.util.ArrayList<java.lang.String>(_list567.size);
-            @org.apache.thrift.annotation.Nullable java.lang.String _elem568;
-            for (int _i569 = 0; _i569 < _list567.size; ++_i569)
+            org.apache.thrift.protocol.TList _list575 = iprot.readListBegin(org.apache.thrift.protocol.TType.STRING);
+            struct.filters = new java.util.ArrayList<java.lang.String>(_list575.size);
+            @org.apache.thrift.annotation.Nullable java.lang.String _elem576;
+            for (int _i577 = 0; _i577 < _list575.size; ++_i577)
             {
-              _elem568 = iprot.readString();
-              struct.filters.add(_elem568);
+              _elem576 = iprot.readString();
+              struct.filters.add(_elem576);
             }
           }
           struct.setFiltersIsSet(true);
@@ -50454,13 +50455,13 @@ public class Planner {
             case 0: // SUCCESS
               if (schemeField.type == org.apache.thrift.protocol.TType.LIST) {
                 {
-                  org.apache.thrift.protocol.TList _list570 = iprot.readListBegin();
-                  struct.success = new java.util.ArrayList<java.lang.String>(_list570.size);
-                  @org.apache.thrift.annotation.Nullable java.lang.String _elem571;
-                  for (int _i572 = 0; _i572 < _list570.size; ++_i572)
+                  org.apache.thrift.protocol.TList _list578 = iprot.readListBegin();
+                  struct.success = new java.util.ArrayList<java.lang.String>(_list578.size);
+                  @org.apache.thrift.annotation.Nullable java.lang.String _elem579;
+                  for (int _i580 = 0; _i580 < _list578.size; ++_i580)
                   {
-                    _elem571 = iprot.readString();
-                    struct.success.add(_elem571);
+                    _elem579 = iprot.readString();
+                    struct.success.add(_elem579);
                   }
                   iprot.readListEnd();
                 }
@@ -50498,9 +50499,9 @@ public class Planner {
           oprot.writeFieldBegin(SUCCESS_FIELD_DESC);
           {
             oprot.writeListBegin(new org.apache.thrift.protocol.TList(org.apache.thrift.protocol.TType.STRING, struct.success.size()));
-            for (java.lang.String _iter573 : struct.success)
+            for (java.lang.String _iter581 : struct.success)
             {
-              oprot.writeString(_iter573);
+              oprot.writeString(_iter581);
             }
             oprot.writeListEnd();
           }
@@ -50540,9 +50541,9 @@ public class Planner {
         if (struct.isSetSuccess()) {
           {
             oprot.writeI32(struct.success.size());
-            for (java.lang.String _iter574 : struct.success)
+            for (java.lang.String _iter582 : struct.success)
             {
-              oprot.writeString(_iter574);
+              oprot.writeString(_iter582);
             }
           }
         }
@@ -50557,13 +50558,13 @@ public class Planner {
         java.util.BitSet incoming = iprot.readBitSet(2);
         if (incoming.get(0)) {
           {
-            org.apache.thrift.protocol.TList _list575 = iprot.readListBegin(org.apache.thrift.protocol.TType.STRING);
-            struct.success = new java.util.ArrayList<java.lang.String>(_list575.size);
-            @org.apache.thrift.annotation.Nullable java.lang.String _elem576;
-            for (int _i577 = 0; _i577 < _list575.size; ++_i577)
+            org.apache.thrift.protocol.TList _list583 = iprot.readListBegin(org.apache.thrift.protocol.TType.STRING);
+            struct.success = new java.util.ArrayList<java.lang.String>(_list583.size);
+            @org.apache.thrift.annotation.Nullable java.lang.String _elem584;
+            for (int _i585 = 0; _i585 < _list583.size; ++_i585)
             {
-              _elem576 = iprot.readString();
-              struct.success.add(_elem576);
+              _elem584 = iprot.readString();
+              struct.success.add(_elem584);
             }
           }
           struct.setSuccessIsSet(true);
@@ -54960,15 +54961,15 @@ public class Planner {
             case 3: // OPTIONS
               if (schemeField.type == org.apache.thrift.protocol.TType.MAP) {
                 {
-                  org.apache.thrift.protocol.TMap _map578 = iprot.readMapBegin();
-                  struct.options = new java.util.HashMap<java.lang.String,java.lang.String>(2*_map578.size);
-                  @org.apache.thrift.annotation.Nullable java.lang.String _key579;
-                  @org.apache.thrift.annotation.Nullable java.lang.String _val580;
-                  for (int _i581 = 0; _i581 < _map578.size; ++_i581)
+                  org.apache.thrift.protocol.TMap _map586 = iprot.readMapBegin();
+                  struct.options = new java.util.HashMap<java.lang.String,java.lang.String>(2*_map586.size);
+                  @org.apache.thrift.annotation.Nullable java.lang.String _key587;
+                  @org.apache.thrift.annotation.Nullable java.lang.String _val588;
+                  for (int _i589 = 0; _i589 < _map586.size; ++_i589)
                   {
-                    _key579 = iprot.readString();
-                    _val580 = iprot.readString();
-                    struct.options.put(_key579, _val580);
+                    _key587 = iprot.readString();
+                    _val588 = iprot.readString();
+                    struct.options.put(_key587, _val588);
                   }
                   iprot.readMapEnd();
                 }
@@ -55015,10 +55016,10 @@ public class Planner {
           oprot.writeFieldBegin(OPTIONS_FIELD_DESC);
           {
             oprot.writeMapBegin(new org.apache.thrift.protocol.TMap(org.apache.thrift.protocol.TType.STRING, org.apache.thrift.protocol.TType.STRING, struct.options.size()));
-            for (java.util.Map.Entry<java.lang.String, java.lang.String> _iter582 : struct.options.entrySet())
+            for (java.util.Map.Entry<java.lang.String, java.lang.String> _iter590 : struct.options.entrySet())
             {
-              oprot.writeString(_iter582.getKey());
-              oprot.writeString(_iter582.getValue());
+              oprot.writeString(_iter590.getKey());
+              oprot.writeString(_iter590.getValue());
             }
             oprot.writeMapEnd();
           }
@@ -55068,10 +55069,10 @@ public class Planner {
         if (struct.isSetOptions()) {
           {
             oprot.writeI32(struct.options.size());
-            for (java.util.Map.Entry<java.lang.String, java.lang.String> _iter583 : struct.options.entrySet())
+            for (java.util.Map.Entry<java.lang.String, java.lang.String> _iter591 : struct.options.entrySet())
             {
-              oprot.writeString(_iter583.getKey());
-              oprot.writeString(_iter583.getValue());
+              oprot.writeString(_iter591.getKey());
+              oprot.writeString(_iter591.getValue());
             }
           }
         }
@@ -55094,15 +55095,15 @@ public class Planner {
         }
         if (incoming.get(2)) {
           {
-            org.apache.thrift.protocol.TMap _map584 = iprot.readMapBegin(org.apache.thrift.protocol.TType.STRING, org.apache.thrift.protocol.TType.STRING); 
-            struct.options = new java.util.HashMap<java.lang.String,java.lang.String>(2*_map584.size);
-            @org.apache.thrift.annotation.Nullable java.lang.String _key585;
-            @org.apache.thrift.annotation.Nullable java.lang.String _val586;
-            for (int _i587 = 0; _i587 < _map584.size; ++_i587)
+            org.apache.thrift.protocol.TMap _map592 = iprot.readMapBegin(org.apache.thrift.protocol.TType.STRING, org.apache.thrift.protocol.TType.STRING); 
+            struct.options = new java.util.HashMap<java.lang.String,java.lang.String>(2*_map592.size);
+            @org.apache.thrift.annotation.Nullable java.lang.String _key593;
+            @org.apache.thrift.annotation.Nullable java.lang.String _val594;
+            for (int _i595 = 0; _i595 < _map592.size; ++_i595)
             {
-              _key585 = iprot.readString();
-              _val586 = iprot.readString();
-              struct.options.put(_key585, _val586);
+              _key593 = iprot.readString();
+              _val594 = iprot.readString();
+              struct.options.put(_key593, _val594);
             }
           }
           struct.setOptionsIsSet(true);
@@ -56109,13 +56110,13 @@ public class Planner {
             case 2: // COLUMNS
               if (schemeField.type == org.apache.thrift.protocol.TType.LIST) {
                 {
-                  org.apache.thrift.protocol.TList _list588 = iprot.readListBegin();
-                  struct.columns = new java.util.ArrayList<java.lang.String>(_list588.size);
-                  @org.apache.thrift.annotation.Nullable java.lang.String _elem589;
-                  for (int _i590 = 0; _i590 < _list588.size; ++_i590)
+                  org.apache.thrift.protocol.TList _list596 = iprot.readListBegin();
+                  struct.columns = new java.util.ArrayList<java.lang.String>(_list596.size);
+                  @org.apache.thrift.annotation.Nullable java.lang.String _elem597;
+                  for (int _i598 = 0; _i598 < _list596.size; ++_i598)
                   {
-                    _elem589 = iprot.readString();
-                    struct.columns.add(_elem589);
+                    _elem597 = iprot.readString();
+                    struct.columns.add(_elem597);
                   }
                   iprot.readListEnd();
                 }
@@ -56157,9 +56158,9 @@ public class Planner {
           oprot.writeFieldBegin(COLUMNS_FIELD_DESC);
           {
             oprot.writeListBegin(new org.apache.thrift.protocol.TList(org.apache.thrift.protocol.TType.STRING, struct.columns.size()));
-            for (java.lang.String _iter591 : struct.columns)
+            for (java.lang.String _iter599 : struct.columns)
             {
-              oprot.writeString(_iter591);
+              oprot.writeString(_iter599);
             }
             oprot.writeListEnd();
           }
@@ -56203,9 +56204,9 @@ public class Planner {
         if (struct.isSetColumns()) {
           {
             oprot.writeI32(struct.columns.size());
-            for (java.lang.String _iter592 : struct.columns)
+            for (java.lang.String _iter600 : struct.columns)
             {
-              oprot.writeString(_iter592);
+              oprot.writeString(_iter600);
             }
           }
         }
@@ -56225,13 +56226,13 @@ public class Planner {
         }
         if (incoming.get(1)) {
           {
-            org.apache.thrift.protocol.TList _list593 = iprot.readListBegin(org.apache.thrift.protocol.TType.STRING);
-            struct.columns = new java.util.ArrayList<java.lang.String>(_list593.size);
-            @org.apache.thrift.annotation.Nullable java.lang.String _elem594;
-            for (int _i595 = 0; _i595 < _list593.size; ++_i595)
+            org.apache.thrift.protocol.TList _list601 = iprot.readListBegin(org.apache.thrift.protocol.TType.STRING);
+            struct.columns = new java.util.ArrayList<java.lang.String>(_list601.size);
+            @org.apache.thrift.annotation.Nullable java.lang.String _elem602;
+            for (int _i603 = 0; _i603 < _list601.size; ++_i603)
             {
-              _elem594 = iprot.readString();
-              struct.columns.add(_elem594);
+              _elem602 = iprot.readString();
+              struct.columns.add(_elem602);
             }
           }
           struct.setColumnsIsSet(true);

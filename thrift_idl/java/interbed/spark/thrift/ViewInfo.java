@@ -14,6 +14,7 @@ public class ViewInfo implements org.apache.thrift.TBase<ViewInfo, ViewInfo._Fie
   private static final org.apache.thrift.protocol.TField COLUMNS_FIELD_DESC = new org.apache.thrift.protocol.TField("columns", org.apache.thrift.protocol.TType.LIST, (short)2);
   private static final org.apache.thrift.protocol.TField COMMENT_FIELD_DESC = new org.apache.thrift.protocol.TField("comment", org.apache.thrift.protocol.TType.STRING, (short)3);
   private static final org.apache.thrift.protocol.TField PROPERTIES_FIELD_DESC = new org.apache.thrift.protocol.TField("properties", org.apache.thrift.protocol.TType.MAP, (short)4);
+  private static final org.apache.thrift.protocol.TField QUERY_COLUMNS_FIELD_DESC = new org.apache.thrift.protocol.TField("queryColumns", org.apache.thrift.protocol.TType.LIST, (short)5);
 
   private static final org.apache.thrift.scheme.SchemeFactory STANDARD_SCHEME_FACTORY = new ViewInfoStandardSchemeFactory();
   private static final org.apache.thrift.scheme.SchemeFactory TUPLE_SCHEME_FACTORY = new ViewInfoTupleSchemeFactory();
@@ -22,13 +23,21 @@ public class ViewInfo implements org.apache.thrift.TBase<ViewInfo, ViewInfo._Fie
   public @org.apache.thrift.annotation.Nullable java.util.List<ViewColumn> columns; // required
   public @org.apache.thrift.annotation.Nullable java.lang.String comment; // optional
   public @org.apache.thrift.annotation.Nullable java.util.Map<java.lang.String,java.lang.String> properties; // required
+  /**
+   * The names of the query's own columns when the view was made; the view's columns stay theirs. Absent where unknown.
+   */
+  public @org.apache.thrift.annotation.Nullable java.util.List<java.lang.String> queryColumns; // optional
 
   /** The set of fields this struct contains, along with convenience methods for finding and manipulating them. */
   public enum _Fields implements org.apache.thrift.TFieldIdEnum {
     QUERY((short)1, "query"),
     COLUMNS((short)2, "columns"),
     COMMENT((short)3, "comment"),
-    PROPERTIES((short)4, "properties");
+    PROPERTIES((short)4, "properties"),
+    /**
+     * The names of the query's own columns when the view was made; the view's columns stay theirs. Absent where unknown.
+     */
+    QUERY_COLUMNS((short)5, "queryColumns");
 
     private static final java.util.Map<java.lang.String, _Fields> byName = new java.util.HashMap<java.lang.String, _Fields>();
 
@@ -52,6 +61,8 @@ public class ViewInfo implements org.apache.thrift.TBase<ViewInfo, ViewInfo._Fie
           return COMMENT;
         case 4: // PROPERTIES
           return PROPERTIES;
+        case 5: // QUERY_COLUMNS
+          return QUERY_COLUMNS;
         default:
           return null;
       }
@@ -95,7 +106,7 @@ public class ViewInfo implements org.apache.thrift.TBase<ViewInfo, ViewInfo._Fie
   }
 
   // isset id assignments
-  private static final _Fields optionals[] = {_Fields.COMMENT};
+  private static final _Fields optionals[] = {_Fields.COMMENT,_Fields.QUERY_COLUMNS};
   public static final java.util.Map<_Fields, org.apache.thrift.meta_data.FieldMetaData> metaDataMap;
   static {
     java.util.Map<_Fields, org.apache.thrift.meta_data.FieldMetaData> tmpMap = new java.util.EnumMap<_Fields, org.apache.thrift.meta_data.FieldMetaData>(_Fields.class);
@@ -109,6 +120,9 @@ public class ViewInfo implements org.apache.thrift.TBase<ViewInfo, ViewInfo._Fie
     tmpMap.put(_Fields.PROPERTIES, new org.apache.thrift.meta_data.FieldMetaData("properties", org.apache.thrift.TFieldRequirementType.REQUIRED, 
         new org.apache.thrift.meta_data.MapMetaData(org.apache.thrift.protocol.TType.MAP, 
             new org.apache.thrift.meta_data.FieldValueMetaData(org.apache.thrift.protocol.TType.STRING), 
+            new org.apache.thrift.meta_data.FieldValueMetaData(org.apache.thrift.protocol.TType.STRING))));
+    tmpMap.put(_Fields.QUERY_COLUMNS, new org.apache.thrift.meta_data.FieldMetaData("queryColumns", org.apache.thrift.TFieldRequirementType.OPTIONAL, 
+        new org.apache.thrift.meta_data.ListMetaData(org.apache.thrift.protocol.TType.LIST, 
             new org.apache.thrift.meta_data.FieldValueMetaData(org.apache.thrift.protocol.TType.STRING))));
     metaDataMap = java.util.Collections.unmodifiableMap(tmpMap);
     org.apache.thrift.meta_data.FieldMetaData.addStructMetaDataMap(ViewInfo.class, metaDataMap);
@@ -149,6 +163,10 @@ public class ViewInfo implements org.apache.thrift.TBase<ViewInfo, ViewInfo._Fie
       java.util.Map<java.lang.String,java.lang.String> __this__properties = new java.util.HashMap<java.lang.String,java.lang.String>(other.properties);
       this.properties = __this__properties;
     }
+    if (other.isSetQueryColumns()) {
+      java.util.List<java.lang.String> __this__queryColumns = new java.util.ArrayList<java.lang.String>(other.queryColumns);
+      this.queryColumns = __this__queryColumns;
+    }
   }
 
   @Override
@@ -162,6 +180,7 @@ public class ViewInfo implements org.apache.thrift.TBase<ViewInfo, ViewInfo._Fie
     this.columns = null;
     this.comment = null;
     this.properties = null;
+    this.queryColumns = null;
   }
 
   @org.apache.thrift.annotation.Nullable
@@ -291,6 +310,53 @@ public class ViewInfo implements org.apache.thrift.TBase<ViewInfo, ViewInfo._Fie
     }
   }
 
+  public int getQueryColumnsSize() {
+    return (this.queryColumns == null) ? 0 : this.queryColumns.size();
+  }
+
+  @org.apache.thrift.annotation.Nullable
+  public java.util.Iterator<java.lang.String> getQueryColumnsIterator() {
+    return (this.queryColumns == null) ? null : this.queryColumns.iterator();
+  }
+
+  public void addToQueryColumns(java.lang.String elem) {
+    if (this.queryColumns == null) {
+      this.queryColumns = new java.util.ArrayList<java.lang.String>();
+    }
+    this.queryColumns.add(elem);
+  }
+
+  /**
+   * The names of the query's own columns when the view was made; the view's columns stay theirs. Absent where unknown.
+   */
+  @org.apache.thrift.annotation.Nullable
+  public java.util.List<java.lang.String> getQueryColumns() {
+    return this.queryColumns;
+  }
+
+  /**
+   * The names of the query's own columns when the view was made; the view's columns stay theirs. Absent where unknown.
+   */
+  public ViewInfo setQueryColumns(@org.apache.thrift.annotation.Nullable java.util.List<java.lang.String> queryColumns) {
+    this.queryColumns = queryColumns;
+    return this;
+  }
+
+  public void unsetQueryColumns() {
+    this.queryColumns = null;
+  }
+
+  /** Returns true if field queryColumns is set (has been assigned a value) and false otherwise */
+  public boolean isSetQueryColumns() {
+    return this.queryColumns != null;
+  }
+
+  public void setQueryColumnsIsSet(boolean value) {
+    if (!value) {
+      this.queryColumns = null;
+    }
+  }
+
   @Override
   public void setFieldValue(_Fields field, @org.apache.thrift.annotation.Nullable java.lang.Object value) {
     switch (field) {
@@ -326,6 +392,14 @@ public class ViewInfo implements org.apache.thrift.TBase<ViewInfo, ViewInfo._Fie
       }
       break;
 
+    case QUERY_COLUMNS:
+      if (value == null) {
+        unsetQueryColumns();
+      } else {
+        setQueryColumns((java.util.List<java.lang.String>)value);
+      }
+      break;
+
     }
   }
 
@@ -344,6 +418,9 @@ public class ViewInfo implements org.apache.thrift.TBase<ViewInfo, ViewInfo._Fie
 
     case PROPERTIES:
       return getProperties();
+
+    case QUERY_COLUMNS:
+      return getQueryColumns();
 
     }
     throw new java.lang.IllegalStateException();
@@ -365,6 +442,8 @@ public class ViewInfo implements org.apache.thrift.TBase<ViewInfo, ViewInfo._Fie
       return isSetComment();
     case PROPERTIES:
       return isSetProperties();
+    case QUERY_COLUMNS:
+      return isSetQueryColumns();
     }
     throw new java.lang.IllegalStateException();
   }
@@ -418,6 +497,15 @@ public class ViewInfo implements org.apache.thrift.TBase<ViewInfo, ViewInfo._Fie
         return false;
     }
 
+    boolean this_present_queryColumns = true && this.isSetQueryColumns();
+    boolean that_present_queryColumns = true && that.isSetQueryColumns();
+    if (this_present_queryColumns || that_present_queryColumns) {
+      if (!(this_present_queryColumns && that_present_queryColumns))
+        return false;
+      if (!this.queryColumns.equals(that.queryColumns))
+        return false;
+    }
+
     return true;
   }
 
@@ -440,6 +528,10 @@ public class ViewInfo implements org.apache.thrift.TBase<ViewInfo, ViewInfo._Fie
     hashCode = hashCode * 8191 + ((isSetProperties()) ? 131071 : 524287);
     if (isSetProperties())
       hashCode = hashCode * 8191 + properties.hashCode();
+
+    hashCode = hashCode * 8191 + ((isSetQueryColumns()) ? 131071 : 524287);
+    if (isSetQueryColumns())
+      hashCode = hashCode * 8191 + queryColumns.hashCode();
 
     return hashCode;
   }
@@ -488,6 +580,16 @@ public class ViewInfo implements org.apache.thrift.TBase<ViewInfo, ViewInfo._Fie
     }
     if (isSetProperties()) {
       lastComparison = org.apache.thrift.TBaseHelper.compareTo(this.properties, other.properties);
+      if (lastComparison != 0) {
+        return lastComparison;
+      }
+    }
+    lastComparison = java.lang.Boolean.compare(isSetQueryColumns(), other.isSetQueryColumns());
+    if (lastComparison != 0) {
+      return lastComparison;
+    }
+    if (isSetQueryColumns()) {
+      lastComparison = org.apache.thrift.TBaseHelper.compareTo(this.queryColumns, other.queryColumns);
       if (lastComparison != 0) {
         return lastComparison;
       }
@@ -549,6 +651,16 @@ public class ViewInfo implements org.apache.thrift.TBase<ViewInfo, ViewInfo._Fie
       sb.append(this.properties);
     }
     first = false;
+    if (isSetQueryColumns()) {
+      if (!first) sb.append(", ");
+      sb.append("queryColumns:");
+      if (this.queryColumns == null) {
+        sb.append("null");
+      } else {
+        sb.append(this.queryColumns);
+      }
+      first = false;
+    }
     sb.append(")");
     return sb.toString();
   }
@@ -658,6 +770,24 @@ public class ViewInfo implements org.apache.thrift.TBase<ViewInfo, ViewInfo._Fie
               org.apache.thrift.protocol.TProtocolUtil.skip(iprot, schemeField.type);
             }
             break;
+          case 5: // QUERY_COLUMNS
+            if (schemeField.type == org.apache.thrift.protocol.TType.LIST) {
+              {
+                org.apache.thrift.protocol.TList _list395 = iprot.readListBegin();
+                struct.queryColumns = new java.util.ArrayList<java.lang.String>(_list395.size);
+                @org.apache.thrift.annotation.Nullable java.lang.String _elem396;
+                for (int _i397 = 0; _i397 < _list395.size; ++_i397)
+                {
+                  _elem396 = iprot.readString();
+                  struct.queryColumns.add(_elem396);
+                }
+                iprot.readListEnd();
+              }
+              struct.setQueryColumnsIsSet(true);
+            } else { 
+              org.apache.thrift.protocol.TProtocolUtil.skip(iprot, schemeField.type);
+            }
+            break;
           default:
             org.apache.thrift.protocol.TProtocolUtil.skip(iprot, schemeField.type);
         }
@@ -683,9 +813,9 @@ public class ViewInfo implements org.apache.thrift.TBase<ViewInfo, ViewInfo._Fie
         oprot.writeFieldBegin(COLUMNS_FIELD_DESC);
         {
           oprot.writeListBegin(new org.apache.thrift.protocol.TList(org.apache.thrift.protocol.TType.STRUCT, struct.columns.size()));
-          for (ViewColumn _iter395 : struct.columns)
+          for (ViewColumn _iter398 : struct.columns)
           {
-            _iter395.write(oprot);
+            _iter398.write(oprot);
           }
           oprot.writeListEnd();
         }
@@ -702,14 +832,28 @@ public class ViewInfo implements org.apache.thrift.TBase<ViewInfo, ViewInfo._Fie
         oprot.writeFieldBegin(PROPERTIES_FIELD_DESC);
         {
           oprot.writeMapBegin(new org.apache.thrift.protocol.TMap(org.apache.thrift.protocol.TType.STRING, org.apache.thrift.protocol.TType.STRING, struct.properties.size()));
-          for (java.util.Map.Entry<java.lang.String, java.lang.String> _iter396 : struct.properties.entrySet())
+          for (java.util.Map.Entry<java.lang.String, java.lang.String> _iter399 : struct.properties.entrySet())
           {
-            oprot.writeString(_iter396.getKey());
-            oprot.writeString(_iter396.getValue());
+            oprot.writeString(_iter399.getKey());
+            oprot.writeString(_iter399.getValue());
           }
           oprot.writeMapEnd();
         }
         oprot.writeFieldEnd();
+      }
+      if (struct.queryColumns != null) {
+        if (struct.isSetQueryColumns()) {
+          oprot.writeFieldBegin(QUERY_COLUMNS_FIELD_DESC);
+          {
+            oprot.writeListBegin(new org.apache.thrift.protocol.TList(org.apache.thrift.protocol.TType.STRING, struct.queryColumns.size()));
+            for (java.lang.String _iter400 : struct.queryColumns)
+            {
+              oprot.writeString(_iter400);
+            }
+            oprot.writeListEnd();
+          }
+          oprot.writeFieldEnd();
+        }
       }
       oprot.writeFieldStop();
       oprot.writeStructEnd();
@@ -732,26 +876,38 @@ public class ViewInfo implements org.apache.thrift.TBase<ViewInfo, ViewInfo._Fie
       oprot.writeString(struct.query);
       {
         oprot.writeI32(struct.columns.size());
-        for (ViewColumn _iter397 : struct.columns)
+        for (ViewColumn _iter401 : struct.columns)
         {
-          _iter397.write(oprot);
+          _iter401.write(oprot);
         }
       }
       {
         oprot.writeI32(struct.properties.size());
-        for (java.util.Map.Entry<java.lang.String, java.lang.String> _iter398 : struct.properties.entrySet())
+        for (java.util.Map.Entry<java.lang.String, java.lang.String> _iter402 : struct.properties.entrySet())
         {
-          oprot.writeString(_iter398.getKey());
-          oprot.writeString(_iter398.getValue());
+          oprot.writeString(_iter402.getKey());
+          oprot.writeString(_iter402.getValue());
         }
       }
       java.util.BitSet optionals = new java.util.BitSet();
       if (struct.isSetComment()) {
         optionals.set(0);
       }
-      oprot.writeBitSet(optionals, 1);
+      if (struct.isSetQueryColumns()) {
+        optionals.set(1);
+      }
+      oprot.writeBitSet(optionals, 2);
       if (struct.isSetComment()) {
         oprot.writeString(struct.comment);
+      }
+      if (struct.isSetQueryColumns()) {
+        {
+          oprot.writeI32(struct.queryColumns.size());
+          for (java.lang.String _iter403 : struct.queryColumns)
+          {
+            oprot.writeString(_iter403);
+          }
+        }
       }
     }
 
@@ -761,34 +917,47 @@ public class ViewInfo implements org.apache.thrift.TBase<ViewInfo, ViewInfo._Fie
       struct.query = iprot.readString();
       struct.setQueryIsSet(true);
       {
-        org.apache.thrift.protocol.TList _list399 = iprot.readListBegin(org.apache.thrift.protocol.TType.STRUCT);
-        struct.columns = new java.util.ArrayList<ViewColumn>(_list399.size);
-        @org.apache.thrift.annotation.Nullable ViewColumn _elem400;
-        for (int _i401 = 0; _i401 < _list399.size; ++_i401)
+        org.apache.thrift.protocol.TList _list404 = iprot.readListBegin(org.apache.thrift.protocol.TType.STRUCT);
+        struct.columns = new java.util.ArrayList<ViewColumn>(_list404.size);
+        @org.apache.thrift.annotation.Nullable ViewColumn _elem405;
+        for (int _i406 = 0; _i406 < _list404.size; ++_i406)
         {
-          _elem400 = new ViewColumn();
-          _elem400.read(iprot);
-          struct.columns.add(_elem400);
+          _elem405 = new ViewColumn();
+          _elem405.read(iprot);
+          struct.columns.add(_elem405);
         }
       }
       struct.setColumnsIsSet(true);
       {
-        org.apache.thrift.protocol.TMap _map402 = iprot.readMapBegin(org.apache.thrift.protocol.TType.STRING, org.apache.thrift.protocol.TType.STRING); 
-        struct.properties = new java.util.HashMap<java.lang.String,java.lang.String>(2*_map402.size);
-        @org.apache.thrift.annotation.Nullable java.lang.String _key403;
-        @org.apache.thrift.annotation.Nullable java.lang.String _val404;
-        for (int _i405 = 0; _i405 < _map402.size; ++_i405)
+        org.apache.thrift.protocol.TMap _map407 = iprot.readMapBegin(org.apache.thrift.protocol.TType.STRING, org.apache.thrift.protocol.TType.STRING); 
+        struct.properties = new java.util.HashMap<java.lang.String,java.lang.String>(2*_map407.size);
+        @org.apache.thrift.annotation.Nullable java.lang.String _key408;
+        @org.apache.thrift.annotation.Nullable java.lang.String _val409;
+        for (int _i410 = 0; _i410 < _map407.size; ++_i410)
         {
-          _key403 = iprot.readString();
-          _val404 = iprot.readString();
-          struct.properties.put(_key403, _val404);
+          _key408 = iprot.readString();
+          _val409 = iprot.readString();
+          struct.properties.put(_key408, _val409);
         }
       }
       struct.setPropertiesIsSet(true);
-      java.util.BitSet incoming = iprot.readBitSet(1);
+      java.util.BitSet incoming = iprot.readBitSet(2);
       if (incoming.get(0)) {
         struct.comment = iprot.readString();
         struct.setCommentIsSet(true);
+      }
+      if (incoming.get(1)) {
+        {
+          org.apache.thrift.protocol.TList _list411 = iprot.readListBegin(org.apache.thrift.protocol.TType.STRING);
+          struct.queryColumns = new java.util.ArrayList<java.lang.String>(_list411.size);
+          @org.apache.thrift.annotation.Nullable java.lang.String _elem412;
+          for (int _i413 = 0; _i413 < _list411.size; ++_i413)
+          {
+            _elem412 = iprot.readString();
+            struct.queryColumns.add(_elem412);
+          }
+        }
+        struct.setQueryColumnsIsSet(true);
       }
     }
   }

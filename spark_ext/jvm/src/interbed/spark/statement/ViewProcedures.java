@@ -63,12 +63,16 @@ final class ViewProcedures {
       throw new IllegalArgumentException(
           "The view " + name + " names " + given.size() + " columns, but its query has " + columns.size());
     }
+    List<String> ofQuery = names(columns);
     for (int i = 0; i < given.size(); i++) {
       columns.get(i).setName(given.get(i).get("name"));
       columns.get(i).setComment(given.get(i).get("comment"));
     }
     Map<String, String> properties = cast(fields.get("properties"));
-    ViewInfo view = new ViewInfo(query, columns, new HashMap<>(properties)).setComment((String) fields.get("comment"));
+    ViewInfo view =
+        new ViewInfo(query, columns, new HashMap<>(properties))
+            .setComment((String) fields.get("comment"))
+            .setQueryColumns(ofQuery);
     store(name, view, (Boolean) fields.get("replace"), (Boolean) fields.get("ifNotExists"));
   }
 
@@ -84,7 +88,8 @@ final class ViewProcedures {
     QualifiedName name = name(fields);
     ViewInfo view = load(name);
     String query = (String) fields.get("query");
-    store(name, view.setQuery(query).setColumns(columnsOf(name, query)), true, false);
+    List<ViewColumn> columns = columnsOf(name, query);
+    store(name, view.setQuery(query).setColumns(columns).setQueryColumns(names(columns)), true, false);
   }
 
   private static void setProperties(Map<String, Object> fields) {
@@ -227,6 +232,10 @@ final class ViewProcedures {
       columns.add(field.getComment().isDefined() ? column.setComment(field.getComment().get()) : column);
     }
     return columns;
+  }
+
+  private static List<String> names(List<ViewColumn> columns) {
+    return columns.stream().map(ViewColumn::getName).toList();
   }
 
   private static void store(QualifiedName name, ViewInfo view, boolean replace, boolean ifNotExists) {

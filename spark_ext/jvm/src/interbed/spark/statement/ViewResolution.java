@@ -10,8 +10,11 @@ import interbed.spark.thrift.ErrorKind;
 import interbed.spark.thrift.ViewColumn;
 import interbed.spark.thrift.ViewInfo;
 import java.util.ArrayList;
+import java.util.Arrays;
 import java.util.List;
 import java.util.Optional;
+import java.util.stream.IntStream;
+import org.apache.spark.sql.Column;
 import org.apache.spark.sql.Row;
 import org.apache.spark.sql.catalyst.AliasIdentifier;
 import org.apache.spark.sql.catalyst.analysis.CTESubstitution;
@@ -24,6 +27,7 @@ import org.apache.spark.sql.catalyst.plans.logical.SubqueryAlias;
 import org.apache.spark.sql.catalyst.rules.Rule;
 import org.apache.spark.sql.classic.Dataset;
 import org.apache.spark.sql.classic.SparkSession;
+import org.apache.spark.sql.functions;
 import scala.jdk.javaapi.CollectionConverters;
 
 /**
@@ -79,22 +83,53 @@ public final class ViewResolution extends Rule<LogicalPlan> {
     Dataset<Row> rows = rowsOf(session, name, view.getQuery());
     String[] found = rows.columns();
     List<ViewColumn> columns = view.getColumns();
+    int[] places = view.isSetQueryColumns() ? placesByName(name, view, found) : firstPlaces(name, columns, found);
+    // The query may return a name twice, so that columns are chosen by their numbers.
+    String[] numbered = new String[found.length];
+    for (int i = 0; i < numbered.length; i++) {
+      numbered[i] = "__of_the_query_" + i;
+    }
+    Column[] chosen = new Column[places.length];
+    for (int i = 0; i < chosen.length; i++) {
+      chosen[i] = functions.col(numbered[places[i]]).as(columns.get(i).getName());
+    }
+    return rows.toDF(numbered).select(chosen).queryExecution().analyzed();
+  }
+
+  /** Places of the first columns: other programs do not record which columns of the query are the view's. */
+  private static int[] firstPlaces(QualifiedName name, List<ViewColumn> columns, String[] found) {
     if (found.length < columns.size()) {
       throw new IllegalStateException(
           "The view " + name + " has " + columns.size() + " columns, but its query only " + found.length
               + " by now; ALTER VIEW " + name + " AS … gives it another query");
     }
-    // Columns that a SELECT * has in addition since the view was created are no part of the view.
-    String[] names = new String[found.length];
-    List<String> more = new ArrayList<>();
-    for (int i = 0; i < names.length; i++) {
-      names[i] = i < columns.size() ? columns.get(i).getName() : "__not_of_the_view_" + i;
-      if (i >= columns.size()) {
-        more.add(names[i]);
+    return IntStream.range(0, columns.size()).toArray();
+  }
+
+  /**
+   * The place in the query of each column of the view, by the names that the query returned when it was stored. What a
+   * SELECT * returns since then in addition is no part of the view.
+   */
+  private int[] placesByName(QualifiedName name, ViewInfo view, String[] found) {
+    List<String> stored = view.getQueryColumns();
+    int[] places = new int[stored.size()];
+    for (int i = 0; i < places.length; i++) {
+      String column = stored.get(i);
+      int[] now = IntStream.range(0, found.length).filter(place -> isSame(found[place], column)).toArray();
+      int[] before = IntStream.range(0, stored.size()).filter(place -> isSame(stored.get(place), column)).toArray();
+      if (now.length != before.length) {
+        throw new IllegalStateException(
+            "The column " + view.getColumns().get(i).getName() + " of the view " + name + " is the column " + column
+                + " of its query, which returns " + (now.length == 0 ? "none" : now.length + " columns") + " of that name by"
+                + " now (it returns " + String.join(", ", found) + "); ALTER VIEW " + name + " AS … gives it another query");
       }
+      places[i] = now[Arrays.binarySearch(before, i)];
     }
-    Dataset<Row> renamed = rows.toDF(names);
-    return (more.isEmpty() ? renamed : renamed.drop(more.toArray(String[]::new))).queryExecution().analyzed();
+    return places;
+  }
+
+  private boolean isSame(String one, String other) {
+    return session.sessionState().conf().caseSensitiveAnalysis() ? one.equals(other) : one.equalsIgnoreCase(other);
   }
 
   /** The analysed query of the view of that name; throws for a view that refers to itself. */
