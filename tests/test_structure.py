@@ -5,6 +5,7 @@ The contracts themselves (layers of storage, packages of the server and of Spark
 """
 
 import ast
+import re
 from collections import defaultdict
 from collections.abc import Iterator
 from functools import cache
@@ -134,6 +135,104 @@ def test_tests_wait_for_events_and_states_and_do_not_sleep() -> None:
         if isinstance(node, ast.Call) and ast.unparse(node.func) in ("time.sleep", "sleep")
     ]
     assert sorted(set(calls)) == sorted(TEST_SLEEPERS)
+
+
+BOUNDED = ("wait", "join", "result", "awaitTermination")
+"""Methods whose first argument is the upper bound of a wait."""
+UNSCALED_SECONDS_MAX = 10
+"""Shorter waits are part of what a test does: a poll, or a state that does not come."""
+UNSCALED = {
+    "tests/spark_ext/connect_program.py": "a program whose path does not include the tests",
+    "tests/spark_ext/version_program.py": "the same",
+}
+
+NUMBER_OF_SECONDS = re.compile(rf"\b({'|'.join(BOUNDED)})\(\d\d|\btimeout(_seconds)?=\d\d")
+"""What a file has that is worth the time to parse it."""
+
+
+def is_unscaled_bound(node: ast.AST) -> bool:
+    """Return whether the node is a call that waits for a number of seconds without `at_most`."""
+    if not isinstance(node, ast.Call):
+        return False
+    bounds = [each.value for each in node.keywords if each.arg in ("timeout", "timeout_seconds")]
+    if isinstance(node.func, ast.Attribute) and node.func.attr in BOUNDED:
+        bounds += node.args[:1]
+    values = [each.value for each in bounds if isinstance(each, ast.Constant)]
+    return any(isinstance(value, int | float) and value >= UNSCALED_SECONDS_MAX for value in values)
+
+
+def test_bounds_of_waits_are_scaled_to_the_machine() -> None:
+    found = [
+        f"{name}:{getattr(node, 'lineno', '')}"
+        for file in (ROOT / "tests").rglob("*.py")
+        if not (name := str(file.relative_to(ROOT))).startswith("tests/benchmarks/") and name not in UNSCALED
+        if NUMBER_OF_SECONDS.search(file.read_text(encoding="utf-8"))
+        for node in ast.walk(source_tree(file))
+        if is_unscaled_bound(node)
+    ]
+    assert not found, f"Use at_most of tests/support/waits.py: {found}"
+
+
+SUSPICIOUS = re.compile(
+    r"^\s*(assert.*|)\bor (True|[1-9'\"])|\bassert (True|[1-9]|f?['\"][^'\"]*['\"](,|$)|\(\w+ for )|len\(.*\) >= 0\b"
+    r"|\bassert ([\w.\[\]]+) (==|is|<=|>=) \5(,|$)",
+    re.MULTILINE,
+)
+"""What a file has that is worth the time to parse it."""
+
+
+def is_always_true(node: ast.expr) -> bool:
+    """Return whether an expression is true whatever the code under test does."""
+    match node:
+        case ast.Constant(value=value):
+            return bool(value)
+        case ast.GeneratorExp() | ast.Lambda():
+            return True
+        case ast.JoinedStr(values=values):
+            return any(isinstance(each, ast.Constant) for each in values)
+        case ast.BoolOp(op=ast.Or(), values=values):
+            return any(map(is_always_true, values))
+        case ast.BoolOp(values=values):
+            return all(map(is_always_true, values))
+        case ast.Compare(left=ast.Call(func=ast.Name(id="len")), ops=[ast.GtE()], comparators=[ast.Constant(value=0)]):
+            return True
+        case ast.Compare(left=left, ops=[ast.Eq() | ast.Is() | ast.LtE() | ast.GtE()], comparators=[right]):
+            # Two calls may differ, and a value may differ from itself: NaN is tested by `!=`.
+            return ast.dump(left) == ast.dump(right) and not any(isinstance(each, ast.Call) for each in ast.walk(left))
+    return False
+
+
+def test_no_assertion_of_a_test_is_always_true() -> None:
+    found = [
+        f"{file.relative_to(ROOT)}:{node.lineno}"
+        for file in (ROOT / "tests").rglob("*.py")
+        if SUSPICIOUS.search(file.read_text(encoding="utf-8"))
+        for node in ast.walk(source_tree(file))
+        if isinstance(node, ast.Assert) and is_always_true(node.test)
+    ]
+    assert not found, f"These assertions cannot fail: {found}"
+
+
+@pytest.mark.parametrize(
+    ("code", "expected"),
+    [
+        ("x or True", True),
+        ("(each for each in x)", True),
+        ("len(x) >= 0", True),
+        ("x.y[0] == x.y[0]", True),
+        ("True and 1", True),
+        ("f'text'", True),
+        ("'text' in x or 'text'", True),
+        ("x and True", False),
+        ("hash(x) == hash(x)", False),
+        ("len(x) >= 1", False),
+        ("x != x", False),
+        ("x or y", False),
+    ],
+)
+def test_an_assertion_that_cannot_fail_is_found(code: str, expected: bool) -> None:
+    assert is_always_true(ast.parse(code, mode="eval").body) is expected
+    assert SUSPICIOUS.search(f"    assert {code}\n") is not None or not expected
 
 
 LOCATION_SCHEMES = {"catalog/server/service/directories/locations.py": "a location of the metastore, not a file system"}

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from tests.support.peers.cache import pypaimon_python
+from tests.support.waits import at_most
 
 HERE = Path(__file__).parent
 IMPORTS = (
@@ -22,7 +23,7 @@ IMPORTS = (
 def run(python: Path | str, program: Path, warehouse: Path) -> dict[str, Any]:
     warehouse.mkdir()
     done = subprocess.run(
-        [str(python), str(program), str(warehouse)], capture_output=True, text=True, timeout=120, check=False
+        [str(python), str(program), str(warehouse)], capture_output=True, text=True, timeout=at_most(120), check=False
     )
     assert done.returncode == 0, done.stderr
     seen: dict[str, Any] = json.loads(done.stdout)

@@ -10,6 +10,7 @@ import interbed
 from interbed.testing import metastore
 from tests.support.pages import Page
 from tests.support.servers.hdfs import HdfsServer
+from tests.support.waits import at_most
 
 pytestmark = pytest.mark.long
 
@@ -111,6 +112,6 @@ def test_a_stream_copies_a_table_in_hdfs(spark: SparkSession, catalog: str, opti
         .trigger(availableNow=True)
         .toTable(f"{catalog}.default.target")
     )
-    assert query.awaitTermination(120)
+    assert query.awaitTermination(at_most(120))
     found = spark.sql("SELECT k, v FROM default.target ORDER BY k").collect()
     assert [tuple(row) for row in found] == [(1, "a"), (2, "b")]

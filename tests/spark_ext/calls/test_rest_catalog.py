@@ -14,6 +14,7 @@ from tests.spark_ext.conftest import SparkLake
 from tests.support.pages import Page
 from tests.support.servers.http_servers import running_s3
 from tests.support.servers.paimon_rest import PaimonRestServers, rest_options
+from tests.support.waits import at_most
 
 _NUMBERS = itertools.count()
 
@@ -86,7 +87,7 @@ def test_a_stream_is_read_and_written(served: SparkLake, tmp_path: Path) -> None
             .trigger(availableNow=True)
             .toTable(f"{served.name}.db.t")
         )
-        assert query.awaitTermination(120)
+        assert query.awaitTermination(at_most(120))
     assert served.tuples("SELECT * FROM {lake}.db.t ORDER BY id") == [(0, "a"), (1, "a"), (9, "b1")]
 
 

@@ -8,6 +8,7 @@ import pytest
 from interbed import load_catalog
 from interbed.storage.table.table import Table
 from tests.spark_ext.conftest import SparkLake
+from tests.support.waits import at_most
 
 MERGE = "write.merge-schema"
 KEYED = "TBLPROPERTIES ('primary-key' = 'id', 'bucket' = '1')"
@@ -119,7 +120,7 @@ def test_rows_carry_their_row_kind(lake: SparkLake, tmp_path: Path) -> None:
     lake.sql("INSERT INTO {lake}.db.s VALUES (4, 'd', '-D', 1), (5, 'e', '+I', 2)")
     stream = lake.spark.readStream.table(f"{lake.name}.db.s").writeStream.option(MERGE, "true")
     query = stream.option("checkpointLocation", str(tmp_path / "c")).trigger(availableNow=True).toTable(name)
-    assert query.awaitTermination(300)
+    assert query.awaitTermination(at_most(300))
     assert lake.tuples("SELECT * FROM {lake}.db.t ORDER BY id") == [(1, "A", None), (5, "e", 2)]
 
     for column, message in (("'x' AS _row_kind", "takes .I, -U, .U and -D"), ("3 AS rowkind", "rows by a filter")):

@@ -6,6 +6,7 @@ import pytest
 
 from tests.spark_ext.interop.all_readers import AllReaders
 from tests.support.shares import each_run
+from tests.support.waits import at_most
 
 ENGINES: dict[str, tuple[str, list[tuple[str, list[list[object]]]]]] = {
     "aggregation": (
@@ -93,7 +94,7 @@ def test_rows_of_a_stream_are_read_by_all_readers(readers: AllReaders, mode: str
             .toTable(f"{name}.db.t")
         )
         try:
-            assert query.awaitTermination(120)
+            assert query.awaitTermination(at_most(120))
         finally:
             query.stop()
         last = readers.agree("db.t")

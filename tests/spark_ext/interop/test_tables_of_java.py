@@ -10,6 +10,7 @@ from pyspark.sql import DataFrame
 from tests.spark_ext.interop.all_readers import AllReaders
 from tests.support.peers.json import TypeJson
 from tests.support.shares import each_run
+from tests.support.waits import at_most
 
 COLUMNS: list[tuple[str, TypeJson]] = [("id", "INT NOT NULL"), ("dt", "STRING NOT NULL"), ("v", "INT"), ("s", "STRING")]
 KEYED = {"bucket": "2", "num-sorted-run.compaction-trigger": "3"}
@@ -65,7 +66,7 @@ def test_a_stream_of_a_java_table_has_the_changes_of_java(readers: AllReaders, n
             .start()
         )
         try:
-            assert query.awaitTermination(120)
+            assert query.awaitTermination(at_most(120))
         finally:
             query.stop()
         plans = readers.table("db.t$audit_log").stream(options=start).plans

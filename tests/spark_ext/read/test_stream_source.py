@@ -13,6 +13,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 from interbed import load_catalog
 from interbed.storage.table.table import Table
 from tests.spark_ext.conftest import SparkLake
+from tests.support.waits import at_most
 
 CHANGELOG = ", 'changelog-producer' = 'lookup'"
 PRIMARY_KEY = "TBLPROPERTIES ('primary-key' = 'id', 'bucket' = '1'{options})"
@@ -35,7 +36,7 @@ class Reader:
         """Return the batches of one run of a data frame."""
         before = len(self.batches)
         with self.started(frame) as query:
-            assert query.awaitTermination(120)
+            assert query.awaitTermination(at_most(120))
         return self.batches[before:]
 
     @contextmanager
@@ -189,7 +190,7 @@ def test_tables_are_read_and_written_by_their_paths(lake: SparkLake, reader: Rea
         .trigger(availableNow=True)
         .start(dynamic)
     )
-    assert query.awaitTermination(120)
+    assert query.awaitTermination(at_most(120))
 
     assert sorted(map(tuple, lake.spark.read.format("paimon").load(dynamic).collect())) == [(1, "A"), (2, "b")]
     read = lake.spark.read.format("interbed").option("scan.snapshot-id", "1").load(location)

@@ -12,6 +12,7 @@ from pyspark.sql.streaming.readwriter import DataStreamWriter
 from interbed import load_catalog
 from interbed.storage.table.table import Table
 from tests.spark_ext.conftest import SparkLake
+from tests.support.waits import at_most
 
 KEYED = "TBLPROPERTIES ('primary-key' = 'id', 'bucket' = '2')"
 
@@ -30,7 +31,7 @@ def _writer(frame: DataFrame, checkpoint: Path, mode: str = "append") -> DataStr
 
 def _run(lake: SparkLake, frame: DataFrame, checkpoint: Path, table: str, mode: str = "append") -> None:
     query = _writer(frame, checkpoint, mode).toTable(f"{lake.name}.{table}")
-    assert query.awaitTermination(120)
+    assert query.awaitTermination(at_most(120))
 
 
 def _forget_last_commit(checkpoint: Path) -> None:

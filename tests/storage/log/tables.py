@@ -13,6 +13,7 @@ from confluent_kafka.admin import AdminClient
 import interbed
 from interbed.storage.table.table import Table
 from tests.support.servers.kafka import KafkaServer
+from tests.support.waits import at_most
 
 SCHEMA = pa.schema((pa.field("id", pa.int64(), nullable=False), pa.field("v", pa.string())))
 QUICK = {"commit.sync": "none"}
@@ -116,4 +117,4 @@ def cut_log(kafka: KafkaServer, table: Table, offsets: dict[int, int]) -> None:
     client = AdminClient({"bootstrap.servers": kafka.bootstrap_servers})
     wanted = [TopicPartition(topic_of(table), p, offset) for p, offset in offsets.items()]
     for done in client.delete_records(wanted).values():
-        done.result(30)
+        done.result(at_most(30))

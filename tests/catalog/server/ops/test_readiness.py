@@ -33,7 +33,7 @@ from interbed.catalog.server.ops.vital_signs import (
 from interbed.catalog.server.thrift.edge.pool import ThreadPool
 from interbed.thrift_idl.hive_metastore import ttypes
 from tests.support.servers.metastore import MetastoreUnderTest, metastore_under_test
-from tests.support.waits import wait_until
+from tests.support.waits import at_most, wait_until
 
 BUSY_CLIENTS = 80
 """Number of clients, more than the server has threads."""
@@ -45,7 +45,7 @@ def probe(log: Path, page: str = "/health/ready") -> tuple[int, str]:
     wait_until(lambda: pattern.search(log.read_text()) is not None, "the address of the health port is logged")
     found = pattern.search(log.read_text())
     assert found is not None
-    connection = http.client.HTTPConnection(found[1], int(found[2]), timeout=30)
+    connection = http.client.HTTPConnection(found[1], int(found[2]), timeout=at_most(30))
     try:
         connection.request("GET", page)
         response = connection.getresponse()
@@ -108,17 +108,17 @@ def test_the_pool_reports_how_long_queued_jobs_have_not_been_started() -> None:
 
     def hold() -> None:
         begun.set()
-        go.wait(30)
+        go.wait(at_most(30))
 
     pool.submit(hold)
-    assert begun.wait(30)
+    assert begun.wait(at_most(30))
     assert pool.stalled_seconds == 0.0
     pool.submit(done.set)
     first = pool.stalled_seconds
     assert first > 0
     assert pool.stalled_seconds > first
     go.set()
-    assert done.wait(30)
+    assert done.wait(at_most(30))
     assert pool.stalled_seconds == 0.0
     pool.close()
 
@@ -169,7 +169,9 @@ def test_a_server_without_free_handles_reports_it(single_process_server: Metasto
     resource.prlimit(process.pid, resource.RLIMIT_NOFILE, (few, few))
     with ExitStack() as stack:
         for _ in range(40):
-            stack.enter_context(socket.create_connection(("127.0.0.1", single_process_server.port), timeout=30))
+            stack.enter_context(
+                socket.create_connection(("127.0.0.1", single_process_server.port), timeout=at_most(30))
+            )
         wait_for(log, 503, "RLIMIT_NOFILE")
         assert probe(log, "/health/live")[0] == 200
     wait_for(log, 200)
@@ -206,7 +208,7 @@ def test_a_pool_without_free_threads_makes_the_server_unready(
         for number in range(BUSY_CLIENTS):
             # Each call has a connection of its own, as clients have.
             connection = stack.enter_context(
-                socket.create_connection(("127.0.0.1", single_process_server.port), timeout=30)
+                socket.create_connection(("127.0.0.1", single_process_server.port), timeout=at_most(30))
             )
             text = b"d%d" % number
             database = b"\x0c\0\1\x0b\0\1" + struct.pack("!i", len(text)) + text + b"\0\0"
