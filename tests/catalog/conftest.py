@@ -7,7 +7,7 @@ import pytest
 
 from interbed.testing import metastore
 from tests.support.servers.java_metastore import java_metastore
-from tests.support.servers.metastore import BACKENDS, new_database
+from tests.support.servers.metastore import BACKENDS, MetastoreUnderTest, metastore_under_test, new_database
 from tests.support.servers.paimon_rest import PaimonRestServers, rest_options
 from tests.support.servers.postgres import postgres_server
 from tests.support.shares import each_run
@@ -30,6 +30,15 @@ def database_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     if request.param == "sqlite":
         return f"sqlite:///{tmp_path / 'metastore.db'}"
     return new_database(request.getfixturevalue("postgres_url"))
+
+
+@pytest.fixture(scope="module")
+def server(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[MetastoreUnderTest]:
+    """Run a server on SQLite for the module, with the arguments SERVER_ARGUMENTS of the module, if it has some."""
+    directory = tmp_path_factory.mktemp("server")
+    arguments: tuple[str, ...] = getattr(request.module, "SERVER_ARGUMENTS", ())
+    with metastore_under_test(f"sqlite:///{directory / 'metastore.db'}", directory, *arguments) as running:
+        yield running
 
 
 @pytest.fixture(scope="module")

@@ -22,6 +22,14 @@ def at_most(seconds: Seconds) -> Seconds:
     return type(seconds)(seconds * FACTOR)
 
 
+def past_millisecond() -> int:
+    """Return the time in milliseconds once that millisecond is over: what happens later has a later time."""
+    begun = int(time.time() * 1000)
+    while int(time.time() * 1000) <= begun:
+        pass
+    return begun
+
+
 def wait_until(
     condition: Callable[[], bool],
     what: str | Callable[[], object] = "the condition holds",

@@ -8,16 +8,8 @@ import pytest
 from interbed.catalog.client.hive.client import HiveMetastoreClient
 from interbed.thrift_idl.hive_metastore import ttypes
 from tests.catalog.server.migration.commands import run, run_json
-from tests.support.servers.metastore import MetastoreUnderTest, metastore_under_test, table
+from tests.support.servers.metastore import MetastoreUnderTest, table
 from tests.support.waits import at_most
-
-
-@pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[MetastoreUnderTest]:
-    """Run a server with the defaults."""
-    directory = tmp_path_factory.mktemp("dropped")
-    with metastore_under_test(f"sqlite:///{directory / 'metastore.db'}", directory) as running:
-        yield running
 
 
 @pytest.fixture

@@ -17,19 +17,13 @@ from interbed.catalog.client.hive.client import HiveMetastoreClient
 from interbed.catalog.client.hive.connection import current_user
 from interbed.thrift_idl.hive_metastore import ttypes
 from tests.catalog.server.migration.commands import run, run_json
-from tests.support.servers.metastore import MetastoreUnderTest, metastore_under_test, table
-from tests.support.waits import at_most
+from tests.support.servers.metastore import MetastoreUnderTest, table
+from tests.support.servers.paimon_rest import rest_options
+from tests.support.waits import at_most, past_millisecond
 
 ROWS = pa.table({"id": [1, 2], "v": ["a", "b"]})
 COLUMNS = pa.schema((pa.field("id", pa.int64()), pa.field("v", pa.string())))
-
-
-@pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[MetastoreUnderTest]:
-    """Run a server with all interfaces."""
-    directory = tmp_path_factory.mktemp("history")
-    with metastore_under_test(f"sqlite:///{directory / 'metastore.db'}", directory, "--http-port", "0") as running:
-        yield running
+SERVER_ARGUMENTS = ("--http-port", "0")
 
 
 @pytest.fixture
@@ -61,10 +55,7 @@ def history(server: MetastoreUnderTest, name: str, *options: str) -> list[dict[s
 
 def now() -> str:
     """Return the time as the command takes it, after all changes so far and before the next one."""
-    begun = int(datetime.now(UTC).timestamp() * 1000)
-    while int(datetime.now(UTC).timestamp() * 1000) <= begun:
-        pass
-    return datetime.fromtimestamp(begun / 1000, UTC).isoformat(timespec="milliseconds")
+    return datetime.fromtimestamp(past_millisecond() / 1000, UTC).isoformat(timespec="milliseconds")
 
 
 def test_changes_of_each_interface_have_their_origin(
@@ -72,14 +63,7 @@ def test_changes_of_each_interface_have_their_origin(
 ) -> None:
     client.create_table(table("shop", "orders"))
     iceberg.create_table("shop.ice", schema=pa.schema([("id", pa.int64())]))
-    by_paimon = interbed.load_catalog(
-        "rest",
-        metastore="rest",
-        uri=f"{server.http}/paimon",
-        warehouse="hive",
-        **{"token.provider": "bear", "token": "x"},
-    )
-    with by_paimon:
+    with interbed.load_catalog("rest", **rest_options(f"{server.http}/paimon", "hive")) as by_paimon:
         by_paimon.create_table("shop.pai", pa.schema([("id", pa.int64())]))
     client.drop_table("shop", "orders", delete_data=True)
     run("undrop", "shop.orders", *where(server))

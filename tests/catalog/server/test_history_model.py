@@ -1,6 +1,5 @@
 """Random changes through Thrift, Iceberg REST and Paimon REST: the history gives the metadata at each time."""
 
-import time
 from collections.abc import Iterator
 from contextlib import suppress
 from typing import Any
@@ -29,7 +28,8 @@ from interbed.storage.base.errors import InterbedError
 from interbed.thrift_idl.hive_metastore import ThriftHiveMetastore, ttypes
 from tests.support.examples import examples
 from tests.support.servers.metastore import metastore_under_test, new_database, plain_client, storage, table
-from tests.support.waits import at_most
+from tests.support.servers.paimon_rest import rest_options
+from tests.support.waits import at_most, past_millisecond
 
 DATABASES = ("hist_a", "hist_b")
 COLUMNS = pa.schema([("id", pa.int64())])
@@ -174,27 +174,16 @@ def history(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
     db = f"sqlite:///{directory / 'metastore.db'}"
     if request.param == "postgresql":
         db = new_database(request.getfixturevalue("postgres_url"))
-    token = {"token.provider": "bear", "token": "any"}
     with (
         metastore_under_test(db, directory, "--http-port", "0") as server,
         HiveMetastoreClient(server.uri, timeout_seconds=at_most(30)) as hive,
         plain_client(server.port) as wire,
         load_catalog("ice", type="rest", uri=f"{server.http}/iceberg") as iceberg,
-        interbed.load_catalog(
-            "pai", metastore="rest", uri=f"{server.http}/paimon", warehouse="hive", **token
-        ) as paimon,
+        interbed.load_catalog("pai", **rest_options(f"{server.http}/paimon", "hive")) as paimon,
     ):
         store = SqlRepository(db)
         yield HistoryUnderTest(hive, wire, iceberg, paimon, Metastore(store, f"file:{server.warehouse}"))
         store.close()
-
-
-def _moment() -> int:
-    """Return the time in milliseconds, when that millisecond is over."""
-    begun = int(time.time() * 1000)
-    while int(time.time() * 1000) <= begun:
-        pass
-    return begun
 
 
 @settings(max_examples=examples(25), suppress_health_check=[HealthCheck.function_scoped_fixture])
@@ -203,10 +192,10 @@ def test_the_history_gives_the_metadata_at_each_time(history: HistoryUnderTest, 
     for database in DATABASES:
         history.apply(("drop_database", database, ""))
     history.create_database(DATABASES[0], "first")
-    states = [(_moment(), history.state())]
+    states = [(past_millisecond(), history.state())]
     for step in steps:
         history.apply(step)
-        states.append((_moment(), history.state()))
+        states.append((past_millisecond(), history.state()))
     assert len(states[-1][1]) > 0
     for moment, expected in states:
         assert history.metastore.history.states_at("hive", moment) == expected

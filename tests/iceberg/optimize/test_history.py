@@ -2,7 +2,6 @@
 
 import random
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
 import pyarrow as pa
@@ -13,18 +12,10 @@ import interbed
 from interbed.iceberg.opening import load_iceberg_table
 from interbed.iceberg.table import IcebergTable
 from interbed.storage.base.errors import SnapshotNotFoundError
-from tests.support.waits import wait_until
+from tests.support.waits import past_millisecond
 
 SCHEMA = pa.schema([("id", pa.int64())])
 States = list[tuple[int, list[int]]]
-
-
-@pytest.fixture
-def theirs(tmp_path: Path) -> Iterator[SqlCatalog]:
-    catalog = SqlCatalog("c", uri=f"sqlite:///{tmp_path}/c.db", warehouse=f"file://{tmp_path}")
-    catalog.create_namespace("n")
-    yield catalog
-    catalog.close()
 
 
 def _row(number: int) -> pa.Table:
@@ -33,13 +24,6 @@ def _row(number: int) -> pa.Table:
 
 def _now() -> int:
     return int(time.time() * 1000)
-
-
-def _next_millisecond() -> int:
-    """Return the time, after which later commits are in later milliseconds."""
-    now = _now()
-    wait_until(lambda: _now() > now)
-    return now
 
 
 def _check(table: IcebergTable, states: States) -> int:
@@ -60,7 +44,7 @@ def test_a_tagged_snapshot_is_not_shown_for_the_time_of_expired_ones(theirs: Sql
     states: States = []
     for number in range(4):
         table.append(_row(number))
-        states.append((_next_millisecond(), list(range(number + 1))))
+        states.append((past_millisecond(), list(range(number + 1))))
         if number == 0:
             table.manage_snapshots().create_tag(table.metadata.snapshots[0].snapshot_id, "first").commit()
             table.refresh()
@@ -97,7 +81,7 @@ def test_histories_with_rollbacks_and_branches_stay_true(theirs: SqlCatalog, see
             opened = interbed.IcebergTable("n.t", table)
             opened.expire_snapshots(older_than=dice.choice(states)[0], retain_last=dice.choice([1, 3]))
         current = theirs.load_table("n.t")
-        states.append((_next_millisecond(), rows[current.metadata.current_snapshot_id or 0]))
+        states.append((past_millisecond(), rows[current.metadata.current_snapshot_id or 0]))
         assert _check(interbed.IcebergTable("n.t", current), states) >= 1
 
 
@@ -109,7 +93,7 @@ def test_a_published_tag_is_not_shown_for_the_time_of_expired_snapshots(tmp_path
     states: States = []
     for number in range(4):
         table.append(_row(number))
-        states.append((_next_millisecond(), list(range(number + 1))))
+        states.append((past_millisecond(), list(range(number + 1))))
         if number == 0:
             table.versions.create_tag("first")
     table.maintenance.expire_snapshots(retain_max=1, retain_min=1)

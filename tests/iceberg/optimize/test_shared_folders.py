@@ -1,7 +1,6 @@
 """Orphan files are removed only if no other table in the same folder names them."""
 
 import os
-from collections.abc import Iterator
 from pathlib import Path
 
 import pyarrow as pa
@@ -9,17 +8,10 @@ import pytest
 from pyiceberg.catalog.sql import SqlCatalog
 
 import interbed
+from interbed.storage.base.errors import CorruptFileError
 
 SCHEMA = pa.schema([("id", pa.int64())])
 OLD = 1_000_000_000
-
-
-@pytest.fixture
-def theirs(tmp_path: Path) -> Iterator[SqlCatalog]:
-    catalog = SqlCatalog("c", uri=f"sqlite:///{tmp_path}/c.db", warehouse=f"file://{tmp_path}")
-    catalog.create_namespace("n")
-    yield catalog
-    catalog.close()
 
 
 def _make_old(folder: Path) -> None:
@@ -81,6 +73,6 @@ def test_unreadable_metadata_of_another_table_deletes_nothing(theirs: SqlCatalog
     lost = folder / "data" / "lost.parquet"
     lost.write_bytes(b"x")
     _make_old(folder)
-    with pytest.raises(Exception, match=r"Avro|avro|magic|header|read"):
+    with pytest.raises(CorruptFileError, match=r"snap-.*\.avro"):
         interbed.IcebergTable("n.b", tables[1]).remove_orphan_files()
     assert lost.exists()

@@ -15,6 +15,7 @@ from interbed.testing import metastore
 from tests.support.peers.flink import Flink, FlinkSession
 from tests.support.peers.java import PeerRows
 from tests.support.peers.json import PeerType, comparable, normalised, parse_type, table_to_rows
+from tests.support.servers.paimon_rest import rest_options
 from tests.support.shares import each_run
 from tests.support.sql_script import run_script
 
@@ -43,9 +44,7 @@ class Server:
     @property
     def rest_options(self) -> dict[str, str]:
         """Options of a catalog behind the REST interface. The server accepts its warehouse's location as the name."""
-        warehouse = f"file:{self.warehouse}"
-        token = {"token.provider": "bear", "token": "none"}
-        return {"metastore": "rest", "uri": self.rest_uri, "warehouse": warehouse, **token}
+        return rest_options(self.rest_uri, f"file:{self.warehouse}")
 
 
 @dataclass(frozen=True)

@@ -15,6 +15,7 @@ from typing import Any
 from interbed.spark_ext import spark_settings
 from interbed.testing import metastore
 from tests.support.servers.java_metastore import java_metastore
+from tests.support.servers.paimon_rest import rest_options
 from tests.support.spark import spark_process
 from tests.support.spark.pyspark_versions import version_variables
 from tests.support.waits import at_most
@@ -78,7 +79,7 @@ def hive_options(uri: str, warehouse: Path) -> str:
 
 def rest_options_sql(uri: str) -> str:
     """Return the options of a catalog over the Paimon REST interface of our server, as SQL."""
-    return f"'metastore' = 'rest', 'uri' = '{uri}', 'warehouse' = 'hive', 'token.provider' = 'bear', 'token' = 'any'"
+    return ", ".join(f"'{key}' = '{value}'" for key, value in rest_options(uri, "hive").items())
 
 
 def differences(version: str, scripts: Mapping[str, list[str]], home: Path) -> list[str]:

@@ -11,7 +11,6 @@ import pyarrow as pa
 import pytest
 
 import interbed
-from interbed.storage.base.clock import now_millis
 from interbed.storage.base.errors import InvalidOptionError, LogUnavailableError, SnapshotNotFoundError
 from interbed.storage.commit.file_store_commit import FileStoreCommit
 from interbed.storage.log.sender import forget_senders
@@ -32,6 +31,7 @@ from tests.storage.log.tables import (
 )
 from tests.support.servers.kafka import KafkaServer, running_kafka
 from tests.support.shares import each_run
+from tests.support.waits import past_millisecond
 
 SOON = 0.05
 
@@ -269,8 +269,7 @@ def test_a_stream_refuses_the_log_of_another_table_in_the_same_topic(
     kafka: KafkaServer, tmp_path: Path, table: Table
 ) -> None:
     topic = table.options.kafka_topic
-    while now_millis() <= identity_of(table.store):
-        pass
+    assert identity_of(table.store) <= past_millisecond()
     other = create(kafka, tmp_path, kafka__topic=topic, log__consistency="eventual")
     other.upsert([{"id": 1, "v": "a"}])
     with pytest.raises(InvalidOptionError, match="log of another table"):

@@ -1,6 +1,5 @@
 """`scan.fallback-branch`: partitions that a table lacks are read from a branch, which may have other keys."""
 
-import time
 from pathlib import Path
 
 import pyarrow as pa
@@ -12,6 +11,7 @@ from interbed.storage.base.types.data_type import AtomicType, TypeRoot
 from interbed.storage.meta.schema.change import AddColumn, SetOption
 from interbed.storage.scan.split import Split
 from interbed.storage.table.table import Table
+from tests.support.waits import past_millisecond
 
 COLUMNS = pa.schema((pa.field("dt", pa.string()), pa.field("name", pa.string()), pa.field("amount", pa.int64())))
 
@@ -105,8 +105,7 @@ def test_a_timestamp_is_applied_to_the_branch_as_well(table: Table, lake: interb
     live = lake.get_table("db.t$branch_live")
     newest = [of.store.snapshots.latest() for of in (table, live)]
     then = max(snapshot.time_millis for snapshot in newest if snapshot is not None)
-    while time.time() * 1000 < then + 1:
-        pass
+    past_millisecond()
     live.upsert(rows(("27", "plum", 1)))
     if later:
         table.append(rows(("26", "fig", 9)))

@@ -41,6 +41,13 @@ class MetastoreUnderTest:
         return self.running.http
 
     @property
+    def http_port(self) -> int:
+        """Port of the HTTP interfaces on 127.0.0.1."""
+        port = urlsplit(self.http).port
+        assert port is not None
+        return port
+
+    @property
     def port(self) -> int:
         """Listening port on 127.0.0.1."""
         port = urlsplit(self.uri).port

@@ -10,6 +10,7 @@ import interbed
 import interbed.testing
 from interbed.catalog.client.api import Catalog
 from interbed.catalog.client.errors import DatabaseNotEmptyError, TableNotFoundError
+from tests.support.servers.paimon_rest import rest_options
 
 ROWS = [{"id": 1, "v": "a"}, {"id": 2, "v": "b"}]
 
@@ -18,11 +19,10 @@ ROWS = [{"id": 1, "v": "a"}, {"id": 2, "v": "b"}]
 def catalogs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Catalog, Catalog]]:
     """Yield the catalog by Thrift and the same one by REST."""
     warehouse = f"file:{tmp_path_factory.mktemp('lake')}"
-    rest: dict[str, Any] = {"token.provider": "bear", "token": "any"}
     with (
         interbed.testing.metastore(warehouse=warehouse) as uri,
         interbed.load_catalog("hive", metastore="hive", uri=uri, warehouse=warehouse) as by_thrift,
-        interbed.load_catalog("rest", metastore="rest", uri=uri.paimon, warehouse="hive", **rest) as by_rest,
+        interbed.load_catalog("rest", **rest_options(uri.paimon, "hive")) as by_rest,
     ):
         yield by_thrift, by_rest
 

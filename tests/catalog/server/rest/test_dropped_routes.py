@@ -4,6 +4,7 @@ import json
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,16 +14,10 @@ from interbed.catalog.client.errors import TableExistsError, TableNotFoundError
 from interbed.catalog.client.hive.client import HiveMetastoreClient
 from interbed.storage.base.errors import NotSupportedError
 from interbed.thrift_idl.hive_metastore import ttypes
-from tests.support.servers.metastore import MetastoreUnderTest, metastore_under_test, table
+from tests.support.servers.metastore import MetastoreUnderTest, table
 from tests.support.waits import at_most
 
-
-@pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[MetastoreUnderTest]:
-    """Run a server with all interfaces."""
-    directory = tmp_path_factory.mktemp("dropped-rest")
-    with metastore_under_test(f"sqlite:///{directory / 'metastore.db'}", directory, "--http-port", "0") as running:
-        yield running
+SERVER_ARGUMENTS = ("--http-port", "0")
 
 
 @pytest.fixture
@@ -109,7 +104,7 @@ def test_a_catalog_puts_a_table_back_by_thrift(server: MetastoreUnderTest, clien
             catalog.undrop_table("shop.none")
 
 
-def test_a_catalog_without_a_metastore_keeps_no_dropped_tables(tmp_path: Any) -> None:
+def test_a_catalog_without_a_metastore_keeps_no_dropped_tables(tmp_path: Path) -> None:
     catalog = interbed.load_catalog("lake", warehouse=f"file:{tmp_path}")
     with pytest.raises(NotSupportedError, match="keeps no dropped tables"):
         catalog.undrop_table("shop.orders")

@@ -2,14 +2,15 @@
 
 import http.client
 import json
+import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from interbed.catalog.server.service.tables.pointed_files import FILE_BYTES_MAX
 from tests.support.servers.metastore import MetastoreUnderTest, metastore_under_test
-from tests.support.servers.ports import free_port
 from tests.support.waits import at_most
 
 SCHEMA: dict[str, Any] = {
@@ -89,6 +90,32 @@ def set_properties(**properties: str) -> dict[str, Any]:
     return {"action": "set-properties", "updates": properties}
 
 
+def view_version(sql: str = "SELECT 1", dialect: str = "spark", namespace: str = "ns") -> dict[str, Any]:
+    """Return the first version of a view, with a query in one dialect."""
+    return {
+        "version-id": 1,
+        "schema-id": 0,
+        "timestamp-ms": 1_700_000_000_000,
+        "summary": {"engine-name": "test"},
+        "default-namespace": [namespace],
+        "representations": [{"type": "sql", "sql": sql, "dialect": dialect}],
+    }
+
+
+def new_view(name: str, sql: str = "SELECT 1") -> dict[str, Any]:
+    """Return the body of the request that creates a view."""
+    return {"name": name, "schema": SCHEMA, "view-version": view_version(sql), "properties": {"a": "1"}}
+
+
+def endless_files(directory: Path, suffix: str) -> dict[Path, int]:
+    """Create files that no reader can read whole, and return their sizes: a pipe, which blocks, and a sparse file."""
+    pipe, sparse = directory / f"00000-pipe{suffix}", directory / f"00000-sparse{suffix}"
+    os.mkfifo(pipe)
+    with sparse.open("wb") as file:
+        file.truncate(FILE_BYTES_MAX + 1)
+    return {pipe: 0, sparse: FILE_BYTES_MAX + 1}
+
+
 def new_table_updates(location: str) -> list[dict[str, Any]]:
     """Return the updates that create a table with the columns `id` and `data`."""
     return [
@@ -106,6 +133,5 @@ def new_table_updates(location: str) -> list[dict[str, Any]]:
 @contextmanager
 def rest_server(db: str, directory: Path, *arguments: str) -> Iterator[IcebergRest]:
     """Run a server with REST on this database, with its warehouse and log in the directory."""
-    port = free_port()
-    with metastore_under_test(db, directory, "--http-port", str(port), *arguments) as running:
-        yield IcebergRest(metastore=running, port=port)
+    with metastore_under_test(db, directory, "--http-port", "0", *arguments) as running:
+        yield IcebergRest(metastore=running, port=running.http_port)

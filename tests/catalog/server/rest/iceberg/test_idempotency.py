@@ -25,7 +25,7 @@ from interbed.catalog.server.service.requests.idempotency import KEPT_SECONDS, I
 from interbed.catalog.server.service.service import Metastore
 from interbed.catalog.server.service.tables.pointers import PointerService, TableLockedError
 from interbed.catalog.server.thrift.edge.call import ClientSession
-from tests.catalog.server.rest.iceberg.rest_server import SCHEMA, IcebergRest, set_properties
+from tests.catalog.server.rest.iceberg.rest_server import SCHEMA, IcebergRest, new_view, set_properties
 from tests.support.examples import examples
 from tests.support.waits import at_most
 
@@ -47,13 +47,6 @@ def test_each_change_is_carried_out_once(server: IcebergRest, namespace: str) ->
     entry, other = ({"namespace": [namespace], "name": name} for name in ("t", "u"))
     created = server.create(namespace, "first")
     removal = {"removals": ["a", "none"], "updates": {"b": "1"}}
-    version = {"version-id": 1, "schema-id": 0, "timestamp-ms": 1, "summary": {}, "representations": []}
-    view = {
-        "name": "v",
-        "schema": SCHEMA,
-        "view-version": {**version, "default-namespace": [namespace]},
-        "properties": {},
-    }
     update = {"requirements": [{"type": "assert-table-uuid", "uuid": created["metadata"]["table-uuid"]}]}
     changes: list[tuple[str, str, Any]] = [
         ("POST", "namespaces", {"namespace": [f"{namespace}_more"]}),
@@ -62,7 +55,7 @@ def test_each_change_is_carried_out_once(server: IcebergRest, namespace: str) ->
         ("POST", tables, {"name": "staged", "schema": SCHEMA, "stage-create": True}),
         ("POST", f"{tables}/first", {**update, "updates": [set_properties(a="1")]}),
         ("POST", "tables/rename", {"source": entry, "destination": other}),
-        ("POST", f"namespaces/{namespace}/views", view),
+        ("POST", f"namespaces/{namespace}/views", new_view("v")),
         ("DELETE", f"namespaces/{namespace}/views/v", None),
         ("DELETE", f"{tables}/u", None),
         ("DELETE", f"{tables}/u", None),

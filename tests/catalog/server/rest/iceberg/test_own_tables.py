@@ -12,7 +12,7 @@ from pyiceberg.exceptions import BadRequestError, ForbiddenError, NoSuchTableErr
 import interbed
 from interbed.catalog.client.api import Catalog as OwnCatalog
 from interbed.storage.table.table import Table
-from tests.catalog.server.rest.iceberg.rest_server import SCHEMA, IcebergRest, rest_server, set_properties
+from tests.catalog.server.rest.iceberg.rest_server import SCHEMA, IcebergRest, new_view, rest_server, set_properties
 from tests.iceberg.publish.readers import read_by_others
 
 KEY: "pa.Field[Any]" = pa.field("id", pa.int64(), nullable=False)
@@ -159,19 +159,12 @@ def test_each_change_is_refused_and_names_the_way_out(
     assert "a" not in catalog.load_table(f"{namespace}.ice").properties
     onto = {"source": {**entry, "name": "ice"}, "destination": entry}
     location = server.call("GET", f"{tables}/ice").expect(200)["metadata-location"]
-    version = {"version-id": 1, "schema-id": 0, "timestamp-ms": 1, "summary": {}, "representations": []}
-    view = {
-        "name": "t",
-        "schema": SCHEMA,
-        "view-version": {**version, "default-namespace": [namespace]},
-        "properties": {},
-    }
     for answer in (
         server.call("POST", "tables/rename", onto),
         server.call("POST", f"namespaces/{namespace}/register", {"name": "t", "metadata-location": location}),
         server.call("POST", tables, {"name": "t", "schema": SCHEMA}),
         server.call("POST", tables, {"name": "t", "schema": SCHEMA, "stage-create": True}),
-        server.call("POST", f"namespaces/{namespace}/views", view),
+        server.call("POST", f"namespaces/{namespace}/views", new_view("t")),
     ):
         answer.error(409, "AlreadyExistsException")
     with pytest.raises(TableAlreadyExistsError):

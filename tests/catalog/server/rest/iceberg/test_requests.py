@@ -1,7 +1,6 @@
 """Requests of raw HTTP: errors, pages, ETags, transactions, staged tables, and changes by other clients."""
 
 import json
-import os
 import threading
 import time
 from pathlib import Path
@@ -10,12 +9,12 @@ from urllib.parse import quote_plus
 import pytest
 
 from interbed.catalog.client.hive.client import HiveMetastoreClient
-from interbed.catalog.server.service.tables.pointed_files import FILE_BYTES_MAX
 from interbed.thrift_idl.hive_metastore import ttypes
 from tests.catalog.server.rest.iceberg.rest_server import (
     SCHEMA,
     IcebergRest,
     RestAnswer,
+    endless_files,
     new_table_updates,
     set_properties,
 )
@@ -369,13 +368,8 @@ def test_reports_of_metrics_and_requests_for_credentials_are_answered(server: Ic
 
 
 def test_a_metadata_file_without_an_end_is_refused(server: IcebergRest, namespace: str, tmp_path: Path) -> None:
-    """A pipe blocks its reader, and has no size."""
-    pipe = tmp_path / "00000-pipe.metadata.json"
-    os.mkfifo(pipe)
-    sparse = tmp_path / "00000-sparse.metadata.json"
-    with sparse.open("wb") as file:
-        file.truncate(FILE_BYTES_MAX + 1)
-    for location in ("file:/dev/zero", f"file:{pipe}", f"file:{sparse}", f"file:{tmp_path}/none.metadata.json"):
+    endless = endless_files(tmp_path, ".metadata.json")
+    for location in ("file:/dev/zero", *(f"file:{path}" for path in endless), f"file:{tmp_path}/none.metadata.json"):
         body = {"name": "t", "metadata-location": location}
         answer = server.call("POST", f"namespaces/{namespace}/register", body)
         assert answer.status == 400, answer.body

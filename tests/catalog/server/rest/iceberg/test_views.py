@@ -7,24 +7,12 @@ from typing import Any
 import pytest
 
 from interbed.catalog.client.hive.client import HiveMetastoreClient
-from tests.catalog.server.rest.iceberg.rest_server import SCHEMA, IcebergRest, set_properties
+from tests.catalog.server.rest.iceberg.rest_server import SCHEMA, IcebergRest, new_view, set_properties, view_version
 from tests.support.waits import at_most
 
 
-def _version(sql: str, dialect: str = "spark") -> dict[str, Any]:
-    return {
-        "version-id": 1,
-        "schema-id": 0,
-        "timestamp-ms": 1_700_000_000_000,
-        "summary": {"engine-name": "test"},
-        "default-namespace": ["ns"],
-        "representations": [{"type": "sql", "sql": sql, "dialect": dialect}],
-    }
-
-
 def _create(server: IcebergRest, namespace: str, name: str = "v", sql: str = "SELECT 1") -> Any:
-    body = {"name": name, "schema": SCHEMA, "view-version": _version(sql), "properties": {"a": "1"}}
-    return server.call("POST", f"namespaces/{namespace}/views", body).expect(200)
+    return server.call("POST", f"namespaces/{namespace}/views", new_view(name, sql)).expect(200)
 
 
 def test_a_view_is_created_replaced_renamed_and_dropped(server: IcebergRest, namespace: str) -> None:
@@ -33,7 +21,7 @@ def test_a_view_is_created_replaced_renamed_and_dropped(server: IcebergRest, nam
     body = {
         "requirements": [{"type": "assert-view-uuid", "uuid": made["view-uuid"]}],
         "updates": [
-            {"action": "add-view-version", "view-version": {**_version("SELECT 2"), "schema-id": 0}},
+            {"action": "add-view-version", "view-version": {**view_version("SELECT 2"), "schema-id": 0}},
             {"action": "set-current-view-version", "view-version-id": -1},
             set_properties(b="2"),
         ],
@@ -63,8 +51,7 @@ def test_tables_and_views_share_their_names(server: IcebergRest, namespace: str)
     server.create(namespace, "t")
     table = server.call("POST", f"namespaces/{namespace}/tables", {"name": "v", "schema": SCHEMA})
     assert table.error(409, "AlreadyExistsException") == f"View with same name already exists: {namespace}.v"
-    body = {"name": "t", "schema": SCHEMA, "view-version": _version("SELECT 1")}
-    view = server.call("POST", f"namespaces/{namespace}/views", body)
+    view = server.call("POST", f"namespaces/{namespace}/views", new_view("t"))
     assert view.error(409, "AlreadyExistsException") == f"Table with same name already exists: {namespace}.t"
     server.call("GET", f"namespaces/{namespace}/tables/v").error(404, "NoSuchTableException")
     server.call("GET", f"namespaces/{namespace}/views/t").error(404, "NoSuchViewException")
@@ -75,12 +62,12 @@ def test_tables_and_views_share_their_names(server: IcebergRest, namespace: str)
 def test_invalid_versions_of_a_view_are_refused(server: IcebergRest, namespace: str) -> None:
     uuid = _create(server, namespace)["metadata"]["view-uuid"]
     path = f"namespaces/{namespace}/views/v"
-    twice = _version("SELECT 1", "trino")
+    twice = view_version("SELECT 1", "trino")
     twice["representations"] = twice["representations"] * 2
     for version, message in (
         (twice, "Invalid view version: Cannot add multiple queries for dialect trino"),
-        (_version("SELECT 1", "trino"), "Cannot replace view due to loss of view dialects"),
-        ({**_version("SELECT 3"), "schema-id": 7}, "Cannot add version with unknown schema: 7"),
+        (view_version("SELECT 1", "trino"), "Cannot replace view due to loss of view dialects"),
+        ({**view_version("SELECT 3"), "schema-id": 7}, "Cannot add version with unknown schema: 7"),
     ):
         updates = [
             {"action": "add-view-version", "view-version": version},
@@ -99,7 +86,7 @@ def test_old_versions_of_a_view_expire(server: IcebergRest, namespace: str) -> N
     metadata: Any = None
     for number in range(2, 5):
         updates = [
-            {"action": "add-view-version", "view-version": _version(f"SELECT {number}")},
+            {"action": "add-view-version", "view-version": view_version(f"SELECT {number}")},
             {"action": "set-current-view-version", "view-version-id": -1},
             set_properties(**{"version.history.num-entries": "2"}),
         ]

@@ -8,7 +8,6 @@ from dataclasses import dataclass, replace
 from typing import Any
 from urllib.parse import quote_plus, urlencode
 
-import psutil
 import pytest
 
 from interbed.catalog.client.hive.catalog import HiveCatalog
@@ -91,9 +90,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[MetastoreUnderT
 @pytest.fixture(scope="module")
 def rest(server: MetastoreUnderTest) -> RestClient:
     """Return a client of the HTTP port."""
-    connections = psutil.Process(server.running.process.pid).net_connections()
-    ports = {each.laddr.port for each in connections if each.status == psutil.CONN_LISTEN}
-    return RestClient((ports - {server.port}).pop())
+    return RestClient(server.http_port)
 
 
 @pytest.fixture(scope="module")

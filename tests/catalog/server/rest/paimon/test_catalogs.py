@@ -11,13 +11,13 @@ from interbed.catalog.client.hive.catalog import HiveCatalog
 from interbed.storage.meta.schema.change import SchemaChange
 from tests.catalog.server.rest.paimon.conftest import RestClient
 from tests.support.servers.metastore import MetastoreUnderTest, plain_client
+from tests.support.servers.paimon_rest import rest_options
 
 ID = pa.schema([("id", pa.int64())])
 
 
 def _opened(rest: RestClient) -> interbed.Catalog:
-    options = {"uri": f"http://127.0.0.1:{rest.port}/paimon", "warehouse": rest.prefix, "token.provider": "bear"}
-    return interbed.load_catalog("test", metastore="rest", token="none", **options)
+    return interbed.load_catalog("test", **rest_options(f"http://127.0.0.1:{rest.port}/paimon", rest.prefix))
 
 
 def test_a_catalog_is_found_by_its_name_and_by_its_location(lake: RestClient, server: MetastoreUnderTest) -> None:

@@ -6,6 +6,7 @@ The lock of the killed server ends soon after the server, long before its lease 
 import http.client
 import json
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -20,7 +21,6 @@ from interbed.catalog.client.options import CatalogOptions
 from interbed.catalog.server.settings import SETTINGS
 from tests.catalog.server.rest.paimon.conftest import RestClient
 from tests.support.servers.metastore import metastore_under_test
-from tests.support.servers.ports import free_port
 from tests.support.waits import at_most
 
 ROOT = Path(__file__).resolve().parents[5]
@@ -30,11 +30,10 @@ GRACE = ("--lock-disconnect-seconds", "1")
 @contextmanager
 def _dying_server(db: str, directory: Path, when: str) -> Iterator[tuple[RestClient, "subprocess.Popen[str]"]]:
     """Run a server that dies in its first commit by REST."""
-    port = free_port()
     process = subprocess.Popen(
         [
             *(sys.executable, "-m", "tests.catalog.server.rest.paimon.dying_server", when),
-            *("--port", "0", "--http-port", str(port), "--warehouse", f"file:{directory / 'warehouse'}", *GRACE),
+            *("--port", "0", "--http-port", "0", "--warehouse", f"file:{directory / 'warehouse'}", *GRACE),
         ],
         cwd=ROOT,
         env={**os.environ, SETTINGS["db"].variable: db, "PYTHONPATH": ":".join(part for part in sys.path if part)},
@@ -43,9 +42,10 @@ def _dying_server(db: str, directory: Path, when: str) -> Iterator[tuple[RestCli
     )
     try:
         assert process.stdout is not None
-        assert "listening" in process.stdout.readline()
-        process.stdout.readline()
-        yield RestClient(port), process
+        lines = [process.stdout.readline() for _ in range(2)]
+        found = re.search(r"http://127\.0\.0\.1:(\d+)", lines[1])
+        assert found is not None, lines
+        yield RestClient(int(found[1])), process
     finally:
         process.kill()
         process.communicate(timeout=at_most(30))
@@ -73,8 +73,7 @@ def test_a_commit_whose_server_dies_is_made_once(tmp_path: Path, when: str, *, i
     snapshot = tmp_path / "warehouse" / "d.db" / "t" / "snapshot" / "snapshot-2"
     assert snapshot.exists() is is_committed
     with metastore_under_test(db, tmp_path, "--http-port", "0", *GRACE) as second, _hive(second.uri) as catalog:
-        assert second.running.http is not None
-        rest = RestClient(int(second.running.http.rpartition(":")[2]))
+        rest = RestClient(second.http_port)
         for _ in range(2):
             assert rest.post(*path, "commit", body=body) == {"success": True}
         found = catalog.get_table("d.t")

@@ -24,6 +24,7 @@ from tests.support.peers.java import JavaPaimon
 from tests.support.peers.process import PeerError, PeerProcess
 from tests.support.peers.pypaimon import PyPaimon
 from tests.support.servers.metastore import MetastoreUnderTest, metastore_under_test
+from tests.support.servers.paimon_rest import rest_options
 from tests.support.tally import Tally
 from tests.support.waits import at_most
 
@@ -152,7 +153,7 @@ def _running(writers: list[Writer]) -> Iterator[list[threading.Thread]]:
 
 def _kinds(server: MetastoreUnderTest, log: Path) -> list[Callable[[], Any]]:
     url = f"{server.http}/paimon"
-    by_rest = {"metastore": "rest", "uri": url, "warehouse": "hive", "token.provider": "bear", "token": "none"}
+    by_rest = rest_options(url, "hive")
     by_hive = {"metastore": "hive", "uri": server.uri, "lock.enabled": "true"}
     return [
         lambda: JavaAppender(url),
