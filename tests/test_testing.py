@@ -14,6 +14,7 @@ import pytest
 
 import interbed
 from interbed import testing
+from interbed.catalog.client.errors import CatalogUnavailableError
 from interbed.catalog.client.hive.client import HiveMetastoreClient
 from interbed.catalog.server.service.errors import MetastoreError
 from interbed.storage.base.errors import InvalidInputError, MissingExtraError, StorageAccessError
@@ -57,7 +58,7 @@ def test_a_server_is_deleted_when_the_block_fails(temporary: Path) -> None:
     with pytest.raises(ValueError, match="the block fails"):
         fail()
     assert list(temporary.iterdir()) == []
-    with pytest.raises(Exception, match=addresses[0]), HiveMetastoreClient(addresses[0]) as client:
+    with pytest.raises(CatalogUnavailableError, match=addresses[0]), HiveMetastoreClient(addresses[0]) as client:
         client.get_all_databases()
 
 

@@ -168,7 +168,7 @@ SELECT count(*) FROM hive.{s}.t;
 
 
 @pytest.mark.parametrize("file_format", ["PARQUET", "ORC", "AVRO", "JSON"])
-def test_values_of_all_types(trino: Trino, schema: str, file_format: str) -> None:
+def test_values_of_all_types_are_read_as_they_were_written(trino: Trino, schema: str, file_format: str) -> None:
     trino.script(TYPES.format(s=schema, f=file_format))
 
 
@@ -177,7 +177,7 @@ def test_tables_views_and_functions_change(trino: Trino, schema: str, tmp_path: 
     assert list(tmp_path.iterdir()), "The files of an external table stay."
 
 
-def test_partitions_and_their_statistics(trino: Trino, uri: MetastoreUri, schema: str) -> None:
+def test_partitions_are_added_analyzed_and_dropped(trino: Trino, uri: MetastoreUri, schema: str) -> None:
     trino.script(PARTITIONS.format(s=schema))
     with foreign_client(int(uri.rpartition(":")[2])) as client:
         assert sorted(client.get_partition_names(schema, "t", -1)) == [

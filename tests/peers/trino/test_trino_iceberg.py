@@ -10,6 +10,7 @@ from pyiceberg.catalog import load_catalog
 
 import interbed
 from interbed.catalog.server.process.embedded import MetastoreUri, metastore
+from tests.support.peers.process import PeerError
 from tests.support.peers.trino import Trino
 
 pytestmark = pytest.mark.long
@@ -204,12 +205,12 @@ def script(text: str, catalog: str, schema: str) -> str:
 
 
 @pytest.mark.parametrize("catalog", KINDS)
-def test_rows_change(trino: Trino, schema: str, catalog: str) -> None:
+def test_statements_change_rows_in_both_catalogs(trino: Trino, schema: str, catalog: str) -> None:
     trino.script(script(ROWS, catalog, schema))
 
 
 @pytest.mark.parametrize("catalog", KINDS)
-def test_tables_change(trino: Trino, schema: str, catalog: str) -> None:
+def test_columns_and_properties_change_in_both_catalogs(trino: Trino, schema: str, catalog: str) -> None:
     trino.script(script(CHANGES, catalog, schema))
 
 
@@ -218,10 +219,10 @@ def test_tables_are_made_of_queries_and_shown_by_views(trino: Trino, schema: str
     trino.script(script(CREATED, catalog, schema))
 
 
-def test_materialized_views(trino: Trino, schema: str) -> None:
+def test_materialized_views_are_refreshed_in_a_metastore(trino: Trino, schema: str) -> None:
     """Trino has them in Hive metastores; its REST catalogs refuse them."""
     trino.script(script(MATERIALIZED, "hms", schema))
-    with pytest.raises(Exception, match="createMaterializedView is not supported for Iceberg REST catalog"):
+    with pytest.raises(PeerError, match="createMaterializedView is not supported for Iceberg REST catalog"):
         trino.rows(f"CREATE MATERIALIZED VIEW rest.{schema}.no AS SELECT 1 AS one")
 
 
@@ -293,6 +294,6 @@ def test_published_tables_are_read(trino: Trino, uri: MetastoreUri, warehouse: s
         assert trino.rows(f"SELECT count(*) FROM rest.{schema}.items_iceberg FOR VERSION AS OF BIGINT '{first}'") == [
             [3]
         ]
-        with pytest.raises(Exception, match=r"(?s)published|Paimon|interbed"):
+        with pytest.raises(PeerError, match=r"(?s)published|Paimon|interbed"):
             trino.rows(f"INSERT INTO rest.{schema}.items_iceberg VALUES (9, 'x')")
         catalog.drop_table(f"{schema}.items")

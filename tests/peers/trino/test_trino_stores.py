@@ -140,13 +140,13 @@ DROP SCHEMA hive.{s};
 """
 
 
-def test_tables_of_delta_lake(trino: Trino, schema: str) -> None:
+def test_delta_tables_change(trino: Trino, schema: str) -> None:
     trino.script(DELTA.format(s=schema))
 
 
-def test_tables_of_iceberg(trino: Trino, schema: str) -> None:
+def test_iceberg_tables_change(trino: Trino, schema: str) -> None:
     trino.script(ICEBERG.format(s=schema))
 
 
-def test_tables_of_hive(trino: Trino, schema: str) -> None:
+def test_hive_tables_change(trino: Trino, schema: str) -> None:
     trino.script(HIVE.format(s=schema))

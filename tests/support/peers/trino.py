@@ -85,7 +85,11 @@ class Trino:
                 cwd=home,
                 start_new_session=True,
             )
-        wait_until(self._has_started, self._start_of_log, START_SECONDS_MAX)
+        try:
+            wait_until(self._has_started, self._end_of_log, START_SECONDS_MAX)
+        except BaseException:
+            self.close()
+            raise
 
     def create_catalog(self, name: str, connector: str, properties: Mapping[str, str]) -> None:
         """Create a catalog of a connector; files of local disks are read by Hadoop's client."""
@@ -137,13 +141,13 @@ class Trino:
 
     def _has_started(self) -> bool:
         if self._process.poll() is not None:
-            raise RuntimeError(f"Trino ended with {self._process.returncode}:\n{self._start_of_log()}")
+            raise RuntimeError(f"Trino ended with {self._process.returncode}:\n{self._end_of_log()}")
         try:
             return self._request("GET", "/v1/info")["starting"] is False
         except (OSError, http.client.HTTPException):
             return False
 
-    def _start_of_log(self) -> str:
+    def _end_of_log(self) -> str:
         return self._log.read_text(errors="replace")[-4000:]
 
 

@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
+from thrift.Thrift import TApplicationException
 
 from interbed.catalog.client.errors import TableNotFoundError
 from interbed.catalog.client.hive.client import HiveMetastoreClient
@@ -129,7 +130,7 @@ def test_calls_of_all_processes_are_counted_together(operated: OperatedServer) -
             client.get_table("default", "none")
     with foreign_client(operated.running.port) as foreign:
         for _ in range(3):
-            with pytest.raises(Exception, match="Invalid method name"):
+            with pytest.raises(TApplicationException, match="Invalid method name"):
                 foreign.open_txns(None)
     # The reply is sent before the call is counted.
     wait_until(lambda: counted("interbed_calls_total", "get_table") == 6, "the calls")

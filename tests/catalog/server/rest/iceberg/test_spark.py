@@ -260,34 +260,34 @@ def run(spark: SparkPeer, script: str, namespace: str, **values: str) -> None:
     run_script(script.format(n=namespace, **values), spark.run)
 
 
-def test_namespaces(spark: SparkPeer) -> None:
+def test_namespaces_are_created_described_changed_and_dropped(spark: SparkPeer) -> None:
     run_script(NAMESPACES, spark.run)
 
 
 @pytest.mark.parametrize(("mode", "version"), [("copy-on-write", "2"), ("merge-on-read", "2"), ("merge-on-read", "3")])
-def test_rows_change(spark: SparkPeer, mode: str, version: str) -> None:
+def test_statements_change_rows_in_each_mode_and_version(spark: SparkPeer, mode: str, version: str) -> None:
     namespace = f"rows_{mode.replace('-', '_')}_{version}"
     spark.run(f"CREATE NAMESPACE rest.{namespace}")
     run(spark, ROWS, namespace, mode=mode, version=version, has_deletes=str(mode == "merge-on-read"))
 
 
-def test_versions_of_the_format(spark: SparkPeer, namespace: str) -> None:
+def test_a_table_is_upgraded_to_version_3(spark: SparkPeer, namespace: str) -> None:
     run(spark, VERSION_3, namespace)
 
 
-def test_tables_are_altered(spark: SparkPeer, namespace: str) -> None:
+def test_columns_partitions_and_properties_are_altered(spark: SparkPeer, namespace: str) -> None:
     run(spark, ALTERED, namespace)
 
 
-def test_branches_and_tags(spark: SparkPeer, namespace: str) -> None:
+def test_branches_and_tags_are_written_read_and_dropped(spark: SparkPeer, namespace: str) -> None:
     run(spark, REFERENCES, namespace)
 
 
-def test_tables_of_queries_and_views(spark: SparkPeer, namespace: str) -> None:
+def test_tables_are_made_and_replaced_by_queries_and_shown_by_views(spark: SparkPeer, namespace: str) -> None:
     run(spark, VIEWS, namespace)
 
 
-def test_procedures(spark: SparkPeer, namespace: str) -> None:
+def test_procedures_rewrite_files_and_expire_snapshots(spark: SparkPeer, namespace: str) -> None:
     run(spark, PROCEDURES, namespace)
 
 

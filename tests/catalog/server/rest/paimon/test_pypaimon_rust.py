@@ -75,7 +75,9 @@ def uri(rest: RestClient) -> str:
     return f"http://127.0.0.1:{rest.port}/paimon"
 
 
-def test_a_table_with_a_key(pypaimon: PyPaimon, hive: HiveCatalog, uri: str, database: str) -> None:
+def test_a_table_with_a_key_is_created_changed_and_renamed(
+    pypaimon: PyPaimon, hive: HiveCatalog, uri: str, database: str
+) -> None:
     run_script(KEYED.format(d=database), lambda sql: pypaimon.rust_sql(uri, sql))
     table = hive.get_table(f"{database}.u")
     assert table.schema.options["snapshot.num-retained.min"] == "3"
@@ -86,7 +88,9 @@ def test_a_table_with_a_key(pypaimon: PyPaimon, hive: HiveCatalog, uri: str, dat
     assert hive.list_tables(database) == []
 
 
-def test_a_table_with_partitions(pypaimon: PyPaimon, hive: HiveCatalog, uri: str, database: str) -> None:
+def test_a_table_with_partitions_is_overwritten_and_changed(
+    pypaimon: PyPaimon, hive: HiveCatalog, uri: str, database: str
+) -> None:
     run_script(APPENDED.format(d=database), lambda sql: pypaimon.rust_sql(uri, sql))
     rows = sorted(hive.get_table(f"{database}.p").to_arrow().to_pylist(), key=lambda row: row["id"])
     assert rows == [{"id": 7, "dt": "b"}, {"id": 9, "dt": "a"}]
@@ -100,7 +104,9 @@ def test_databases_are_created_and_dropped(pypaimon: PyPaimon, hive: HiveCatalog
     assert "of_rust" not in hive.list_databases()
 
 
-def test_its_writers_and_readers(pypaimon: PyPaimon, hive: HiveCatalog, uri: str, database: str) -> None:
+def test_rows_of_its_writers_and_of_interbed_are_merged(
+    pypaimon: PyPaimon, hive: HiveCatalog, uri: str, database: str
+) -> None:
     table = pypaimon.table(uri, f"{database}.t", engine="rust")
     table.create([("id", "BIGINT NOT NULL"), ("v", "STRING")], primary_keys=["id"], options={"bucket": "2"})
     table.write([[1, "a"], [2, "b"]])

@@ -26,6 +26,7 @@ from thrift.transport.TSocket import TSocket
 from thrift.transport.TSSLSocket import TSSLSocket
 from thrift.transport.TTransport import TBufferedTransport, TFramedTransport, TMemoryBuffer
 
+from interbed.catalog.server.service.errors import MetastoreError
 from interbed.thrift_idl.hive_metastore import ttypes
 from interbed.thrift_idl.hive_metastore.ThriftHiveMetastore import Client, get_table_args
 from tests.support.certificates import make_certificates
@@ -270,7 +271,7 @@ def test_unfinished_handshakes_do_not_delay_other_clients(tmp_path: Path, certif
 
 
 def test_an_unusable_certificate_stops_the_start(tmp_path: Path, certificates: Path) -> None:
-    with pytest.raises(Exception, match="did not start"):
+    with pytest.raises(MetastoreError, match="did not start"):
         metastore_under_test(
             f"sqlite:///{tmp_path / 'metastore.db'}",
             tmp_path,
