@@ -221,6 +221,7 @@ def test_the_files_are_those_of_the_table(tmp_path: Path) -> None:
 
 def test_a_kill_at_any_step_leaves_metadata_that_the_next_request_completes(tmp_path: Path) -> None:
     step: int | None = 1
+    kills = 0
     while step is not None:
         table = made(tmp_path / str(step), **KINDS["append with vectors"])
         table.append(rows(1, 2))
@@ -233,7 +234,9 @@ def test_a_kill_at_any_step_leaves_metadata_that_the_next_request_completes(tmp_
             MetadataOnRequest().of(open_store(table.location, LocalFileIO(disk)), UUID)
             done = True
         assert read(requested(table), tmp_path) == rows(2, 3)
+        kills += not done
         step = None if done else step + 1
+    assert kills > 3
 
 
 @settings(max_examples=examples(25), deadline=None)

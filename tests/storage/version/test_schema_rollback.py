@@ -36,7 +36,8 @@ def _add(catalog: FileSystemCatalog, column: str) -> Table:
 
 def test_later_schemas_are_deleted_and_rows_stay(catalog: FileSystemCatalog) -> None:
     catalog.get_table("d.t").append([{"id": 1}])
-    table = _add(_then(catalog, "a"), "b")
+    _add(catalog, "a")
+    table = _add(catalog, "b")
     assert table.versions.rollback_schema(0).id == 0
     assert table.schema.names == ("id",)
     again = catalog.get_table("d.t")
@@ -44,11 +45,6 @@ def test_later_schemas_are_deleted_and_rows_stay(catalog: FileSystemCatalog) -> 
     again.append([{"id": 2}])
     assert sorted(row["id"] for row in again.to_arrow().to_pylist()) == [1, 2]
     assert _add(catalog, "c").schema.id == 1
-
-
-def _then(catalog: FileSystemCatalog, column: str) -> FileSystemCatalog:
-    _add(catalog, column)
-    return catalog
 
 
 def test_a_schema_that_does_not_exist_is_named_with_those_that_do(catalog: FileSystemCatalog) -> None:

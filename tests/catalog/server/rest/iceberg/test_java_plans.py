@@ -80,6 +80,7 @@ def _compare(java: IcebergPeer, table: str, columns: str) -> None:
         assert ours.kind == "RESTTableScan"
         assert theirs.kind != ours.kind
         assert ours.tasks == theirs.tasks, filter_json
+        assert theirs.tasks or filter_json is not True
     for filter_json in NEGATIONS:
         deletes = {task[0]: task[1] for task in java.plan(_planned(table), filter_json).tasks}
         wanted = {task[0]: task[1] for task in java.plan(table, filter_json).tasks}

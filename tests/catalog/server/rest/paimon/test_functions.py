@@ -1,6 +1,6 @@
 """Functions by REST: definitions of several languages, the functions of Hive's clients, and concurrent changes."""
 
-import threading
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
@@ -30,6 +30,9 @@ AREA: dict[str, Any] = {
     "comment": "x times y",
     "options": {"owner-team": "geo"},
 }
+
+TRIED_MAX = 200
+"""Each attempt that is refused has lost to another one that was not, or to a lock."""
 
 
 def _change(rest: RestClient, database: str, *changes: dict[str, Any]) -> RestAnswer:
@@ -169,18 +172,17 @@ def test_a_database_with_functions_alone_is_not_dropped(rest: RestClient, hive: 
 def test_no_concurrent_change_of_a_function_is_lost(rest: RestClient, database: str) -> None:
     rest.post("databases", database, "functions", body=AREA)
 
-    def change(number: int) -> None:
+    def change(number: int) -> int:
+        """Return how often the change was tried."""
         sql = {"type": "sql", "definition": str(number)}
-        while True:
+        for tried in range(1, TRIED_MAX + 1):
             answer = _change(rest, database, {"action": "addDefinition", "name": f"d{number}", "definition": sql})
             if answer.status == 200:
-                return
-            assert answer.status == 503
+                return tried
+            assert answer.status == 503, answer
+        raise AssertionError(f"the change {number} was refused {TRIED_MAX} times")
 
-    threads = [threading.Thread(target=change, args=(number,)) for number in range(8)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(at_most(60))
+    with ThreadPoolExecutor(8) as threads:
+        assert len(list(threads.map(change, range(8), timeout=at_most(60)))) == 8
     found = rest.get("databases", database, "functions", "area.of-box")["definitions"]
     assert {f"d{number}" for number in range(8)} <= set(found)
