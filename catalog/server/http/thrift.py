@@ -123,7 +123,9 @@ def thrift_server(
     """
     endpoint, edge = ThriftEndpoint(answers), answers.edge
     paths = [path, *(each.path for each in further)]
-    served: ASGIApp = application([Route(path, endpoint), *further], missing=f"there is only {', '.join(paths)} here")
+    # Hive's client asks for its path followed by `/*`, the pattern of a servlet.
+    own = [Route(each, endpoint) for each in (path, f"{path.rstrip('/')}/*")]
+    served: ASGIApp = application([*own, *further], missing=f"there is only {', '.join(paths)} here")
     if authentication is not None:
         served = AuthenticatedApplication(served, authentication)
     return HttpServer(

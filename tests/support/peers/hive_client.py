@@ -73,7 +73,7 @@ class ClientSuite:
                     f"-Duser.home={home}",
                     f"-Djava.io.tmpdir={home}",
                     f"-Dlog4j2.configurationFile={logging}",
-                    *("-cp", _classpath()),
+                    *("-cp", client_classpath()),
                     "ClientSuite",
                 ],
                 stdin=subprocess.PIPE,
@@ -138,7 +138,8 @@ class ClientSuite:
         self.close()
 
 
-def _classpath() -> str:
+def client_classpath() -> str:
+    """Return the class path of Hive's client and of the programs beside its tests; built once."""
     pom = _DIRECTORY / "pom.xml"
     sources = sorted((_DIRECTORY / "java").rglob("*.java"))
 

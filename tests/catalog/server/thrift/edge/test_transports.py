@@ -66,10 +66,12 @@ def test_every_transport_and_protocol_is_served(
 
 def test_the_http_transport_is_served(tmp_path: Path) -> None:
     with _http_server(tmp_path) as (running, port):
-        client = THttpClient(f"http://127.0.0.1:{port}/metastore")
-        client.setTimeout(TIMEOUT_SECONDS * 1000)
-        client.setCustomHeaders({"Content-Type": "application/x-thrift", "x-actor-username": "anna"})
-        _converse(client, TBinaryProtocol)
+        # Hive's own client sends the second one.
+        for path, database in (("/metastore", "shop"), ("/metastore/*", "shop2")):
+            client = THttpClient(f"http://127.0.0.1:{port}{path}")
+            client.setTimeout(TIMEOUT_SECONDS * 1000)
+            client.setCustomHeaders({"Content-Type": "application/x-thrift", "x-actor-username": "anna"})
+            _converse(client, TBinaryProtocol, database=database)
         # The other port is still served.
         _converse(TBufferedTransport(TSocket("127.0.0.1", running.port)), TBinaryProtocol, database="other")
     audited = (tmp_path / "audit.log").read_text()
