@@ -59,11 +59,11 @@ class HttpTransport(TTransportBase):  # type: ignore[misc]
         return self._connection.sock is not None
 
     def open(self) -> None:
-        """Connect. OSError."""
+        """Open the connection to the server. OSError."""
         self._connection.connect()
 
     def close(self) -> None:
-        """Close the connection."""
+        """Close the connection to the server."""
         self._connection.close()
 
     def read(self, size: int) -> bytes:
