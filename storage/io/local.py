@@ -27,9 +27,9 @@ from interbed.storage.io.api import LOCAL_CAPABILITIES, FileStatus, FileSystemCa
 from interbed.storage.io.deleting import check_deletable, delete_one_by_one
 
 SYNC_THREADS = 4
+"""Files that are synced at the same time: the journal of the file system joins their transactions."""
 _RACE_TRIES = 5
 """Tries of a step whose directory other processes delete."""
-"""Files that are synced at the same time: the journal of the file system joins their transactions."""
 
 _NOT_FOR_DIRECTORIES = frozenset({errno.EINVAL, errno.EBADF, errno.ENOTSUP, errno.EOPNOTSUPP})
 """Errors of file systems that can't sync directories: they write names immediately, or have no call for it."""
