@@ -248,8 +248,11 @@ class LockService:
         lock = transaction.locks.find(lock_id)
         if lock is None or lock.state != LockState.WAITING or lock.heartbeat_at_ms < now - self._renewal_ms:
             return None
-        orphaned = lock.orphaned_at_ms
-        is_kept = orphaned is None or (process == IN_PROCESS and orphaned >= now - self._disconnect_ms // 5)
+        orphaned, kept_ms = lock.orphaned_at_ms, self._disconnect_ms // 5
+        is_kept = orphaned is None or (
+            # Without a time for broken connections orphans are kept.
+            process == IN_PROCESS and (not self._disconnect_ms or orphaned >= now - kept_ms)
+        )
         if not is_kept or process not in lock.processes:
             return None
         earlier = transaction.locks.earlier(lock_id, lock.request)

@@ -117,6 +117,15 @@ def test_a_lock_of_a_client_inside_of_the_server_ends_soon_after_its_last_heartb
     store.close()
 
 
+def test_a_client_inside_of_the_server_that_waits_writes_nothing_between_renewals(
+    locks: LockService, clock: _FixedClock
+) -> None:
+    locks.lock(REQUEST)
+    waiting = locks.lock(REQUEST, process=IN_PROCESS)
+    clock.seconds += 0.5
+    assert locks.check_lock(waiting.id, process=IN_PROCESS).heartbeat_at_ms == waiting.heartbeat_at_ms
+
+
 def test_a_lock_of_a_client_inside_of_the_server_has_the_lease_where_broken_connections_do_not_count(
     locks: LockService, clock: _FixedClock
 ) -> None:
