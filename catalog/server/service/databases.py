@@ -355,25 +355,28 @@ class FunctionService:
         """Return the functions of a database, or of all."""
         return self._store.read(lambda transaction: transaction.functions.select(catalog, database))
 
-    def alter(
-        self, catalog: str, database: str, name: str, changed: Function, *, expected: Function | None = None
-    ) -> bool:
-        """Replace the function, perhaps under another name; return False if it is not the expected one any more.
+    def alter(self, catalog: str, database: str, name: str, changed: Function) -> None:
+        """Replace the function, perhaps under another name. MetastoreError if there is none, or for what cannot be:
+        other errors than those of `create`, as with Hive.
+        """
+        try:
+            self.change(catalog, database, name, lambda before: changed)
+        except (NoSuchObjectError, InvalidObjectError) as error:
+            raise MetastoreError(str(error)) from error
 
-        MetastoreError if there is none, or for what cannot be: other errors than those of `create`, as with Hive.
+    def change(self, catalog: str, database: str, name: str, change: Callable[[Function], Function]) -> None:
+        """Replace the function by what `change` makes of it, which must have no effect: it may run more than once.
+
+        NoSuchObjectError if there is none, InvalidObjectError for a function that cannot be, MetastoreError.
         """
         key = (catalog, normalized(database), normalized(name))
 
-        def work(transaction: Transaction) -> bool:
+        def work(transaction: Transaction) -> None:
             stored = transaction.functions.find(*key, for_update=True)
             if stored is None:
-                raise MetastoreError(f"function {shortened(name)} doesn't exist")
-            if expected is not None and stored.value != expected:
-                return False
-            try:
-                _check(changed)
-            except InvalidObjectError as error:
-                raise MetastoreError(str(error)) from error
+                raise NoSuchObjectError(f"function {shortened(name)} doesn't exist")
+            changed = change(stored.value)
+            _check(changed)
             target = transaction.databases.find(changed.catalog, changed.database, for_child=True)
             if target is None:
                 raise MetastoreError(f"The database {shortened(changed.database)} does not exist")
@@ -381,9 +384,8 @@ class FunctionService:
             if not transaction.functions.replace(stored.id, target.id, complete):
                 raise MetastoreError(f"Function {changed.name} already exists")
             transaction.events.append(events.drop_function(stored.value), events.create_function(complete))
-            return True
 
-        return self._store.write(work)
+        self._store.write(work)
 
     def drop(self, catalog: str, database: str, name: str) -> None:
         """Drop a function; NoSuchObjectError if there is none of that name."""
@@ -401,8 +403,8 @@ class FunctionService:
 
 def _check(function: Function) -> None:
     """Raise InvalidObjectError for an invalid name, or for a function without a class."""
-    is_paimons = function.paimon_definition is not None and is_valid_paimon_function_name(function.name)
-    if not (is_paimons or is_valid_name(function.name)):
+    has_name_of_paimon = function.paimon_definition is not None and is_valid_paimon_function_name(function.name)
+    if not (has_name_of_paimon or is_valid_name(function.name)):
         raise InvalidObjectError(f"{shortened(function.name)} is not a valid object name")
     if function.class_name is None:
         raise InvalidObjectError(f"Function {function.name} has no class")

@@ -11,7 +11,6 @@ Source: paimon-api's org.apache.paimon.function and org.apache.paimon.rest.
 import dataclasses
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from http import HTTPStatus
 from typing import Any
 
 import msgspec
@@ -19,7 +18,6 @@ import msgspec
 from interbed.catalog.server.rest.interface import (
     AccessPrivilege,
     ObjectKind,
-    RestError,
     RestRequest,
     RestResponse,
     RestRoute,
@@ -67,7 +65,6 @@ _DEFINITION_MEMBERS = {
     "lambda": ("definition", "language"),
     "file": ("fileResources", "language", "className", "functionName"),
 }
-_TRIES = 20
 
 
 class FunctionRoutes:
@@ -138,16 +135,15 @@ class FunctionRoutes:
 
     def _alter(self, request: RestRequest) -> RestResponse:
         changes, name = request.json(AlterFunctionRequest).changes, request.parts["function"]
+
+        def changed(before: Function) -> Function:
+            if before.paimon_definition is None:
+                raise unsupported(f"The function {name} was made by a client of Hive, and is not altered here.")
+            return _stored(before, changed_function(_body(before), name, changes))
+
         with self._access.changing(request), _refused(name):
-            for _ in range(_TRIES):
-                before = self._functions.get(catalog_name(request), request.parts["database"], name)
-                if before.paimon_definition is None:
-                    raise unsupported(f"The function {name} was made by a client of Hive, and is not altered here.")
-                after = _stored(before, changed_function(_body(before), name, changes))
-                if self._functions.alter(catalog_name(request), before.database, name, after, expected=before):
-                    return RestResponse()
-        message = f"Other clients have changed the function {name} {_TRIES} times meanwhile; repeat the request."
-        raise RestError(HTTPStatus.SERVICE_UNAVAILABLE, "", message)
+            self._functions.change(catalog_name(request), request.parts["database"], name, changed)
+        return RestResponse()
 
     def _drop(self, request: RestRequest) -> RestResponse:
         name = request.parts["function"]
