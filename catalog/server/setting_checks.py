@@ -65,6 +65,47 @@ def check_metadata_root(warehouse: str, root: str | None, source: str) -> None:
         )
 
 
+def check_paimon_warehouses(
+    warehouse: str, warehouses: Mapping[str, str], interfaces: Iterable[str], source: str
+) -> None:
+    """Check that directories of tables are served, and that none of them is in another one or in the warehouse: a drop
+    in one would delete the files of a table of the other.
+    """
+    # Imported here, because the command's help needs only the settings' names.
+    from interbed.catalog.server.service.model import DEFAULT_CATALOG
+    from interbed.catalog.server.service.warehouse import contains
+
+    if "paimon" not in interfaces:
+        raise ServerSettingsError(
+            f"{source}: paimon_warehouses are served by Paimon's REST catalog: set http_port, and leave paimon in "
+            "rest_interfaces"
+        )
+    check_locations("paimon_warehouses", list(warehouses.values()), (), source)
+    if DEFAULT_CATALOG in warehouses:
+        raise ServerSettingsError(
+            f"{source}: {DEFAULT_CATALOG} is the name of the metastore's catalog: give {warehouses[DEFAULT_CATALOG]} "
+            "another name in paimon_warehouses"
+        )
+    known = {"the warehouse": _without_links(warehouse)}
+    for name, given in warehouses.items():
+        location = _without_links(given)
+        for other, place in known.items():
+            if contains(place, location) or contains(location, place):
+                raise ServerSettingsError(
+                    f"{source}: the location {given} of {name} in paimon_warehouses is in, around or that of {other}, "
+                    f"{place}: a table would be in both"
+                )
+        known[name] = location
+
+
+def _without_links(location: str) -> str:
+    """Return a location as it is stored, that of a local directory without symbolic links."""
+    from interbed.catalog.server.service.warehouse import normalized_location
+
+    found = normalized_location(location)
+    return f"file:{os.path.realpath(found.removeprefix('file:'))}" if found.startswith("file:") else found
+
+
 def check_locations(name: str, locations: Sequence[str], words: Sequence[str], source: str) -> None:
     """Check the locations of a setting, which may have some words instead."""
     # Imported here, because the command's help needs only the settings' names.

@@ -37,6 +37,7 @@ _SECONDS = {
 
 _BYTES = {"": 1, "b": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30}
 
+_NAME = re.compile(r"\w{1,128}", re.ASCII)
 _QUANTITY = re.compile(r"(\d+(?:\.\d+)?)\s*([a-z]*)", re.ASCII)
 
 
@@ -88,6 +89,23 @@ def some_of(*words: str) -> SettingKind[str]:
 def listed(text: str | None) -> list[str]:
     """Return the entries of a setting that is a list, separated by commas."""
     return [each.strip() for each in (text or "").split(",") if each.strip()]
+
+
+def named_locations(text: str | None) -> dict[str, str]:
+    """Return the entries of a setting that is a list of NAME=LOCATION, by their names in lower case. ValueError for
+    another form, for a name that is not one of letters, digits and underscores, and for a name that is there twice.
+    """
+    found: dict[str, str] = {}
+    for entry in listed(text):
+        name, equals, location = (part.strip() for part in entry.partition("="))
+        if not (equals and location and _NAME.fullmatch(name)) or name.lower() in found:
+            raise ValueError
+        found[name.lower()] = location
+    return found
+
+
+def _parse_named_locations(text: str) -> str:
+    return ",".join(f"{name}={location}" for name, location in named_locations(text).items())
 
 
 def switch() -> SettingKind[Any]:
@@ -154,6 +172,10 @@ def _parse_bool(text: str) -> bool:
     return {"true": True, "false": False}[text.strip().lower()]
 
 
+NAMED_LOCATIONS = SettingKind(
+    allowed="NAME=LOCATION, separated by commas, with names of letters, digits and underscores, each once",
+    parse=_parse_named_locations,
+)
 TEXT = SettingKind(allowed="a text that is not empty", parse=_parse_text)
 PATH = SettingKind(allowed="a path", parse=lambda text: Path(_parse_text(text)))
 PORT = integer(0, 65535, "a port")

@@ -22,6 +22,7 @@ from interbed.catalog.server.setting_checks import (
     check_http_path,
     check_locations,
     check_metadata_root,
+    check_paimon_warehouses,
     check_pem,
     check_ports,
     check_trash,
@@ -29,6 +30,7 @@ from interbed.catalog.server.setting_checks import (
 from interbed.catalog.server.setting_kinds import (
     BYTES,
     MESSAGE_BYTES,
+    NAMED_LOCATIONS,
     PATH,
     PORT,
     SECONDS,
@@ -40,6 +42,7 @@ from interbed.catalog.server.setting_kinds import (
     choice,
     integer,
     listed,
+    named_locations,
     optional,
     some_of,
     switch,
@@ -141,8 +144,8 @@ class ServerSettings:
     http_port: int | None = field(
         default=None,
         metadata=_about(
-            "Port for HTTP: the REST catalogs `/iceberg` and `/paimon`, and Thrift as Hive 4's clients may use it; "
-            "nothing: not served.",
+            "Port for HTTP: the REST interfaces `/iceberg`, `/paimon` and `/interbed`, and Thrift as Hive 4's clients "
+            "may use it; nothing: not served.",
             optional(PORT),
         ),
     )
@@ -164,6 +167,14 @@ class ServerSettings:
         metadata=_about(
             "The REST interfaces of the port for HTTP, separated by commas; nothing: Thrift alone.",
             some_of("iceberg", "paimon", "interbed"),
+        ),
+    )
+    paimon_warehouses: str | None = field(
+        default=None,
+        metadata=_about(
+            "Directories of Paimon tables without a metastore, NAME=LOCATION separated by commas, that `/paimon` "
+            "serves as further warehouses.",
+            optional(NAMED_LOCATIONS),
         ),
     )
     tls_certificate: Path | None = field(
@@ -468,6 +479,9 @@ def _check(settings: ServerSettings, sources: Mapping[str, str]) -> None:
             check_pem(name, path, sources[name])
     served = listed(settings.rest_interfaces) if settings.http_port is not None else ()
     check_http_path(settings.http_path, served, sources["http_path"])
+    warehouses = named_locations(settings.paimon_warehouses)
+    if warehouses:
+        check_paimon_warehouses(settings.warehouse, warehouses, served, sources["paimon_warehouses"])
     ports = {"port": settings.port, "http_port": settings.http_port, "health_port": settings.health_port}
     check_ports(ports, sources)
 

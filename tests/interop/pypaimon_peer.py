@@ -83,7 +83,7 @@ def _text(value: Any) -> str:
 def open_catalog(command: dict[str, Any]) -> Any:
     """Open pypaimon's catalog; a new one each time, because other processes change the tables.
 
-    An address instead of a warehouse is that of a REST catalog.
+    An address instead of a warehouse is that of a REST catalog, with the name of its warehouse behind a `#`.
     """
     warehouse = command["warehouse"]
     return CatalogFactory.create(catalog_options(warehouse))
@@ -93,7 +93,9 @@ def catalog_options(warehouse: str) -> dict[str, str]:
     """Return the options of a catalog in a directory, or behind an address."""
     if not warehouse.startswith("http://"):
         return {"warehouse": warehouse}
-    return {"metastore": "rest", "uri": warehouse, "warehouse": "hive", "token.provider": "bear", "token": "none"}
+    uri, _, name = warehouse.partition("#")
+    options = {"metastore": "rest", "uri": uri, "warehouse": name or "hive"}
+    return {**options, "token.provider": "bear", "token": "none"}
 
 
 def rust_sql(command: dict[str, Any]) -> list[list[Any]]:

@@ -28,7 +28,7 @@ from interbed.catalog.server.service.names import shortened
 from interbed.catalog.server.service.service import ConfigValues, Metastore
 from interbed.catalog.server.service.trash import DIRECTORY_NAME, Trash
 from interbed.catalog.server.service.warehouse import child, normalized_location
-from interbed.catalog.server.setting_kinds import listed
+from interbed.catalog.server.setting_kinds import listed, named_locations
 from interbed.catalog.server.settings import ServerSettings
 from interbed.catalog.server.shown_settings import client_values
 from interbed.catalog.server.threads import ThreadDeaths
@@ -295,6 +295,10 @@ def loop_for(
                 names=listed(settings.rest_interfaces),
                 own_tables=settings.iceberg_own_tables == "on",
                 metadata_root=None if root is None else normalized_location(root).rstrip("/"),
+                warehouses={
+                    name: normalized_location(location).rstrip("/")
+                    for name, location in named_locations(settings.paimon_warehouses).items()
+                },
             )
             answers = HttpAnswers(loop.shared, deaths)
             further = mounts(metastore, answers, rest)

@@ -1,14 +1,14 @@
 """The REST interfaces of a server, mounted on its HTTP port.
 
-Paimon's interface is the Hive catalog over the metastore of the process, by which Iceberg's interface reads tables in
-Paimon's format. That loads Arrow, which takes longer than the rest of a server's start. So each interface is loaded by
-its first request, on a thread of its own.
+Paimon's interface is the Hive catalog over the metastore of the process, and file-system catalogs over directories of
+tables. Iceberg's interface reads tables in Paimon's format by it. That loads Arrow, which takes longer than the rest of
+a server's start. So each interface is loaded by its first request, on a thread of its own.
 """
 
 import asyncio
 import logging
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from starlette.routing import Mount
 from starlette.types import Receive, Scope, Send
@@ -32,12 +32,14 @@ PATHS: Mapping[str, str] = {"iceberg": "/iceberg", "paimon": "/paimon", "interbe
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RestSettings:
     """Settings of the interfaces: the names of those that are served, whether Iceberg's has the tables in Paimon's
-    format, and where metadata for them are made, None for the directories of the tables.
+    format, where metadata for them are made, None for the directories of the tables, and the directories of tables
+    without a metastore that Paimon's serves, by their names.
     """
 
     names: Collection[str] = tuple(PATHS)
     own_tables: bool = True
     metadata_root: str | None = None
+    warehouses: Mapping[str, str] = field(default_factory=dict)
 
 
 class LazyEndpoint:
@@ -70,7 +72,7 @@ def interfaces(
         from interbed.catalog.server.rest.paimon.access import CatalogAccess
         from interbed.catalog.server.rest.paimon.interface import paimon_interface
 
-        return paimon_interface(CatalogAccess(metastore, edge.dispatcher), metastore.functions)
+        return paimon_interface(CatalogAccess(metastore, edge.dispatcher, settings.warehouses), metastore.functions)
 
     return {"iceberg": iceberg, "paimon": paimon, "interbed": lambda: dropped_interface(metastore)}
 

@@ -296,6 +296,25 @@ def test_the_database_of_an_embedded_server_is_on_no_command_line(tmp_path: Path
     assert "metastore.db" not in shown
 
 
+def test_warehouses_without_a_metastore_have_names_and_places_of_their_own() -> None:
+    given = {"http_port": "0", "warehouse": "/data/hive"}
+    found = load(None, {}, {**given, "paimon_warehouses": " Lake = /data/lake , b=s3://b/c"})[0].paimon_warehouses
+    assert found == "lake=/data/lake,b=s3://b/c"
+    for text in ("lake", "=/data/lake", "lake=", "a.b=/data/lake", "a=/x,A=/y"):
+        with pytest.raises(ServerSettingsError, match=r"paimon_warehouses cannot be .*; allowed is NAME=LOCATION"):
+            load(None, {}, {**given, "paimon_warehouses": text})
+    for text in ("a=/data", "a=/data/hive", "a=file:///data/hive/x", "a=/x,b=/x/y"):
+        with pytest.raises(ServerSettingsError, match="a table would be in both"):
+            load(None, {}, {**given, "paimon_warehouses": text})
+    with pytest.raises(ServerSettingsError, match="hive is the name of the metastore's catalog"):
+        load(None, {}, {**given, "paimon_warehouses": "Hive=/data/lake"})
+    with pytest.raises(ServerSettingsError, match="s3://…@b has a user or a key in it"):
+        load(None, {}, {**given, "paimon_warehouses": "a=s3://key:secret@b/c"})
+    for fewer in ({"warehouse": "/data/hive"}, {**given, "rest_interfaces": "iceberg"}):
+        with pytest.raises(ServerSettingsError, match="set http_port, and leave paimon in rest_interfaces"):
+            load(None, {}, {**fewer, "paimon_warehouses": "a=/data/lake"})
+
+
 def test_iceberg_metadata_are_on_the_file_system_of_the_warehouse() -> None:
     arguments = {"iceberg_metadata_root": "s3://made/here"}
     with pytest.raises(ServerSettingsError, match="another file system than the warehouse"):

@@ -114,10 +114,11 @@ public final class PaimonPeer {
                     Options options = new Options();
                     options.set("warehouse", warehouse);
                     if (warehouse.startsWith("http://")) {
-                        // The address of a REST catalog.
+                        // The address of a REST catalog, with the name of its warehouse behind a #.
+                        String[] parts = warehouse.split("#");
                         options.set("metastore", "rest");
-                        options.set("uri", warehouse);
-                        options.set("warehouse", "hive");
+                        options.set("uri", parts[0]);
+                        options.set("warehouse", parts.length > 1 ? parts[1] : "hive");
                         options.set("token.provider", "bear");
                         options.set("token", "none");
                     }

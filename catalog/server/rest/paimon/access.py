@@ -1,26 +1,29 @@
-"""The catalog of one request: interbed's Hive catalog over one of the catalogs of the metastore of this process.
+"""The catalog of one request, by the prefix of its path: one of the metastore of this process, or a directory of tables
+without a metastore.
 
 A change may wait for the lock of its table, and the thread of the pool waits with it. The holder of the lock may need a
 thread to release it. So only some changes run at once, the others are refused with status 503, which clients retry.
 """
 
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from http import HTTPStatus
-from typing import Any
 
-from interbed.catalog.client.hive.catalog import HiveCatalog
 from interbed.catalog.client.hive.client import HiveMetastoreClient
 from interbed.catalog.client.hive.registration import same_location
 from interbed.catalog.client.identifier import Identifier, TableName
 from interbed.catalog.client.options import CatalogOptions
 from interbed.catalog.server.rest.interface import RestError, RestRequest
+from interbed.catalog.server.rest.paimon.catalogs.metastore import RegisteredCatalog
+from interbed.catalog.server.rest.paimon.catalogs.served import ServedCatalog
+from interbed.catalog.server.rest.paimon.catalogs.warehouse import WarehouseCatalog
 from interbed.catalog.server.rest.paimon.in_process import InProcessCalls
 from interbed.catalog.server.rest.paimon.messages import Name
 from interbed.catalog.server.rest.paimon.refusals import invalid, missing
 from interbed.catalog.server.service.errors import NoSuchObjectError
 from interbed.catalog.server.service.model import DEFAULT_CATALOG
+from interbed.catalog.server.service.names import normalized
 from interbed.catalog.server.service.service import Metastore
 from interbed.catalog.server.thrift.edge.dispatch import Dispatcher
 
@@ -31,27 +34,39 @@ LOCK_SECONDS_MAX = 10.0
 """The time that a change waits for the lock of its table."""
 
 _ADDRESS = "this server"
-_BATCH = 300
 
 
 class CatalogAccess:
-    """The catalogs of requests. Safe for many threads."""
+    """The catalogs of requests: those of the metastore, and `warehouses`, directories of tables without a metastore by
+    their names. The prefix of a path is the name of one of them. Safe for many threads.
+    """
 
-    def __init__(self, metastore: Metastore, dispatcher: Dispatcher, changes_max: int = CHANGES_MAX) -> None:
+    def __init__(
+        self,
+        metastore: Metastore,
+        dispatcher: Dispatcher,
+        warehouses: Mapping[str, str] | None = None,
+        changes_max: int = CHANGES_MAX,
+    ) -> None:
         self._metastore = metastore
         self._dispatcher = dispatcher
+        self._warehouses = dict(warehouses or {})
+        self._opened: dict[str, WarehouseCatalog] = {}
+        self._guard = threading.Lock()
         self._changes = threading.BoundedSemaphore(changes_max)
 
     def prefix(self, warehouse: str) -> str:
-        """Return the prefix of the paths for a warehouse: the name of a catalog, or the location of the warehouse.
+        """Return the prefix of the paths for a warehouse: the name of a catalog, or its location; without either that
+        of the catalog `hive`.
 
         RestError with status 404 for another one.
         """
-        names = self._metastore.catalogs.names()
-        if warehouse.lower() in names:
-            return warehouse.lower()
+        wanted = normalized(warehouse) or DEFAULT_CATALOG
+        names = [*self._warehouses, *self._metastore.catalogs.names()]
+        if wanted in names:
+            return wanted
         for name in names:
-            if same_location(warehouse, self._location(name)):
+            if same_location(warehouse, self._warehouses.get(name) or self._location(name)):
                 return name
         raise missing(
             None,
@@ -60,9 +75,13 @@ class CatalogAccess:
             f"{', '.join(sorted(names))}.",
         )
 
-    def catalog(self, request: RestRequest) -> HiveCatalog:
-        """Return the catalog of a request, for reading. RestError with status 404 for an unknown prefix."""
-        name = catalog_name(request)
+    def catalog(self, request: RestRequest) -> ServedCatalog:
+        """Return the catalog of a request, for reading. RestError with status 404 for an unknown prefix, 400 for a
+        warehouse with the name of a catalog.
+        """
+        name = _prefix(request)
+        if name in self._warehouses:
+            return self._warehouse(name)
         try:
             location = self._location(name)
         except NoSuchObjectError as error:
@@ -76,16 +95,15 @@ class CatalogAccess:
             "lock-check-max-sleep": "50 ms",
         }
         client = HiveMetastoreClient(_ADDRESS, calls=InProcessCalls(self._dispatcher, request.session, name))
-        catalog = HiveCatalog(name, CatalogOptions(options), client)
-        catalog.instead_of_iceberg = "Use Iceberg's REST catalog for it."
-        return catalog
+        return RegisteredCatalog(name, CatalogOptions(options), client, self._metastore.tables.numbered)
 
-    def numbered(self, request: RestRequest, number: int) -> list[tuple[str, str]]:
-        """Return database and name of the tables of a request's catalog that may have this number."""
-        return self._metastore.tables.numbered(request.parts["prefix"].lower(), number)
+    def metastore_catalog(self, request: RestRequest) -> str | None:
+        """Return the name of a request's catalog in the metastore; None for a warehouse without one."""
+        name = _prefix(request)
+        return None if name in self._warehouses else name
 
     @contextmanager
-    def changing(self, request: RestRequest) -> Iterator[HiveCatalog]:
+    def changing(self, request: RestRequest) -> Iterator[ServedCatalog]:
         """Yield the catalog of a request, for a change. RestError with status 503 if too many changes run."""
         catalog = self.catalog(request)
         if not self._changes.acquire(blocking=False):
@@ -97,6 +115,18 @@ class CatalogAccess:
         finally:
             self._changes.release()
 
+    def _warehouse(self, name: str) -> WarehouseCatalog:
+        if name in self._metastore.catalogs.names():
+            raise invalid(
+                f"{name!r} is a catalog of the metastore, and one of the server's paimon_warehouses: give the "
+                "warehouse another name in the settings of the server."
+            )
+        with self._guard:
+            found = self._opened.get(name)
+            if found is None:
+                found = self._opened[name] = WarehouseCatalog(name, self._warehouses[name])
+        return found
+
     def _location(self, name: str) -> str:
         """Return the location of the databases of a catalog. NoSuchObjectError."""
         if name == DEFAULT_CATALOG:
@@ -104,9 +134,8 @@ class CatalogAccess:
         return self._metastore.catalogs.get(name).location
 
 
-def catalog_name(request: RestRequest) -> str:
-    """Return the catalog of the metastore that the prefix of a path names."""
-    return request.parts["prefix"].lower()
+def _prefix(request: RestRequest) -> str:
+    return normalized(request.parts["prefix"])
 
 
 def table_name(request: RestRequest) -> TableName:
@@ -119,12 +148,6 @@ def named_in_path(given: Name, request: RestRequest) -> Identifier:
     if given.database != request.parts["database"]:
         raise invalid(f"The path names the database {request.parts['database']!r}, the body {given.database!r}.")
     return Identifier.parse((given.database, given.object))
-
-
-def entries(catalog: HiveCatalog, database: str, names: Sequence[str]) -> Iterator[Any]:
-    """Yield the entries of those of these tables and views that exist."""
-    for start in range(0, len(names), _BATCH):
-        yield from catalog.client.get_table_objects(database, names[start : start + _BATCH])
 
 
 def object_name(request: RestRequest, part: str) -> Identifier:

@@ -5,14 +5,8 @@ neither tables of other formats nor views and functions. So a database with tabl
 one with views or functions only if it has tables as well: then the client has asked for all of them.
 """
 
-import uuid
-from collections.abc import Sequence
-from typing import Any
 from urllib.parse import unquote_plus
 
-from interbed.catalog.client.hive.catalog import HiveCatalog
-from interbed.catalog.client.hive.registration import is_ours, is_view
-from interbed.catalog.client.identifier import DEFAULT_DATABASE
 from interbed.catalog.server.rest.interface import (
     AccessPrivilege,
     ObjectKind,
@@ -21,7 +15,7 @@ from interbed.catalog.server.rest.interface import (
     RestRoute,
     json_response,
 )
-from interbed.catalog.server.rest.paimon.access import CatalogAccess, catalog_name, entries
+from interbed.catalog.server.rest.paimon.access import CatalogAccess
 from interbed.catalog.server.rest.paimon.messages import (
     AlterDatabaseRequest,
     AlterDatabaseResponse,
@@ -30,22 +24,13 @@ from interbed.catalog.server.rest.paimon.messages import (
     DatabaseResponse,
 )
 from interbed.catalog.server.rest.paimon.paging import name_filter, page
-from interbed.catalog.server.rest.paimon.refusals import invalid, paimon_route
+from interbed.catalog.server.rest.paimon.refusals import paimon_route
 from interbed.catalog.server.service.databases import FunctionService
-from interbed.catalog.server.service.model import DEFAULT_CATALOG
 
 DATABASES = "v1/{prefix}/databases"
 DATABASE = f"{DATABASES}/{{database}}"
 
 _COMMENT, _OWNER = "comment", "owner"
-
-_IDS = uuid.UUID("5f0b0c3e-7d5b-5a39-9f0e-4b1f8a2c6d10")
-"""Namespace of the ids of databases and views, which a metastore knows by their names."""
-
-
-def derived_id(*parts: object) -> str:
-    """Return an id that the same parts always have."""
-    return str(uuid.uuid5(_IDS, "\n".join(map(str, parts))))
 
 
 class DatabaseRoutes:
@@ -70,7 +55,7 @@ class DatabaseRoutes:
 
     def _config(self, request: RestRequest) -> RestResponse:
         # Paimon's clients encode the value, and encode it again with the query.
-        warehouse = unquote_plus(request.query.get("warehouse", DEFAULT_CATALOG), errors="replace")
+        warehouse = unquote_plus(request.query.get("warehouse", ""), errors="replace")
         return json_response(ConfigResponse(defaults={}, overrides={"prefix": self._access.prefix(warehouse)}))
 
     def _list(self, request: RestRequest) -> RestResponse:
@@ -87,22 +72,20 @@ class DatabaseRoutes:
 
     def _get(self, request: RestRequest) -> RestResponse:
         catalog, name = self._access.catalog(request), request.parts["database"]
-        found = catalog.get_database(name)
-        entry: Any = catalog.client.get_database(name)
+        found, origin = catalog.get_database(name), catalog.database_origin(name)
         options = {key: value for key, value in found.properties.items() if key != _OWNER}
         if found.comment is not None:
             options[_COMMENT] = found.comment
-        created = (entry.createTime or 0) * 1000
         answer = DatabaseResponse(
-            id=derived_id("database", catalog.name, name, created),
+            id=origin.id,
             name=name,
             location=found.location,
             options=options,
-            owner=entry.ownerName,
-            created_at=created,
-            created_by=entry.ownerName,
-            updated_at=created,
-            updated_by=entry.ownerName,
+            owner=origin.owner,
+            created_at=origin.created_millis,
+            created_by=origin.owner,
+            updated_at=origin.created_millis,
+            updated_by=origin.owner,
         )
         return json_response(answer)
 
@@ -120,33 +103,7 @@ class DatabaseRoutes:
     def _drop(self, request: RestRequest) -> RestResponse:
         name = request.parts["database"]
         with self._access.changing(request) as catalog:
-            _check_droppable(catalog, name, self._functions.names(catalog_name(request), name))
+            home = self._access.metastore_catalog(request)
+            catalog.check_droppable(name, [] if home is None else self._functions.names(home, name))
             catalog.drop_database(name, cascade=True)
         return RestResponse()
-
-
-def _check_droppable(catalog: HiveCatalog, database: str, functions: Sequence[str]) -> None:
-    """Raise RestError with status 400 for the database `default`, and for one with objects that its client may not have
-    seen.
-    """
-    if database.lower() == DEFAULT_DATABASE:
-        raise invalid(f"The database {DEFAULT_DATABASE!r} of a metastore cannot be dropped.")
-    catalog.get_database(database)
-    names = catalog.client.get_all_tables(database)
-    tables, views, others = 0, [], []
-    for entry in entries(catalog, database, names):
-        if is_view(entry):
-            views.append(entry.tableName)
-        elif is_ours(entry):
-            tables += 1
-        else:
-            others.append(entry.tableName)
-    if others:
-        raise invalid(
-            f"The database '{database}' holds tables of other formats, such as '{others[0]}', which are not dropped by "
-            "Paimon's REST interface; drop them first."
-        )
-    if views and not tables:
-        raise invalid(f"The database '{database}' holds views, such as '{views[0]}'; drop them first.")
-    if functions and not tables:
-        raise invalid(f"The database '{database}' holds functions, such as '{functions[0]}'; drop them first.")

@@ -23,8 +23,9 @@ from interbed.catalog.server.rest.interface import (
     RestRoute,
     json_response,
 )
-from interbed.catalog.server.rest.paimon.access import CatalogAccess, catalog_name
-from interbed.catalog.server.rest.paimon.databases import DATABASE, derived_id
+from interbed.catalog.server.rest.paimon.access import CatalogAccess
+from interbed.catalog.server.rest.paimon.catalogs.served import derived_id
+from interbed.catalog.server.rest.paimon.databases import DATABASE
 from interbed.catalog.server.rest.paimon.messages import (
     AlterFunctionRequest,
     FunctionBody,
@@ -98,8 +99,10 @@ class FunctionRoutes:
         return json_response({"functionDetails": [_shown(each) for each in found], "nextPageToken": token})
 
     def _list_globally(self, request: RestRequest) -> RestResponse:
+        home = self._access.metastore_catalog(request)
+
         def names(database: str) -> list[str]:
-            return self._functions.names(catalog_name(request), database)
+            return [] if home is None else self._functions.names(home, database)
 
         found, token = global_page(request, self._access.catalog(request), "functionNamePattern", names)
         return json_response({"functions": found, "nextPageToken": token})
@@ -107,13 +110,17 @@ class FunctionRoutes:
     def _found(self, request: RestRequest) -> list[Function]:
         database = request.parts["database"]
         self._access.catalog(request).get_database(database)
-        is_meant = name_filter(request, "functionNamePattern")
-        return [each for each in self._functions.select(catalog_name(request), database.lower()) if is_meant(each.name)]
+        is_meant, home = name_filter(request, "functionNamePattern"), self._access.metastore_catalog(request)
+        found = [] if home is None else self._functions.select(home, database.lower())
+        return [each for each in found if is_meant(each.name)]
 
     def _create(self, request: RestRequest) -> RestResponse:
         given, database = request.json(NewFunctionRequest), request.parts["database"]
+        home = self._access.metastore_catalog(request)
+        if home is None:
+            raise unsupported(f"The warehouse {request.parts['prefix']!r} has no metastore, and so no functions.")
         function = Function(
-            catalog=catalog_name(request),
+            catalog=home,
             database=database.lower(),
             name=given.name.lower(),
             owner_name=request.session.user,
@@ -131,7 +138,14 @@ class FunctionRoutes:
     def _one(self, request: RestRequest) -> Function:
         name = request.parts["function"]
         with _refused(name):
-            return self._functions.get(catalog_name(request), request.parts["database"], name)
+            return self._functions.get(self._home(request), request.parts["database"], name)
+
+    def _home(self, request: RestRequest) -> str:
+        """Return the catalog in the metastore of a request for one function. NoSuchObjectError for a warehouse."""
+        home = self._access.metastore_catalog(request)
+        if home is None:
+            raise NoSuchObjectError(f"The warehouse {request.parts['prefix']!r} has no functions.")
+        return home
 
     def _alter(self, request: RestRequest) -> RestResponse:
         changes, name = request.json(AlterFunctionRequest).changes, request.parts["function"]
@@ -142,13 +156,13 @@ class FunctionRoutes:
             return _stored(before, changed_function(_body(before), name, changes))
 
         with self._access.changing(request), _refused(name):
-            self._functions.change(catalog_name(request), request.parts["database"], name, changed)
+            self._functions.change(self._home(request), request.parts["database"], name, changed)
         return RestResponse()
 
     def _drop(self, request: RestRequest) -> RestResponse:
         name = request.parts["function"]
         with self._access.changing(request), _refused(name):
-            self._functions.drop(catalog_name(request), request.parts["database"], name)
+            self._functions.drop(self._home(request), request.parts["database"], name)
         return RestResponse()
 
 

@@ -9,8 +9,8 @@ from collections.abc import Callable, Sequence
 from typing import TypeVar
 
 from interbed.catalog.client.errors import DatabaseNotFoundError
-from interbed.catalog.client.hive.catalog import HiveCatalog
 from interbed.catalog.server.rest.interface import RestRequest
+from interbed.catalog.server.rest.paimon.catalogs.served import ServedCatalog
 from interbed.catalog.server.rest.paimon.messages import Name
 from interbed.catalog.server.rest.paimon.refusals import invalid
 
@@ -54,7 +54,7 @@ def cut(
 
 
 def global_page(
-    request: RestRequest, catalog: HiveCatalog, parameter: str, names_in: Callable[[str], Sequence[str]]
+    request: RestRequest, catalog: ServedCatalog, parameter: str, names_in: Callable[[str], Sequence[str]]
 ) -> tuple[list[Name], str | None]:
     """Return a page of the names in all databases, and the token of the next one; `parameter` has the pattern.
 

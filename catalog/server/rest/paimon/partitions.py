@@ -1,13 +1,13 @@
 """Partitions that the metastore keeps for tables with `metastore.partitioned-table`.
 
 For other tables the answer is 501, and clients look for partitions in the files. The sizes are those of the files of
-the newest snapshot. A commit that has deleted all files of a partition removes its entry (snapshots.py).
+the newest snapshot. A commit that has deleted all files of a partition removes its entry (snapshots.py). A warehouse
+without a metastore lists the partitions of the newest snapshot, and changes none.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
-from interbed.catalog.client.hive.catalog import HiveCatalog
-from interbed.catalog.client.partition import Partition, partition_name, partitions_of
+from interbed.catalog.client.partition import Partition, partition_name
 from interbed.catalog.server.rest.interface import (
     AccessPrivilege,
     ObjectKind,
@@ -25,7 +25,7 @@ from interbed.catalog.server.rest.paimon.messages import (
     PartitionSpecsRequest,
 )
 from interbed.catalog.server.rest.paimon.paging import cut, matches
-from interbed.catalog.server.rest.paimon.refusals import missing, paimon_route, unsupported
+from interbed.catalog.server.rest.paimon.refusals import missing, paimon_route
 from interbed.catalog.server.rest.paimon.tables import TABLE, opened
 from interbed.storage.meta.paths import TablePaths
 
@@ -76,18 +76,13 @@ class PartitionRoutes:
 
     def _partitions(self, request: RestRequest) -> list[Partition]:
         catalog, name = self._access.catalog(request), table_name(request)
-        table = opened(catalog, name)
-        registered = _registered(catalog, str(name.identifier))
-        if name.branch is not None:
-            # The metastore has the partitions of the table itself alone.
-            return partitions_of(table)
-        return known_partitions(table.store.paths, registered, partitions_of(table))
+        return catalog.known_partitions(name, opened(catalog, name))
 
     def _create(self, request: RestRequest) -> RestResponse:
         given, name = request.json(CreatePartitionsRequest), table_name(request)
         with self._access.changing(request) as catalog:
             table = opened(catalog, name)
-            before = _registered(catalog, str(name.identifier))
+            before = catalog.partitions_in_metastore(name.identifier)
             ignores = given.ignore_if_exists is not False
             catalog.create_partitions(name.of_table, given.partition_specs, ignores)
         paths = table.store.paths
@@ -99,7 +94,7 @@ class PartitionRoutes:
         given, name = request.json(DropPartitionsRequest), table_name(request)
         with self._access.changing(request) as catalog:
             paths = opened(catalog, name).store.paths
-            before = _registered(catalog, str(name.identifier))
+            before = catalog.partitions_in_metastore(name.identifier)
             lacking = [spec for spec in given.partition_specs if _directories(paths, spec) not in before]
             if lacking and given.ignore_if_not_exists is False:
                 raise missing(None, partition_name(lacking[0]), f"There is no partition {partition_name(lacking[0])}.")
@@ -112,37 +107,13 @@ class PartitionRoutes:
         specs, name = request.json(PartitionSpecsRequest).specs, table_name(request)
         with self._access.changing(request) as catalog:
             opened(catalog, name)
-            _registered(catalog, str(name.identifier))
+            catalog.partitions_in_metastore(name.identifier)
             catalog.mark_partitions_done(name.of_table, specs)
         return RestResponse()
 
 
-def known_partitions(paths: TablePaths, registered: Sequence[_Spec], filled: Sequence[Partition]) -> list[Partition]:
-    """Return the registered partitions with the sizes of their files, those without files with zeros.
-
-    Two values with one directory, such as null and the empty text, have one entry.
-    """
-    by_directory: dict[tuple[str, ...], list[Partition]] = {}
-    for each in filled:
-        by_directory.setdefault(tuple(_directories(paths, each.spec).values()), []).append(each)
-    found: list[Partition] = []
-    for spec in registered:
-        found += by_directory.get(tuple(spec.values())) or [
-            Partition(spec=spec, record_count=0, file_size_in_bytes=0, file_count=0, last_file_creation_time=0)
-        ]
-    return found
-
-
 def _directories(paths: TablePaths, spec: _Spec) -> dict[str, str]:
     return paths.directory_spec(paths.parse_partition_spec(spec))
-
-
-def _registered(catalog: HiveCatalog, table: str) -> list[dict[str, str]]:
-    """Return the partitions of the metastore. RestError with status 501 if it keeps none for the table."""
-    registered = catalog.registered_partitions(table)
-    if registered is None:
-        raise unsupported(f"The partitions of '{table}' are in its files: it has no metastore.partitioned-table.")
-    return registered
 
 
 def _shown(partition: Partition) -> PartitionResponse:

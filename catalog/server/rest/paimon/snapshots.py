@@ -3,7 +3,6 @@
 from http import HTTPStatus
 
 from interbed.catalog.client.errors import TableNotFoundError
-from interbed.catalog.client.hive.catalog import HiveCatalog
 from interbed.catalog.client.identifier import TableName
 from interbed.catalog.server.rest.interface import (
     AccessPrivilege,
@@ -15,6 +14,7 @@ from interbed.catalog.server.rest.interface import (
     json_response,
 )
 from interbed.catalog.server.rest.paimon.access import CatalogAccess, table_name
+from interbed.catalog.server.rest.paimon.catalogs.served import ServedCatalog
 from interbed.catalog.server.rest.paimon.commits import commit, given_snapshot
 from interbed.catalog.server.rest.paimon.messages import (
     CommitRequest,
@@ -25,7 +25,7 @@ from interbed.catalog.server.rest.paimon.messages import (
 from interbed.catalog.server.rest.paimon.paging import page_length
 from interbed.catalog.server.rest.paimon.refusals import ResourceType, invalid, missing, paimon_route
 from interbed.catalog.server.rest.paimon.sizes import TableSizes
-from interbed.catalog.server.rest.paimon.tables import TABLE, opened, table_id
+from interbed.catalog.server.rest.paimon.tables import TABLE, opened
 from interbed.storage.base.errors import SnapshotNotFoundError, TagNotFoundError
 from interbed.storage.meta.file_store import FileStore
 from interbed.storage.meta.snapshot.snapshot import Snapshot
@@ -153,10 +153,9 @@ def _target(given: RollbackRequest) -> int | str:
     raise invalid("A rollback names a snapshot by snapshotId, or a tag by tagName.")
 
 
-def _check_id(catalog: HiveCatalog, name: TableName, given: str) -> None:
+def _check_id(catalog: ServedCatalog, name: TableName, given: str) -> None:
     """Raise TableNotFoundError if the table is another one than the client has opened: it was dropped and recreated."""
-    entry = catalog.client.get_table(name.identifier.database, name.identifier.table)
-    if table_id(entry) != given.lower():
+    if catalog.table_id(name.identifier) != given.lower():
         raise TableNotFoundError(f"The table '{name.of_table}' was dropped and recreated; its id is not {given}.")
 
 

@@ -1,13 +1,9 @@
 """Tables: list, create, register, get, alter, rename, drop. A branch is a table `t$branch_b`."""
 
-import uuid
-from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
 
 from interbed.catalog.client.errors import TableExistsError, TableNotFoundError
-from interbed.catalog.client.hive.catalog import HiveCatalog
-from interbed.catalog.client.hive.registration import Locations, is_external, is_ours, same_location
+from interbed.catalog.client.hive.registration import same_location
 from interbed.catalog.client.identifier import Identifier, TableName
 from interbed.catalog.server.rest.interface import (
     AccessPrivilege,
@@ -17,7 +13,8 @@ from interbed.catalog.server.rest.interface import (
     RestRoute,
     json_response,
 )
-from interbed.catalog.server.rest.paimon.access import CatalogAccess, entries, named_in_path, table_name
+from interbed.catalog.server.rest.paimon.access import CatalogAccess, named_in_path, table_name
+from interbed.catalog.server.rest.paimon.catalogs.served import ServedCatalog
 from interbed.catalog.server.rest.paimon.databases import DATABASE
 from interbed.catalog.server.rest.paimon.messages import (
     AlterTableRequest,
@@ -38,27 +35,6 @@ from interbed.storage.table.table import Table
 
 TABLE = f"{DATABASE}/tables/{{table}}"
 _PATH = "path"
-_TYPE = "type"
-_PLAIN_TYPE = "table"
-_ID_BASE = (8 << 76) | (2 << 62)
-_NUMBER_END = 1 << 62
-
-
-def table_id(entry: Any) -> str:
-    """Return the id of a table, from the number that the metastore has given to its entry.
-
-    The number is random, stays with renames, and is not that of a dropped table.
-    """
-    return str(uuid.UUID(int=_ID_BASE | int(entry.id or 0)))
-
-
-def _number_of(given: str) -> int | None:
-    """Return the number of the metastore in the id of a table; None for an id that no table has."""
-    try:
-        number = uuid.UUID(given).int ^ _ID_BASE
-    except ValueError:
-        return None
-    return number if number < _NUMBER_END else None
 
 
 class TableRoutes:
@@ -109,11 +85,14 @@ class TableRoutes:
         found, token = global_page(request, catalog, "tableNamePattern", catalog.list_tables)
         return json_response({"tables": found, "nextPageToken": token})
 
-    def _names(self, catalog: HiveCatalog, request: RestRequest) -> list[str]:
+    def _names(self, catalog: ServedCatalog, request: RestRequest) -> list[str]:
         database = request.parts["database"]
         wanted, is_meant = request.query.get("tableType"), matches(request.query.get("tableNamePattern"))
         names = [name for name in catalog.list_tables(database) if is_meant(name)]
-        return names if not wanted else _of_type(catalog, database, names, wanted)
+        if not wanted:
+            return names
+        types = catalog.table_types(database, names)
+        return [name for name in names if types.get(name) == wanted]
 
     def _create(self, request: RestRequest) -> RestResponse:
         given = request.json(NewTableRequest)
@@ -146,12 +125,10 @@ class TableRoutes:
 
     def _get_by_id(self, request: RestRequest) -> RestResponse:
         catalog, wanted = self._access.catalog(request), request.parts["tableId"].lower()
-        number = _number_of(wanted)
-        for database, name in () if number is None else self._access.numbered(request, number):
-            for entry in entries(catalog, database, [name]):
-                if is_ours(entry) and table_id(entry) == wanted:
-                    return json_response(shown_table(catalog, TableName.parse((database, entry.tableName))))
-        raise missing(ResourceType.TABLE, wanted, f"There is no table of the id {wanted}.")
+        name = catalog.table_of_id(wanted)
+        if name is None:
+            raise missing(ResourceType.TABLE, wanted, f"There is no table of the id {wanted}.")
+        return json_response(shown_table(catalog, name))
 
     def _alter(self, request: RestRequest) -> RestResponse:
         changes = given_changes(request.json(AlterTableRequest).changes)
@@ -213,51 +190,35 @@ class TableRoutes:
         return RestResponse()
 
 
-def opened(catalog: HiveCatalog, name: TableName) -> Table:
+def opened(catalog: ServedCatalog, name: TableName) -> Table:
     """Return a table or a branch of it. TableNotFoundError, also for system tables, which clients make themselves."""
     if name.system is not None:
         raise TableNotFoundError(f"The system table '{name.of_table}${name.system}' is not a table of the catalog.")
     return catalog.get_table(name.of_table)
 
 
-def shown_table(catalog: HiveCatalog, name: TableName) -> TableResponse:
+def shown_table(catalog: ServedCatalog, name: TableName) -> TableResponse:
     """Return the JSON of a table or a branch of it."""
     table = opened(catalog, name)
-    entry: Any = catalog.client.get_table(name.identifier.database, name.identifier.table)
-    created = (entry.createTime or 0) * 1000
+    origin = catalog.table_origin(name.identifier, table)
     return TableResponse(
-        id=table_id(entry),
+        id=origin.id,
         database=name.identifier.database,
         name=name.of_table.partition(".")[2],
-        path=_place(table, entry),
-        is_external=is_external(entry),
+        path=origin.path,
+        is_external=origin.is_external,
         schema_id=table.schema.id,
         schema=shown_schema(table.schema),
-        owner=entry.owner,
-        created_at=created,
-        created_by=entry.owner,
-        updated_at=max(table.schema.time_millis, created),
-        updated_by=entry.owner,
+        owner=origin.owner,
+        created_at=origin.created_millis,
+        created_by=origin.owner,
+        updated_at=max(table.schema.time_millis, origin.created_millis),
+        updated_by=origin.owner,
     )
 
 
-def _place(table: Table, entry: Any) -> str:
-    """Return the location of a table as the metastore has it; that of its files while a rename is not finished."""
-    registered = Locations().of(entry)
-    return registered if same_location(registered, table.location) else table.store.told_location
-
-
-def _of_type(catalog: HiveCatalog, database: str, names: Sequence[str], wanted: str) -> list[str]:
-    """Return the tables of a type; the metastore has the option `type` of each table as a parameter."""
-    return [
-        entry.tableName
-        for entry in entries(catalog, database, names)
-        if (entry.parameters or {}).get(_TYPE, _PLAIN_TYPE) == wanted
-    ]
-
-
-def _check_free(catalog: HiveCatalog, name: Identifier) -> None:
+def _check_free(catalog: ServedCatalog, name: Identifier) -> None:
     """Raise RestError with status 409 for a name that is taken: the client is to get it before other faults."""
     catalog.get_database(name.database)
-    if catalog.table_exists_in_metastore(name):
+    if catalog.is_taken(name):
         raise existing(ResourceType.TABLE, name.table, f"Table {name} already exists.")

@@ -1,9 +1,6 @@
 """Views: list, create, get, alter, rename, drop. view_schema.py says how a metastore keeps them."""
 
-from typing import Any
-
 from interbed.catalog.client.errors import TableExistsError, ViewNotFoundError
-from interbed.catalog.client.hive.catalog import HiveCatalog
 from interbed.catalog.client.identifier import Identifier, parse_table_name
 from interbed.catalog.server.rest.interface import (
     AccessPrivilege,
@@ -14,7 +11,8 @@ from interbed.catalog.server.rest.interface import (
     json_response,
 )
 from interbed.catalog.server.rest.paimon.access import CatalogAccess, named_in_path, object_name
-from interbed.catalog.server.rest.paimon.databases import DATABASE, derived_id
+from interbed.catalog.server.rest.paimon.catalogs.served import ServedCatalog
+from interbed.catalog.server.rest.paimon.databases import DATABASE
 from interbed.catalog.server.rest.paimon.messages import (
     AlterViewRequest,
     NewViewRequest,
@@ -123,22 +121,21 @@ def _view_name(request: RestRequest) -> Identifier:
         raise missing(ResourceType.VIEW, view, f"View {database}.{view} does not exist.") from error
 
 
-def _names(catalog: HiveCatalog, request: RestRequest) -> list[str]:
+def _names(catalog: ServedCatalog, request: RestRequest) -> list[str]:
     is_meant = name_filter(request, "viewNamePattern")
     return [name for name in catalog.list_views(request.parts["database"]) if is_meant(name)]
 
 
-def _shown(catalog: HiveCatalog, name: Identifier) -> ViewResponse:
+def _shown(catalog: ServedCatalog, name: Identifier) -> ViewResponse:
     view = catalog.get_view(name)
-    entry: Any = catalog.client.get_table(name.database, name.table)
-    created = (entry.createTime or 0) * 1000
+    origin = catalog.view_origin(name)
     return ViewResponse(
-        id=derived_id("view", entry.id),
+        id=origin.id,
         name=name.table,
         schema=shown_view(view),
-        owner=entry.owner,
-        created_at=created,
-        created_by=entry.owner,
-        updated_at=created,
-        updated_by=entry.owner,
+        owner=origin.owner,
+        created_at=origin.created_millis,
+        created_by=origin.owner,
+        updated_at=origin.created_millis,
+        updated_by=origin.owner,
     )

@@ -141,7 +141,8 @@ class Writer:
 
 
 @contextmanager
-def _running(writers: list[Writer]) -> Iterator[list[threading.Thread]]:
+def running(writers: list[Writer]) -> Iterator[list[threading.Thread]]:
+    """Run writers on threads of their own until they have committed."""
     threads = [threading.Thread(target=writer.run, daemon=True) for writer in writers]
     for thread in threads:
         thread.start()
@@ -174,7 +175,7 @@ def test_eight_writers_of_four_kinds_that_are_killed_lose_nothing(tmp_path: Path
         catalog.create_table(TABLE, pa.schema([("id", pa.int64())]))
         writers = [Writer(number, start) for number, start in enumerate(2 * _kinds(server, tmp_path / "writers.log"))]
         killed = 0
-        with _running(writers) as threads:
+        with running(writers) as threads:
             pause = threading.Event()
             while killed < KILLS and any(thread.is_alive() for thread in threads):
                 pause.wait(chosen.uniform(0.2, 2.0))

@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from interbed.catalog.server.rest.paimon.unsupported import UnsupportedRoutes
+from interbed.catalog.server.rest.paimon.interface import refused_routes
 from tests.catalog.server.rest.paimon.conftest import RestClient
 
 OPERATIONS = json.loads((Path(__file__).parent / "operations.json").read_text())
-REFUSED = {(route.method, route.template) for route in UnsupportedRoutes().routes()}
+REFUSED = {(route.method, route.template) for route in refused_routes()}
 
 
 @pytest.mark.parametrize(("method", "template", "operation"), OPERATIONS, ids=lambda value: str(value))

@@ -1,0 +1,158 @@
+"""A catalog of the metastore of this process: interbed's Hive catalog, with the entries of the metastore.
+
+An entry of a table has a number: it is random, stays with renames, and is not that of a dropped table. The id of the
+table is made of it.
+"""
+
+import uuid
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+from interbed.catalog.client.hive.catalog import HiveCatalog
+from interbed.catalog.client.hive.client import HiveMetastoreClient
+from interbed.catalog.client.hive.registration import Locations, is_external, is_ours, is_view, same_location
+from interbed.catalog.client.identifier import DEFAULT_DATABASE, Identifier, TableName
+from interbed.catalog.client.options import CatalogOptions
+from interbed.catalog.client.partition import Partition, partitions_of
+from interbed.catalog.server.rest.paimon.catalogs.served import ObjectOrigin, ServedCatalog, TableOrigin, derived_id
+from interbed.catalog.server.rest.paimon.refusals import invalid, unsupported
+from interbed.storage.meta.paths import TablePaths
+from interbed.storage.table.table import Table
+
+TYPE = "type"
+PLAIN_TYPE = "table"
+
+_ID_BASE = (8 << 76) | (2 << 62)
+_NUMBER_END = 1 << 62
+_BATCH = 300
+
+NumberedTables = Callable[[str, int], list[tuple[str, str]]]
+"""Function that returns database and name of the tables of a catalog that may have a number."""
+
+
+class RegisteredCatalog(HiveCatalog, ServedCatalog):
+    """A catalog of a metastore."""
+
+    def __init__(
+        self, name: str, options: CatalogOptions, client: HiveMetastoreClient, numbered: NumberedTables
+    ) -> None:
+        super().__init__(name, options, client)
+        self.instead_of_iceberg = "Use Iceberg's REST catalog for it."
+        self._numbered = numbered
+
+    def database_origin(self, name: str) -> ObjectOrigin:
+        entry: Any = self.client.get_database(name)
+        created = (entry.createTime or 0) * 1000
+        number = derived_id("database", self.name, name, created)
+        return ObjectOrigin(id=number, owner=entry.ownerName, created_millis=created)
+
+    def check_droppable(self, database: str, functions: Sequence[str]) -> None:
+        if database.lower() == DEFAULT_DATABASE:
+            raise invalid(f"The database {DEFAULT_DATABASE!r} of a metastore cannot be dropped.")
+        self.get_database(database)
+        tables, views, others = 0, [], []
+        for entry in self._entries_of(database, self.client.get_all_tables(database)):
+            if is_view(entry):
+                views.append(entry.tableName)
+            elif is_ours(entry):
+                tables += 1
+            else:
+                others.append(entry.tableName)
+        if others:
+            raise invalid(
+                f"The database '{database}' holds tables of other formats, such as '{others[0]}', which are not "
+                "dropped by Paimon's REST interface; drop them first."
+            )
+        if views and not tables:
+            raise invalid(f"The database '{database}' holds views, such as '{views[0]}'; drop them first.")
+        if functions and not tables:
+            raise invalid(f"The database '{database}' holds functions, such as '{functions[0]}'; drop them first.")
+
+    def is_taken(self, name: Identifier) -> bool:
+        return self.table_exists_in_metastore(name)
+
+    def table_id(self, name: Identifier) -> str:
+        return _table_id(self.client.get_table(name.database, name.table))
+
+    def table_origin(self, name: Identifier, table: Table) -> TableOrigin:
+        entry: Any = self.client.get_table(name.database, name.table)
+        registered = Locations().of(entry)
+        # While a rename is not finished the files are in another place than the entry says.
+        is_in_place = same_location(registered, table.location)
+        return TableOrigin(
+            id=_table_id(entry),
+            owner=entry.owner,
+            created_millis=(entry.createTime or 0) * 1000,
+            path=registered if is_in_place else table.store.told_location,
+            is_external=is_external(entry),
+        )
+
+    def view_origin(self, name: Identifier) -> ObjectOrigin:
+        entry: Any = self.client.get_table(name.database, name.table)
+        created = (entry.createTime or 0) * 1000
+        return ObjectOrigin(id=derived_id("view", entry.id), owner=entry.owner, created_millis=created)
+
+    def table_of_id(self, wanted: str) -> TableName | None:
+        number = _number_of(wanted)
+        for database, name in () if number is None else self._numbered(self.name, number):
+            for entry in self._entries_of(database, [name]):
+                if is_ours(entry) and _table_id(entry) == wanted:
+                    return TableName.parse((database, entry.tableName))
+        return None
+
+    def table_types(self, database: str, names: Sequence[str]) -> Mapping[str, str]:
+        # The metastore has the option of each table as a parameter.
+        return {
+            entry.tableName: (entry.parameters or {}).get(TYPE, PLAIN_TYPE)
+            for entry in self._entries_of(database, names)
+        }
+
+    def known_partitions(self, name: TableName, table: Table) -> list[Partition]:
+        registered = self.partitions_in_metastore(name.identifier)
+        if name.branch is not None:
+            # The metastore has the partitions of the table itself alone.
+            return partitions_of(table)
+        return _with_sizes(table.store.paths, registered, partitions_of(table))
+
+    def partitions_in_metastore(self, name: Identifier) -> list[dict[str, str]]:
+        registered = self.registered_partitions(name)
+        if registered is None:
+            raise unsupported(f"The partitions of '{name}' are in its files: it has no metastore.partitioned-table.")
+        return registered
+
+    def _entries_of(self, database: str, names: Sequence[str]) -> Iterator[Any]:
+        """Yield the entries of those of these tables and views that exist."""
+        for start in range(0, len(names), _BATCH):
+            yield from self.client.get_table_objects(database, names[start : start + _BATCH])
+
+
+def _table_id(entry: Any) -> str:
+    return str(uuid.UUID(int=_ID_BASE | int(entry.id or 0)))
+
+
+def _number_of(given: str) -> int | None:
+    """Return the number of the metastore in the id of a table; None for an id that no table has."""
+    try:
+        number = uuid.UUID(given).int ^ _ID_BASE
+    except ValueError:
+        return None
+    return number if number < _NUMBER_END else None
+
+
+def _with_sizes(
+    paths: TablePaths, registered: Sequence[Mapping[str, str]], filled: Sequence[Partition]
+) -> list[Partition]:
+    """Return the registered partitions with the sizes of their files, those without files with zeros.
+
+    Two values with one directory, such as null and the empty text, have one entry.
+    """
+    by_directory: dict[tuple[str, ...], list[Partition]] = {}
+    for each in filled:
+        directories = paths.directory_spec(paths.parse_partition_spec(each.spec))
+        by_directory.setdefault(tuple(directories.values()), []).append(each)
+    found: list[Partition] = []
+    for spec in registered:
+        found += by_directory.get(tuple(spec.values())) or [
+            Partition(spec=spec, record_count=0, file_size_in_bytes=0, file_count=0, last_file_creation_time=0)
+        ]
+    return found
