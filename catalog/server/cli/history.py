@@ -6,10 +6,7 @@ includes the changes of that millisecond.
 
 import functools
 import json
-from collections.abc import Mapping
-from dataclasses import asdict
-from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
@@ -27,15 +24,12 @@ def _moment(_context: click.Context, _parameter: click.Parameter, value: str | N
     """Return the milliseconds of an option with a time."""
     if value is None:
         return None
+    from interbed.catalog.server.service.history.forms import moment_of
+
     try:
-        return round(float(value) * 1000)
-    except ValueError:
-        pass
-    try:
-        given = datetime.fromisoformat(value)
+        return moment_of(value)
     except ValueError as error:
         raise click.BadParameter(f"{value!r} is no time such as 2026-11-29T12:00:00Z or 1795953600") from error
-    return round((given if given.tzinfo is not None else given.replace(tzinfo=UTC)).timestamp() * 1000)
 
 
 @click.command()
@@ -77,7 +71,9 @@ def history(
     else:
         entries = changes.of_database(catalog, database or "", limit=limit)
     if as_json:
-        click.echo(json.dumps([_entry_json(entry) for entry in entries], indent=2))
+        from interbed.catalog.server.service.history.forms import entry_json
+
+        click.echo(json.dumps([entry_json(entry) for entry in entries], indent=2))
         return
     _print_entries(entries)
     if others:
@@ -103,7 +99,9 @@ def restore(changes: "HistoryService", /, *, catalog: str, name: str, moment: in
     for key in plan.missing:
         print_line(f"{key} was left out: the history has no secrets; set it with ALTER TABLE", err=True)
     if dry_run:
-        click.echo(json.dumps(_plain(asdict(plan.table)), indent=2))
+        from interbed.catalog.server.service.history.forms import value_json
+
+        click.echo(json.dumps(value_json(plan.table), indent=2))
         return
     print_line(f"{name} has its entry of {_time(moment)}")
 
@@ -120,16 +118,18 @@ def _print_state(
     moment: int,
     object_id: int | None,
 ) -> None:
+    from interbed.catalog.server.service.history.forms import value_json
+
     if name is not None:
         home, _, table = name.partition(".")
         found = changes.table_at(catalog, home, table, moment, object_id=object_id)
         if found is None:
             raise click.ClickException(f"{name} did not exist at {_time(moment)}")
-        click.echo(json.dumps(_plain(asdict(found)), indent=2))
+        click.echo(json.dumps(value_json(found), indent=2))
         return
     states = changes.states_at(catalog, moment)
     listed = [
-        {"kind": str(key[0]), **_plain(asdict(value))}
+        {"kind": str(key[0]), **value_json(value)}
         for key, value in sorted(states.items())
         if key[2] == (database or "").lower() and key[0] != "catalog"
     ]
@@ -161,39 +161,7 @@ def _summary(entry: "HistoryEntry") -> str:
     return ", ".join(changed_fields(entry))
 
 
-def _entry_json(entry: "HistoryEntry") -> dict[str, Any]:
-    from interbed.catalog.server.service.history.states import value_after, value_before
-
-    before, after = value_before(entry), value_after(entry)
-    return {
-        "id": entry.id,
-        "time": _time(entry.time_millis),
-        "kind": str(entry.kind),
-        "change": entry.change,
-        "catalog": entry.catalog,
-        "database": entry.database,
-        "name": entry.name,
-        "previous": None if entry.previous is None else ".".join(entry.previous[1:]),
-        "object_id": entry.object_id,
-        "principal": entry.origin.principal,
-        "interface": entry.origin.interface,
-        "operation": entry.origin.operation,
-        "request_id": entry.origin.request_id,
-        "before": None if before is None else _plain(asdict(before)),
-        "after": None if after is None else _plain(asdict(after)),
-        "constraints": [_plain(asdict(each)) for each in entry.body.constraints],
-        "details": dict(entry.body.details),
-    }
-
-
-def _plain(value: Any) -> Any:
-    """Return a value as JSON has it, without absent fields."""
-    if isinstance(value, Mapping):
-        return {key: _plain(each) for key, each in value.items() if each not in (None, (), {})}
-    if isinstance(value, list | tuple):
-        return [_plain(each) for each in value]
-    return value
-
-
 def _time(millis: int) -> str:
-    return datetime.fromtimestamp(millis / 1000, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    from interbed.catalog.server.service.history.forms import moment_text
+
+    return moment_text(millis)

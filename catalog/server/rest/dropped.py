@@ -9,43 +9,22 @@ another name. The response has the name and the location of the object.
 """
 
 from collections.abc import Sequence
-from http import HTTPStatus
 
 import msgspec
 
 from interbed.catalog.server.rest.interface import (
     AccessPrivilege,
     ObjectKind,
-    RestError,
-    RestInterface,
     RestRequest,
     RestResponse,
     RestRoute,
     json_response,
     route,
 )
-from interbed.catalog.server.service.errors import (
-    AlreadyExistsError,
-    InvalidObjectError,
-    InvalidOperationError,
-    MetastoreError,
-    NoSuchObjectError,
-    OutcomeUnknownError,
-)
 from interbed.catalog.server.service.service import Metastore
-
-PATH = "/interbed"
 
 _CATALOG = "v1/{prefix}"
 _DATABASE = f"{_CATALOG}/databases/{{database}}"
-
-_KINDS: tuple[tuple[type[MetastoreError], HTTPStatus, str], ...] = (
-    (OutcomeUnknownError, HTTPStatus.INTERNAL_SERVER_ERROR, "OutcomeUnknown"),
-    (NoSuchObjectError, HTTPStatus.NOT_FOUND, "NoSuchObject"),
-    (AlreadyExistsError, HTTPStatus.CONFLICT, "AlreadyExists"),
-    (InvalidOperationError, HTTPStatus.CONFLICT, "InvalidOperation"),
-    (InvalidObjectError, HTTPStatus.BAD_REQUEST, "InvalidObject"),
-)
 
 
 class UndropRequest(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
@@ -84,26 +63,3 @@ class DroppedRoutes:
         return json_response(
             {"kind": str(entry.kind), "database": entry.database, "name": value.name, "location": value.location}
         )
-
-
-def dropped_interface(metastore: Metastore) -> RestInterface:
-    """Return the interface over the dropped objects of a metastore."""
-    return RestInterface(
-        name="interbed",
-        path=PATH,
-        routes=DroppedRoutes(metastore).routes(),
-        error_body=_error_body,
-        translated=_translated,
-        missing=lambda method, path: RestError(HTTPStatus.NOT_FOUND, "NoSuchRoute", f"No route for {method} {path}"),
-    )
-
-
-def _error_body(error: RestError) -> object:
-    return {"error": {"message": str(error), "type": error.kind, "code": int(error.status)}}
-
-
-def _translated(error: Exception) -> RestError | None:
-    for kind, status, name in _KINDS:
-        if isinstance(error, kind):
-            return RestError(status, name, str(error))
-    return None

@@ -14,11 +14,11 @@ from starlette.routing import Mount
 from starlette.types import Receive, Scope, Send
 
 from interbed.catalog.server.http.answers import HttpAnswers
-from interbed.catalog.server.rest.dropped import dropped_interface
 from interbed.catalog.server.rest.endpoint import RestEndpoint
 from interbed.catalog.server.rest.iceberg.own_tables import OwnTables
 from interbed.catalog.server.rest.iceberg.routes import interface as iceberg_interface
 from interbed.catalog.server.rest.interface import RestInterface
+from interbed.catalog.server.rest.own_interface import own_interface
 from interbed.catalog.server.service.service import Metastore
 from interbed.catalog.server.thrift.edge.serving import SharedEdge
 from interbed.storage.base.errors import is_installed
@@ -74,7 +74,7 @@ def interfaces(
 
         return paimon_interface(CatalogAccess(metastore, edge.dispatcher, settings.warehouses), metastore.functions)
 
-    return {"iceberg": iceberg, "paimon": paimon, "interbed": lambda: dropped_interface(metastore)}
+    return {"iceberg": iceberg, "paimon": paimon, "interbed": lambda: own_interface(metastore)}
 
 
 def _own_tables(metastore: Metastore, edge: SharedEdge, settings: RestSettings) -> OwnTables | None:

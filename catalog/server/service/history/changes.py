@@ -13,6 +13,7 @@ from typing import Any, TypeVar
 
 from interbed.catalog.server.service.events import EventBody, EventType, NotificationEvent
 from interbed.catalog.server.service.history.entries import HistoryKind
+from interbed.catalog.server.service.history.states import MetadataValue
 from interbed.catalog.server.service.model import (
     Function,
     MetastoreCatalog,
@@ -127,6 +128,19 @@ def _without_secrets(body: EventBody) -> EventBody:
         database_before=None if body.database_before is None else _masked_home(body.database_before),
         function=None if body.function is None else _masked_function(body.function),
     )
+
+
+def masked_value(value: MetadataValue) -> MetadataValue:
+    """Return an object with its secrets masked; the same one if it has none."""
+    match value:
+        case MetastoreTable():
+            return _masked_table(value)
+        case Function():
+            return _masked_function(value)
+        case MetastoreDatabase():
+            return _masked_home(value)
+        case _:
+            return _masked_home(value)
 
 
 def _masked_table(table: MetastoreTable) -> MetastoreTable:

@@ -1,6 +1,6 @@
 """The history as operators read it, and entries put back."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 
 from interbed.catalog.server.service.directories.guard import NO_CLAIM, DeletionClaim, DeletionGuard
@@ -51,13 +51,22 @@ class HistoryService:
         return self._store.read(lambda transaction: transaction.history.select(query))
 
     def of_table(
-        self, catalog: str, database: str, name: str, *, object_id: int | None = None, limit: int | None = None
+        self,
+        catalog: str,
+        database: str,
+        name: str,
+        *,
+        object_id: int | None = None,
+        limit: int | None = None,
+        after_millis: int | None = None,
     ) -> TableHistory:
         """Return the changes of the table of a name, under all of its names: the present one, or the last one that had
-        the name; that of a number if given. NoSuchObjectError if the history has none.
+        the name; that of a number if given. With a limit they are the latest ones, with a time those after it.
+
+        NoSuchObjectError if the history has none.
         """
         key = (catalog, normalized(database), normalized(name))
-        return self._store.read(lambda transaction: _table_history(transaction, key, object_id, limit))
+        return self._store.read(lambda transaction: _table_history(transaction, key, object_id, limit, after_millis))
 
     def table_at(
         self, catalog: str, database: str, name: str, moment_millis: int, *, object_id: int | None = None
@@ -66,7 +75,7 @@ class HistoryService:
         time before the history.
         """
         self.check_kept(moment_millis)
-        history = self.of_table(catalog, database, name, object_id=object_id)
+        history = self.of_table(catalog, database, name, object_id=object_id, after_millis=moment_millis)
         found = state_at(history.entries, moment_millis, history.present)
         assert found is None or isinstance(found, MetastoreTable)
         return found
@@ -97,7 +106,7 @@ class HistoryService:
         history, or if the state cannot be restored. TableLockedError while a client holds a lock of the table.
         """
         self.check_kept(moment_millis)
-        history = self.of_table(catalog, database, name)
+        history = self.of_table(catalog, database, name, after_millis=moment_millis)
         shown = shortened(f"{database}.{name}")
         present = history.present
         if present is None:
@@ -147,7 +156,11 @@ class HistoryService:
 
 
 def _table_history(
-    transaction: Transaction, key: tuple[str, str, str], object_id: int | None, limit: int | None
+    transaction: Transaction,
+    key: tuple[str, str, str],
+    object_id: int | None,
+    limit: int | None,
+    after_millis: int | None,
 ) -> TableHistory:
     catalog, database, name = key
     stored = transaction.tables.find(catalog, database, name)
@@ -157,15 +170,21 @@ def _table_history(
         chosen = stored.value.number if stored is not None else numbers[-1] if numbers else None
     if chosen is None:
         raise NoSuchObjectError(f"the history has no table {shortened(f'{database}.{name}')}")
-    entries = transaction.history.select(
-        HistoryQuery(
-            kind=HistoryKind.TABLE, catalog=catalog, database=database, name=name, object_ids=(chosen,), limit=limit
-        )
+    query = HistoryQuery(
+        kind=HistoryKind.TABLE,
+        catalog=catalog,
+        database=database,
+        name=name,
+        object_ids=(chosen,),
+        limit=limit,
+        after_millis=after_millis,
     )
-    if not entries and stored is None:
+    entries = transaction.history.select(query)
+    latest = entries or transaction.history.select(replace(query, after_millis=None, limit=1))
+    if not latest and (stored is None or stored.value.number != chosen):
         raise NoSuchObjectError(f"the history has no table {shortened(f'{database}.{name}')} with the number {chosen}")
     present = None if stored is None or stored.value.number != chosen else stored.value
-    named = [entry for entry in entries if entry.object_id == chosen]
+    named = [entry for entry in latest if entry.object_id == chosen]
     if present is None and named:
         # It may have another name by now.
         last = named[-1]

@@ -32,10 +32,12 @@ def client(server: MetastoreUnderTest) -> Iterator[HiveMetastoreClient]:
         opened.drop_database("shop", cascade=True)
 
 
-def call(server: MetastoreUnderTest, path: str, body: Any = None, method: str = "POST") -> tuple[int, Any]:
-    """Return status and body of the response for a path of the default catalog."""
+def call(
+    server: MetastoreUnderTest, path: str, body: Any = None, method: str = "POST", catalog: str = "hive"
+) -> tuple[int, Any]:
+    """Return status and body of the response for a path of a catalog."""
     content = None if body is None else json.dumps(body).encode()
-    request = urllib.request.Request(f"{server.http}/interbed/v1/hive/{path}", content, method=method)
+    request = urllib.request.Request(f"{server.http}/interbed/v1/{catalog}/{path}", content, method=method)
     try:
         with urllib.request.urlopen(request, timeout=at_most(60)) as answer:
             return answer.status, json.load(answer)

@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import closing
+from contextlib import closing, suppress
 from dataclasses import dataclass, field, replace
 from http import HTTPStatus
 from pathlib import Path
@@ -16,13 +16,15 @@ from interbed.catalog.server.database.session import SqlRepository
 from interbed.catalog.server.process.main import dispatcher_for
 from interbed.catalog.server.rest.iceberg.routes import interface as iceberg_interface
 from interbed.catalog.server.rest.interface import RestError, RestInterface, RestRequest, RouteTable
+from interbed.catalog.server.rest.own_interface import own_interface
 from interbed.catalog.server.rest.paimon.access import CatalogAccess
 from interbed.catalog.server.rest.paimon.iceberg_form import PaimonAsIceberg
 from interbed.catalog.server.rest.paimon.interface import paimon_interface
-from interbed.catalog.server.service.errors import MetastoreError
+from interbed.catalog.server.service.errors import AlreadyExistsError, MetastoreError, NoSuchObjectError
+from interbed.catalog.server.service.model import MetastoreDatabase, MetastoreTable, StorageDescriptor
 from interbed.catalog.server.service.service import Metastore
 from interbed.catalog.server.thrift.edge.call import ClientSession
-from tests.catalog.server.rest.valid_bodies import ICEBERG, PAIMON
+from tests.catalog.server.rest.valid_bodies import ICEBERG, OWN, PAIMON
 from tests.support import shares
 from tests.support.fuzzed_requests import OWN_TABLE, FuzzedRequest, FuzzedRoute, RequestGenerator, without_each_part
 from tests.support.sandbox import LEADS_OUT, sandbox
@@ -30,15 +32,17 @@ from tests.support.tally import Tally
 
 REQUESTS = 40_000 if shares.LONG else 400
 SESSION = ClientSession(peer="192.0.2.1:1234")
-BODIES: Mapping[str, Mapping[str, Sequence[object]]] = {"iceberg": ICEBERG, "paimon": PAIMON}
+BODIES: Mapping[str, Mapping[str, Sequence[object]]] = {"iceberg": ICEBERG, "paimon": PAIMON, "interbed": OWN}
 
 
 @dataclass(slots=True)
 class RestTarget:
-    """An interface in this process, on SQLite."""
+    """An interface in this process, on SQLite; `prefix` is that of the paths."""
 
     interface: RestInterface
     table: RouteTable
+    metastore: Metastore
+    prefix: str = "hive"
     statuses: dict[int, int] = field(default_factory=dict)
 
     @property
@@ -49,7 +53,7 @@ class RestTarget:
     def take(self, sent: FuzzedRequest) -> int:
         """Carry out a request as the server does; return the status of the answer. AssertionError for a failure."""
         try:
-            found = self.table.find(sent.method, sent.path)
+            found = self.table.find(sent.method, sent.path.replace("/hive/", f"/{self.prefix}/", 1))
             query = parse_qsl(sent.query, keep_blank_values=True, errors="strict", max_num_fields=100)
         except ValueError:
             return self._counted(HTTPStatus.BAD_REQUEST)
@@ -77,21 +81,26 @@ class RestTarget:
         return int(status)
 
 
-@pytest.fixture(params=["iceberg", "paimon"])
+@pytest.fixture(params=["iceberg", "paimon", "directory", "interbed"])
 def target(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[RestTarget]:
     """Return an interface whose changes of files are limited to a directory."""
     monkeypatch.chdir(tmp_path)
     store = SqlRepository(f"sqlite:///{tmp_path / 'metastore.db'}")
     schema.upgrade(store.engine)
-    metastore = Metastore(store, f"file:{tmp_path / 'warehouse'}")
+    metastore = Metastore(store, f"file:{tmp_path / 'warehouse'}", undrop_seconds=3600)
     metastore.databases.bootstrap()
-    access = CatalogAccess(metastore, dispatcher_for(metastore))
+    access = CatalogAccess(metastore, dispatcher_for(metastore), {"directory": f"file:{tmp_path / 'directory'}"})
     paimon = paimon_interface(access, metastore.functions)
-    made = iceberg_interface(metastore, PaimonAsIceberg(access, None)) if request.param == "iceberg" else paimon
+    made = paimon
+    if request.param == "iceberg":
+        made = iceberg_interface(metastore, PaimonAsIceberg(access, None))
+    elif request.param == "interbed":
+        made = own_interface(metastore)
     with closing(store), sandbox(tmp_path):
-        if made is not paimon:
-            _create_own_table(RestTarget(paimon, RouteTable(paimon.routes)), tmp_path)
-        yield RestTarget(made, RouteTable(made.routes))
+        if request.param == "iceberg":
+            _create_own_table(RestTarget(paimon, RouteTable(paimon.routes), metastore), tmp_path)
+        prefix = "directory" if request.param == "directory" else "hive"
+        yield RestTarget(made, RouteTable(made.routes), metastore, prefix)
 
 
 def _create_own_table(target: RestTarget, root: Path) -> None:
@@ -114,6 +123,19 @@ def _setup(target: RestTarget, requests: RequestGenerator) -> None:
     for operation in ("createNamespace", "createDatabase", "createTable", "createView"):
         if operation in by_name:
             target.take(requests.plain(by_name[operation]))
+    if target.interface.name == "interbed":
+        _drop_and_create(target.metastore)
+
+
+def _drop_and_create(metastore: Metastore) -> None:
+    """Create the tables that most requests name, and drop one; they may exist."""
+    with suppress(AlreadyExistsError):
+        metastore.databases.create(MetastoreDatabase(name="d"))
+    for name in ("t", "x"):
+        with suppress(AlreadyExistsError):
+            metastore.tables.create(MetastoreTable(database="d", name=name, storage=StorageDescriptor()))
+    with suppress(NoSuchObjectError):
+        metastore.tables.drop("hive", "d", "x", delete_data=True)
 
 
 @pytest.mark.longer

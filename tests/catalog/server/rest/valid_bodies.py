@@ -1,4 +1,4 @@
-"""Valid bodies of the operations of both REST interfaces: the seeds of mutated requests."""
+"""Valid bodies of the operations of the REST interfaces: the seeds of mutated requests."""
 
 from collections.abc import Mapping, Sequence
 
@@ -224,6 +224,12 @@ _CHANGES: Sequence[Mapping[str, object]] = (
     {"action": "updateColumnPosition", "move": {"fieldName": "data", "type": "FIRST"}},
 )
 _PARTITIONS = [{"day": "2024-01-01"}]
+
+OWN: Mapping[str, Sequence[object]] = {
+    "undropTable": [{}, {"id": 1, "as": "x"}],
+    "undropDatabase": [{}, {"id": 1}],
+    "restoreTable": [{"at": 4_000_000_000, "dry-run": True}, {"at": "2100-01-01T00:00:00Z"}],
+}
 
 PAIMON: Mapping[str, Sequence[object]] = {
     "createDatabase": [{"name": "d", "options": {"a": "1"}}, {"name": "e"}],
