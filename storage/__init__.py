@@ -140,6 +140,7 @@ OFFERED: Mapping[str, tuple[str, ...]] = {
     "reads of files that are not of interbed's tables": (
         "base.predicate.evaluate",
         "files.format.api",
+        "files.format.hybrid_calendar",
         "files.format.int96",
         "files.format.pages.footer",
         "files.format.readers",

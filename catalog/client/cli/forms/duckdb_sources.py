@@ -12,7 +12,7 @@ loses digits: INT96, whose nanoseconds it cuts off, and decimals of more than 38
 
 import json
 import re
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -67,6 +67,15 @@ _JSON_FUNCTIONS = frozenset(
 )
 
 _TYPES_GIVEN = frozenset({"columns", "types", "dtypes", "column_types", "all_varchar", "auto_type_candidates"})
+
+_HYBRID = "of the hybrid calendar"
+
+_HYBRID_KEYS = """
+    key IN ('org.apache.spark.legacyDateTime', 'org.apache.spark.legacyINT96')
+    OR key = 'org.apache.spark.version' AND regexp_matches(decode(value), '^([0-2]\\.|3\\.0)')
+    OR key = 'writer.date.proleptic' AND lower(decode(value)) = 'false'
+"""
+"""Condition on the key-value metadata of a Parquet file: files/format/hybrid_calendar.py explains the keys."""
 
 _EVERY_LINE = {
     "allow_quoted_nulls": "false",
@@ -330,7 +339,7 @@ class SourceFiles:
                     "FROM 'orders.jsonl'."
                 )
             elif name in _PARQUET_FUNCTIONS and source.expressions:
-                _refuse_inexact(self._inexact_parquet(_sql(source.expressions[0])))
+                self._check_parquet(_sql(source.expressions[0]))
 
     def _prepare_file(self, table: Any, name: str) -> None:
         suffixes = [s.lower() for s in Path(name).suffixes if s.lower() not in _COMPRESSED]
@@ -344,21 +353,38 @@ class SourceFiles:
         elif suffix in _JSON:
             self._connection.register(name, ExactFile(Path(name), self._tables.failures))
         elif suffix in _PARQUET:
-            inexact = self._inexact_parquet(_text(name))
-            if Path(name).is_file() and {kind for _, _, kind in inexact} == {"INT96"}:
+            inexact = {kind for _, _, kind in self._inexact_parquet(_text(name))}
+            if Path(name).is_file() and inexact and inexact <= {"INT96", _HYBRID}:
                 self._connection.register(name, ExactFile(Path(name), self._tables.failures))
             else:
-                _refuse_inexact(inexact)
+                self._check_parquet(_text(name))
+
+    def _check_parquet(self, files: str) -> None:
+        """Raise NotSupportedError if one of the Parquet files has a column of which DuckDB loses digits."""
+        for file, column, kind in self._inexact_parquet(files):
+            if kind == _HYBRID:
+                raise NotSupportedError(
+                    f"The writer of the file {file} counted days by the hybrid calendar of Spark 2 and Hive, and "
+                    f"DuckDB reads old ones as other days; name the file alone as a table, FROM {_text(file)}, or "
+                    "write the file into a table by `interbed table import`: both refuse it only if it has such days."
+                )
+            alone = f"name the file alone as a table, FROM {_text(file)}, or " if kind == "INT96" else ""
+            raise NotSupportedError(
+                f"The column {column!r} of the file {file} is {kind}, of which DuckDB loses digits; {alone}"
+                "write the file into a table by `interbed table import`."
+            )
 
     def _inexact_parquet(self, files: str) -> list[tuple[str, str, str]]:
-        """Return the files, columns and types of Parquet of which DuckDB loses digits."""
+        """Return files, columns and types of Parquet of which DuckDB loses digits, and files of another calendar."""
         import duckdb
 
         kind = "CASE WHEN type = 'INT96' THEN 'INT96' ELSE format('DECIMAL({}, {})', precision, scale) END"
         lossy = "type = 'INT96' OR precision > 38"
         query = f"SELECT DISTINCT file_name, name, {kind} FROM parquet_schema({files}) WHERE {lossy} ORDER BY ALL"
+        keys = f"SELECT DISTINCT file_name FROM parquet_kv_metadata({files}) WHERE {_HYBRID_KEYS} ORDER BY ALL"
         try:
-            return self._connection.execute(query).fetchall()
+            found = self._connection.execute(query).fetchall()
+            return found + [(name, "", _HYBRID) for (name,) in self._connection.execute(keys).fetchall()]
         except duckdb.Error:
             # The statement itself fails for a file that can't be read, with an error that has its text.
             return []
@@ -384,16 +410,6 @@ class SourceFiles:
         texts = self._connection.sql(f"SELECT {', '.join(map(quoted, doubtful))} FROM {as_texts}")
         exact = _exact_types(pa.RecordBatchReader.from_stream(texts), doubtful, given.get("decimal_separator", "."))
         return _with_types(call, exact) if exact else call
-
-
-def _refuse_inexact(columns: Sequence[tuple[str, str, str]]) -> None:
-    """Raise NotSupportedError for the first column of Parquet of which DuckDB loses digits."""
-    for file, column, kind in columns:
-        alone = f"name the file alone as a table, FROM {_text(file)}, or " if kind == "INT96" else ""
-        raise NotSupportedError(
-            f"The column {column!r} of the file {file} is {kind}, of which DuckDB loses digits; {alone}"
-            "write the file into a table by `interbed table import`."
-        )
 
 
 class ExactFile(ds.Dataset):

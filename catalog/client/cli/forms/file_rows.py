@@ -27,6 +27,7 @@ from interbed.storage.base.errors import InvalidInputError, SchemaMismatchError
 from interbed.storage.base.shown_text import did_you_mean
 from interbed.storage.base.types.arrow import cast_to_schema
 from interbed.storage.base.types.data_type import DataField
+from interbed.storage.files.format.hybrid_calendar import hybrid_calendar
 from interbed.storage.files.format.int96 import TimeUnit, open_foreign, unit_of
 from interbed.storage.table.table import Table
 from interbed.storage.write.row_check import RowCheck
@@ -110,7 +111,13 @@ class FileRows:
                     if self.form == "json":
                         return inferred_json_schema(source, self.path, given)
                     return inferred_csv_schema(source, self.path, self.delimiter)
-            return next(self._typed()).batch.schema
+            return self._typed_schema()
+
+    def _typed_schema(self) -> pa.Schema:
+        if self.form == "parquet":
+            with open_foreign(str(self.path)) as parquet:
+                return next(_or_empty(parquet.iter_batches(), parquet.schema_arrow)).schema
+        return next(self._typed()).batch.schema
 
     def _csv(self, fields: Sequence[DataField], schema: pa.Schema, bad: BadLines) -> Iterator[FileBatch]:
         with self._text() as source:
@@ -126,7 +133,11 @@ class FileRows:
         match self.form:
             case "parquet":
                 with open_foreign(str(self.path), self._timestamp_unit()) as parquet:
-                    yield from _or_empty(parquet.iter_batches(), parquet.schema_arrow)
+                    calendar = hybrid_calendar(parquet)
+                    for batch in _or_empty(parquet.iter_batches(), parquet.schema_arrow):
+                        if calendar is not None:
+                            calendar.check(batch, str(self.path))
+                        yield batch
             case "orc":
                 orc = pyarrow.orc.ORCFile(self.path)
                 stripes = (orc.read_stripe(i) for i in range(orc.nstripes))

@@ -1,7 +1,7 @@
 """Values of Parquet files that Arrow or DuckDB would change are written as they are stored, or refused by name."""
 
 from collections.abc import Callable
-from datetime import datetime
+from datetime import date, datetime
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -188,3 +188,25 @@ def test_a_statement_looks_at_the_timestamps_of_a_file_once(
     table_of(pa.timestamp("us"), lake, "s.u")
     assert run(lake, "table", "import", "s.u", "f.parquet").exit_code == 0
     assert looks == ["f.parquet", "f.parquet"]
+
+
+def insert_from_files(lake: interbed.Catalog) -> Result:
+    return run(lake, "sql", "INSERT INTO s.t FROM read_parquet(['f.parquet'])")
+
+
+@pytest.mark.parametrize("way", [*WAYS, "function"])
+def test_days_of_the_hybrid_calendar_are_refused_by_name_and_newer_ones_are_written(
+    lake: interbed.Catalog, way: str
+) -> None:
+    table = table_of(pa.date32(), lake)
+    writer = {"org.apache.spark.version": "4.1.4", "org.apache.spark.legacyDateTime": ""}
+    for day, is_written in ((date(1500, 3, 11), False), (date(1582, 10, 15), way != "function")):
+        rows = pa.table({"id": [1], "x": pa.array([day], pa.date32())})
+        pq.write_table(rows.replace_schema_metadata(writer), "f.parquet")
+        result = (WAYS[way] if way in WAYS else insert_from_files)(lake)
+        if is_written:
+            assert result.exit_code == 0, result.output
+            assert numbers(table) == [day]
+        else:
+            assert (result.exit_code, table.count()) == (1, 0)
+            assert "by the hybrid calendar of Spark 2 and Hive" in result.output
