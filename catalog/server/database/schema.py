@@ -11,6 +11,7 @@ from sqlalchemy import Connection, Engine, inspect, text
 from sqlalchemy.exc import SQLAlchemyError
 
 from interbed.catalog.server.database.engine import DatabaseError
+from interbed.catalog.server.database.kinds import build_index
 
 logger = logging.getLogger(__name__)
 
@@ -23,6 +24,8 @@ def upgrade(engine: Engine, revision: str = "head") -> None:
     migrated it.
     """
     _migrate(engine, revision, up=True)
+    if revision == "head":
+        build_index(engine)
 
 
 def downgrade(engine: Engine, revision: str) -> None:

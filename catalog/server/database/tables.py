@@ -5,7 +5,7 @@ tables, so that a rename leaves them valid.
 """
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Sequence
 from typing import Any
 
 from sqlalchemy import (
@@ -26,15 +26,17 @@ from sqlalchemy.exc import IntegrityError
 from sqlalchemy.orm import aliased
 
 from interbed.catalog.server.database.documents import constraint_document, constraint_from, table_document, table_from
+from interbed.catalog.server.database.kinds import fill_kinds, names_of_kinds
 from interbed.catalog.server.database.models import ConstraintRow, DatabaseRow, TableRow
 from interbed.catalog.server.database.statement import Statement, insert_statement, insert_unless_taken
 from interbed.catalog.server.service.directories.locations import indexed_place
 from interbed.catalog.server.service.model import (
-    VIRTUAL_VIEW,
+    NAMES_MAX,
     Constraint,
     ConstraintKind,
     MetastoreTable,
     QualifiedTableName,
+    TableKind,
     TableMeta,
 )
 from interbed.catalog.server.service.repository import StoredRow
@@ -73,6 +75,7 @@ _REPLACE = Statement(
         comment=bindparam("new_comment"),
         document=bindparam("new_document"),
         place=bindparam("new_place"),
+        kind=bindparam("new_kind"),
     )
 )
 _SELECT = _IN_DATABASE.where(TableRow.name.in_(bindparam("names", expanding=True)))
@@ -84,7 +87,8 @@ _ALL_NAMES = (
 _NAMES = Statement(_ALL_NAMES)
 _NAMES_OF_TYPE = Statement(_ALL_NAMES.where(TableRow.table_type == bindparam("table_type")))
 _NEW: dict[str, Any] = {
-    column: bindparam(column) for column in ("database_id", "name", "table_type", "comment", "document", "place")
+    column: bindparam(column)
+    for column in ("database_id", "name", "table_type", "comment", "document", "place", "kind")
 }
 _INSERT = insert_statement(TableRow, _NEW, TableRow.id)
 
@@ -162,29 +166,16 @@ class SqlTables:
             rows = _NAMES_OF_TYPE.rows(self._connection, {**keys, "table_type": table_type})
         return sorted(name for (name,) in rows)
 
-    def with_parameters(self, catalog: str, database: str, values: Mapping[str, str | None]) -> list[tuple[str, str]]:
-        """Return name and type of the tables whose parameters have these values, ignoring case, in order of their
-        names. None is any value that is not empty.
-        """
-        statement = (
-            select(TableRow.name, TableRow.table_type)
-            .join(DatabaseRow, TableRow.database_id == DatabaseRow.id)
-            .where(DatabaseRow.catalog == catalog, DatabaseRow.name == database)
-        )
-        for key, value in values.items():
-            found = self._part("parameters", key)
-            statement = statement.where(found != "" if value is None else func.lower(found) == value.lower())
-        return sorted((name, table_type) for name, table_type in self._connection.execute(statement))
+    def names_of_kinds(
+        self, catalog: str, database: str, kinds: Collection[TableKind], after: str = "", limit: int = NAMES_MAX
+    ) -> list[str]:
+        """Return up to `limit` names of tables of these kinds that come after one, in order."""
+        keys = {"catalog": catalog, "database": database}
+        return names_of_kinds(self._connection, keys, kinds, after, limit)
 
-    def with_formats(self, catalog: str, database: str, input_format: str, output_format: str) -> list[str]:
-        """Return the names of the tables, without views, whose files have these formats, in order."""
-        statement = _ALL_NAMES.where(
-            TableRow.table_type != VIRTUAL_VIEW,
-            self._part("storage", "input_format") == input_format,
-            self._part("storage", "output_format") == output_format,
-        )
-        rows = self._connection.execute(statement, {"catalog": catalog, "database": database})
-        return sorted(name for (name,) in rows)
+    def fill_kinds(self, limit: int) -> int:
+        """Store the kinds of up to `limit` rows that have none; return their number, 0 when none is left."""
+        return fill_kinds(self._connection, limit)
 
     def numbered(self, catalog: str, number: int) -> list[tuple[str, str]]:
         """Return database and name of the tables that have this number, or whose row has it as its id."""
@@ -229,6 +220,7 @@ class SqlTables:
                 "comment": table.parameters.get("comment"),
                 "document": table_document(table),
                 "place": _place(table),
+                "kind": int(table.kind),
             },
         )
         return None if row is None else int(row[0])
@@ -246,6 +238,7 @@ class SqlTables:
                     "new_comment": table.parameters.get("comment"),
                     "new_document": table_document(table),
                     "new_place": _place(table),
+                    "new_kind": int(table.kind),
                 },
             )
         except IntegrityError:

@@ -3,7 +3,8 @@
 Those are locks whose holder is silent, old notification events, old changes of the history, old idempotency keys,
 dropped objects that can no longer be put back, the partitions of dropped tables, old checkpoints of the trash,
 executions of scheduled queries without a report, and old statistics of runs. It also settles unfinished moves of
-directories, for instance those of another server of the same database that was killed.
+directories, for instance those of another server of the same database that was killed. When it starts, it fills the
+kinds of tables that an older interbed has written (database/kinds.py).
 
 Locks expire also when another request reads them; the reaper removes those that no request reads. Several servers on
 one database may each have a reaper: a removal is a single statement with the condition in it, so that the second finds
@@ -30,6 +31,9 @@ from interbed.catalog.server.threads import SupervisedThread, ThreadDeaths
 logger = logging.getLogger(__name__)
 
 STOP_SECONDS_MAX = 5.0
+
+KINDS_AT_ONCE = 500
+"""Rows of one write that fills kinds: some hundredths of a second."""
 
 
 class Reaper:
@@ -151,7 +155,24 @@ class Reaper:
         if removed:
             logger.info("removed %d partitions of tables that were dropped", removed)
 
+    def fill_kinds(self) -> None:
+        """Fill the kinds of the tables of an older interbed, in many short writes. An error is logged: lists read the
+        entries of the others, and the next start of a server goes on.
+        """
+        filled = 0
+        try:
+            while not self._ending.is_set():
+                part = self._store.write(lambda transaction: transaction.tables.fill_kinds(KINDS_AT_ONCE))
+                if not part:
+                    break
+                filled += part
+        except MetastoreError as error:
+            logger.warning("could not fill the kinds of tables, which only makes lists slower: %s", error)
+        if filled:
+            logger.info("filled the kinds of %d tables of an older version", filled)
+
     def _run(self) -> None:
+        self.fill_kinds()
         while not self._ending.wait(self._every_seconds * random.uniform(0.8, 1.2)):
             try:
                 self.look()

@@ -13,6 +13,9 @@ from typing import Any
 DEFAULT_CATALOG = "hive"
 DEFAULT_DATABASE = "default"
 
+NAMES_MAX = 2**31 - 1
+"""The limit of a list of names without one."""
+
 MANAGED_TABLE = "MANAGED_TABLE"
 EXTERNAL_TABLE = "EXTERNAL_TABLE"
 VIRTUAL_VIEW = "VIRTUAL_VIEW"
@@ -21,12 +24,43 @@ MATERIALIZED_VIEW = "MATERIALIZED_VIEW"
 CREATION_METADATA = "creationMetadata"
 """The extra field of a materialized view's table that records the tables and snapshots it was made of."""
 
+ICEBERG_TYPE = "table_type"
+ICEBERG_METADATA = "metadata_location"
+ICEBERG_TABLE = "ICEBERG"
+ICEBERG_VIEW = "ICEBERG-VIEW"
+"""Parameters of the tables and views of Iceberg's catalogs, and values of the first."""
+
+PAIMON_FORMATS = (
+    "org.apache.paimon.hive.mapred.PaimonInputFormat",
+    "org.apache.paimon.hive.mapred.PaimonOutputFormat",
+)
+"""Input and output format of Paimon's tables."""
+
 PARAMETER_EXTERNAL = "EXTERNAL"
 PARAMETER_DDL_TIME = "transient_lastDdlTime"
 PARAMETER_EXTERNAL_PURGE = "external.table.purge"
 
 _FILE_RESOURCE = 2
 _PAIMON_FUNCTION = "paimon-function:"
+
+
+class TableKind(IntEnum):
+    """The kind of a table by the format that its entry declares. The numbers are those in the database."""
+
+    HIVE = 1
+    """A table of any other format."""
+    VIEW = 2
+    """A view, except those of Iceberg."""
+    ICEBERG = 3
+    ICEBERG_VIEW = 4
+    PAIMON = 5
+    PAIMON_AND_ICEBERG = 6
+    """A table with the formats of Paimon and the parameters of Iceberg."""
+
+
+ICEBERG_KINDS = frozenset((TableKind.ICEBERG, TableKind.PAIMON_AND_ICEBERG))
+PAIMON_KINDS = frozenset((TableKind.PAIMON, TableKind.PAIMON_AND_ICEBERG))
+VIEW_KINDS = frozenset((TableKind.VIEW, TableKind.ICEBERG_VIEW))
 
 
 class PrincipalType(IntEnum):
@@ -142,6 +176,18 @@ class MetastoreTable:
     def is_view(self) -> bool:
         """Whether the table holds no data of its own; a materialized view does."""
         return self.table_type == VIRTUAL_VIEW
+
+    @property
+    def kind(self) -> TableKind:
+        """The kind of the table."""
+        parameters, storage = self.parameters, self.storage
+        marked = parameters.get(ICEBERG_TYPE, "").upper() if parameters.get(ICEBERG_METADATA) else ""
+        if self.is_view:
+            return TableKind.ICEBERG_VIEW if marked == ICEBERG_VIEW else TableKind.VIEW
+        is_paimon = storage is not None and (storage.input_format, storage.output_format) == PAIMON_FORMATS
+        if marked == ICEBERG_TABLE:
+            return TableKind.PAIMON_AND_ICEBERG if is_paimon else TableKind.ICEBERG
+        return TableKind.PAIMON if is_paimon else TableKind.HIVE
 
     @property
     def is_external(self) -> bool:

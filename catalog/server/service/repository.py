@@ -6,7 +6,7 @@ it must have no effect outside the transaction. Methods take and return the valu
 lower case.
 """
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Generic, Protocol, TypeVar
 
@@ -25,6 +25,7 @@ from interbed.catalog.server.service.model import (
     MetastoreDatabase,
     MetastorePartition,
     MetastoreTable,
+    TableKind,
     TableMeta,
 )
 from interbed.catalog.server.service.requests.keys import IdempotencyKeys
@@ -113,16 +114,13 @@ class Tables(Protocol):
         ...
 
     def names(self, catalog: str, database: str, table_type: str | None = None) -> list[str]: ...
-    def with_parameters(self, catalog: str, database: str, values: Mapping[str, str | None]) -> list[tuple[str, str]]:
-        """Return name and type of the tables whose parameters have these values, ignoring case, in order of their
-        names. None is any value that is not empty.
-        """
+    def names_of_kinds(
+        self, catalog: str, database: str, kinds: Collection[TableKind], after: str = "", limit: int = ...
+    ) -> list[str]:
+        """Return up to `limit` names of tables of these kinds that come after one, in order."""
         ...
 
-    def with_formats(self, catalog: str, database: str, input_format: str, output_format: str) -> list[str]:
-        """Return the names of the tables, without views, whose files have these formats, in order."""
-        ...
-
+    def fill_kinds(self, limit: int) -> int: ...
     def numbered(self, catalog: str, number: int) -> list[tuple[str, str]]:
         """Return database and name of the tables that may have this number."""
         ...

@@ -77,10 +77,17 @@ class DatabaseRow(Base):
 
 
 class TableRow(Base):
-    """A table or view; the document holds its columns, storage and parameters."""
+    """A table or view; the document holds its columns, storage and parameters. `kind` is a TableKind
+    (service/model.py), NULL in rows of an older interbed that were not filled yet.
+    """
 
     __tablename__ = "tables"
-    __table_args__ = (UniqueConstraint("database_id", "name"), Index("ix_tables_place", "place"))
+    __table_args__ = (
+        UniqueConstraint("database_id", "name"),
+        Index("ix_tables_place", "place"),
+        # PostgreSQL's has the name with the collation "C" (database/kinds.py). The type is there for lists by type.
+        Index("ix_tables_kind", "database_id", "kind", "name", "table_type"),
+    )
 
     id: Mapped[int] = mapped_column(RowId, primary_key=True)
     database_id: Mapped[int] = mapped_column(ForeignKey("databases.id"))
@@ -89,6 +96,7 @@ class TableRow(Base):
     comment: Mapped[str | None] = mapped_column(Text)
     document: Mapped[str] = mapped_column(Text)
     place: Mapped[str | None] = mapped_column(PlaceText)
+    kind: Mapped[int | None] = mapped_column(SmallInteger)
 
 
 class LinkedPlaceRow(Base):

@@ -20,19 +20,27 @@ from interbed.catalog.server.rest.iceberg.metadata.documents import (
 from interbed.catalog.server.rest.iceberg.metadata.snapshots import current_snapshot
 from interbed.catalog.server.service.model import (
     EXTERNAL_TABLE,
+    ICEBERG_KINDS,
+    ICEBERG_METADATA,
+    ICEBERG_TABLE,
+    ICEBERG_TYPE,
+    ICEBERG_VIEW,
     PARAMETER_EXTERNAL,
     VIRTUAL_VIEW,
     MetastoreColumn,
     MetastoreTable,
     SerDe,
     StorageDescriptor,
+    TableKind,
 )
 
-LOCATION = "metadata_location"
+LOCATION = ICEBERG_METADATA
 PREVIOUS = "previous_metadata_location"
-TABLE_TYPE = "table_type"
-TABLE = "ICEBERG"
-VIEW = "ICEBERG-VIEW"
+TABLE_TYPE = ICEBERG_TYPE
+TABLE = ICEBERG_TABLE
+VIEW = ICEBERG_VIEW
+
+_WORDS = {**dict.fromkeys(ICEBERG_KINDS, TABLE), TableKind.ICEBERG_VIEW: VIEW}
 
 FIELD_CHARACTERS_MAX = 32_672
 """Characters of a parameter that repeats a part of the metadata; a longer one is left out, as by Iceberg."""
@@ -71,12 +79,7 @@ _SERDE = "org.apache.hadoop.hive.serde2.lazy.LazySimpleSerDe"
 
 def kind_of(entry: MetastoreTable) -> str | None:
     """Return TABLE or VIEW for an entry of Iceberg, None for any other."""
-    kind = entry.parameters.get(TABLE_TYPE, "").upper()
-    if not entry.parameters.get(LOCATION):
-        return None
-    if kind == VIEW or (kind == TABLE and entry.is_view):
-        return VIEW if kind == VIEW and entry.is_view else None
-    return TABLE if kind == TABLE else None
+    return _WORDS.get(entry.kind)
 
 
 def new_entry(

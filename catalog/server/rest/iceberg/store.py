@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
-from interbed.catalog.server.rest.iceberg.entries import LOCATION, TABLE, TABLE_TYPE, VIEW, kind_of, new_entry
+from interbed.catalog.server.rest.iceberg.entries import LOCATION, TABLE, VIEW, kind_of, new_entry
 from interbed.catalog.server.rest.iceberg.errors import bad_request, exists, no_namespace, no_table, no_view
 from interbed.catalog.server.rest.iceberg.files import MetadataContent, MetadataFiles, codec_of, folder_of
 from interbed.catalog.server.rest.iceberg.metadata.base import Document
@@ -25,7 +25,14 @@ from interbed.catalog.server.service.errors import (
     NoSuchObjectError,
     OutcomeUnknownError,
 )
-from interbed.catalog.server.service.model import DEFAULT_CATALOG, VIRTUAL_VIEW, MetastoreDatabase, MetastoreTable
+from interbed.catalog.server.service.model import (
+    DEFAULT_CATALOG,
+    ICEBERG_KINDS,
+    PAIMON_KINDS,
+    MetastoreDatabase,
+    MetastoreTable,
+    TableKind,
+)
 from interbed.catalog.server.service.service import Metastore
 from interbed.catalog.server.service.tables.pointers import PointerChange
 
@@ -103,17 +110,20 @@ class TableStore:
         except NoSuchObjectError as error:
             raise no_namespace(".".join(levels)) from error
 
-    def names(self, catalog: str, levels: tuple[str, ...], kind: str, after: str | None) -> list[str]:
-        """Return the names of the tables or views of a namespace, in order, after one of them.
+    def names(
+        self, catalog: str, levels: tuple[str, ...], kind: str, after: str | None, limit: int | None = None
+    ) -> list[str]:
+        """Return up to `limit` names of the tables or views of a namespace, in order, after one of them.
 
         RestError with status 404 for a missing namespace.
         """
-        database = self.database(catalog, levels).name
-        found = self.metastore.tables.with_parameters(catalog, database, {TABLE_TYPE: kind, LOCATION: None})
-        names = {name for name, table_type in found if (table_type == VIRTUAL_VIEW) == (kind == VIEW)}
+        wanted = ICEBERG_KINDS if kind == TABLE else {TableKind.ICEBERG_VIEW}
         if kind == TABLE and catalog == DEFAULT_CATALOG and any(self.own.formats):
-            names.update(self.metastore.tables.with_formats(catalog, database, *self.own.formats))
-        return sorted(name for name in names if after is None or name > after)
+            wanted = ICEBERG_KINDS | PAIMON_KINDS
+        found = self.metastore.tables.names_of_kinds(catalog, database_of(levels), wanted, after or "", limit)
+        if not found:
+            self.database(catalog, levels)
+        return found
 
     def check_free(self, name: IcebergName, kind: str = TABLE) -> MetastoreDatabase:
         """Return the database of a new table or view. RestError if the name is taken, or invalid, or if there is no

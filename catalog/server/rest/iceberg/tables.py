@@ -233,8 +233,7 @@ def listed(store: TableStore, request: RestRequest, kind: str) -> RestResponse:
     """Return a page of the tables or views of a namespace."""
     levels = levels_of(request.parts["namespace"])
     after, size = page_of(request.query)
-    names = store.names(catalog_of(request), levels, kind, after)
-    found = names if size is None else names[: size + 1]
+    found = store.names(catalog_of(request), levels, kind, after, None if size is None else size + 1)
     token = None
     if size is not None and len(found) > size:
         found = found[:size]

@@ -95,7 +95,7 @@ class CatalogAccess:
             "lock-check-max-sleep": "50 ms",
         }
         client = HiveMetastoreClient(_ADDRESS, calls=InProcessCalls(self._dispatcher, request.session, name))
-        return RegisteredCatalog(name, CatalogOptions(options), client, self._metastore.tables.numbered)
+        return RegisteredCatalog(name, CatalogOptions(options), client, self._metastore.tables)
 
     def metastore_catalog(self, request: RestRequest) -> str | None:
         """Return the name of a request's catalog in the metastore; None for a warehouse without one."""

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 from interbed.catalog.client.errors import TableExistsError, TableNotFoundError
 from interbed.catalog.client.hive.registration import same_location
-from interbed.catalog.client.identifier import Identifier, TableName
+from interbed.catalog.client.identifier import SYSTEM_DATABASE, Identifier, TableName
 from interbed.catalog.server.rest.interface import (
     AccessPrivilege,
     ObjectKind,
@@ -25,7 +25,7 @@ from interbed.catalog.server.rest.paimon.messages import (
     RollbackSchemaRequest,
     TableResponse,
 )
-from interbed.catalog.server.rest.paimon.paging import global_page, matches, page
+from interbed.catalog.server.rest.paimon.paging import global_page, matches, page, page_length
 from interbed.catalog.server.rest.paimon.refusals import ResourceType, existing, invalid, missing, paimon_route
 from interbed.catalog.server.rest.paimon.schema_json import given_changes, given_schema, refused_change, shown_schema
 from interbed.storage.base.errors import InvalidInputError, NotSupportedError
@@ -86,8 +86,13 @@ class TableRoutes:
         return json_response({"tables": found, "nextPageToken": token})
 
     def _names(self, catalog: ServedCatalog, request: RestRequest) -> list[str]:
+        """Return the names that a request asks for; without conditions those of its page alone."""
         database = request.parts["database"]
-        wanted, is_meant = request.query.get("tableType"), matches(request.query.get("tableNamePattern"))
+        wanted, pattern = request.query.get("tableType"), request.query.get("tableNamePattern")
+        if not wanted and not pattern and database != SYSTEM_DATABASE:
+            length = page_length(request.query.get("maxResults"))
+            return catalog.names_after(database, request.query.get("pageToken") or "", length)
+        is_meant = matches(pattern)
         names = [name for name in catalog.list_tables(database) if is_meant(name)]
         if not wanted:
             return names

@@ -3,7 +3,7 @@
 import dataclasses
 import itertools
 import secrets
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Sequence
 
 from interbed.catalog.server.service import events
 from interbed.catalog.server.service import warehouse as files
@@ -20,11 +20,13 @@ from interbed.catalog.server.service.errors import (
 )
 from interbed.catalog.server.service.model import (
     MATERIALIZED_VIEW,
+    NAMES_MAX,
     PARAMETER_DDL_TIME,
     Constraint,
     MetastoreDatabase,
     MetastoreTable,
     StorageDescriptor,
+    TableKind,
     TableMeta,
 )
 from interbed.catalog.server.service.names import check_number, matching, normalized, shortened
@@ -185,20 +187,15 @@ class TableService(TableAlterations):
         """Return database and name of the tables that may have this number: their entries show it."""
         return self._store.read(lambda transaction: transaction.tables.numbered(catalog, number))
 
-    def with_parameters(self, catalog: str, database: str, values: Mapping[str, str | None]) -> list[tuple[str, str]]:
-        """Return name and type of the tables whose parameters have these values, ignoring case, in order of their
-        names. None is any value that is not empty.
+    def names_of_kinds(
+        self, catalog: str, database: str, kinds: Collection[TableKind], after: str = "", limit: int | None = None
+    ) -> list[str]:
+        """Return up to `limit` names of tables of these kinds that come after one, in order; none if there is no such
+        database.
         """
+        count = NAMES_MAX if limit is None else limit
         return self._store.read(
-            lambda transaction: transaction.tables.with_parameters(catalog, normalized(database), values)
-        )
-
-    def with_formats(self, catalog: str, database: str, input_format: str, output_format: str) -> list[str]:
-        """Return the names of the tables, without views, whose files have these formats, in order."""
-        return self._store.read(
-            lambda transaction: transaction.tables.with_formats(
-                catalog, normalized(database), input_format, output_format
-            )
+            lambda transaction: transaction.tables.names_of_kinds(catalog, normalized(database), kinds, after, count)
         )
 
     def names_by_filter(self, catalog: str, database: str, text: str, limit: int | None = None) -> list[str]:

@@ -203,7 +203,7 @@ def test_days_of_the_hybrid_calendar_are_refused_by_name_and_newer_ones_are_writ
     for day, is_written in ((date(1500, 3, 11), False), (date(1582, 10, 15), way != "function")):
         rows = pa.table({"id": [1], "x": pa.array([day], pa.date32())})
         pq.write_table(rows.replace_schema_metadata(writer), "f.parquet")
-        result = (WAYS[way] if way in WAYS else insert_from_files)(lake)
+        result = WAYS.get(way, insert_from_files)(lake)
         if is_written:
             assert result.exit_code == 0, result.output
             assert numbers(table) == [day]

@@ -5,7 +5,7 @@ table is made of it.
 """
 
 import uuid
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from interbed.catalog.client.hive.catalog import HiveCatalog
@@ -16,6 +16,8 @@ from interbed.catalog.client.options import CatalogOptions
 from interbed.catalog.client.partition import Partition, partitions_of
 from interbed.catalog.server.rest.paimon.catalogs.served import ObjectOrigin, ServedCatalog, TableOrigin, derived_id
 from interbed.catalog.server.rest.paimon.refusals import invalid, unsupported
+from interbed.catalog.server.service.model import PAIMON_KINDS, VIEW_KINDS
+from interbed.catalog.server.service.tables.tables import TableService
 from interbed.storage.meta.paths import TablePaths
 from interbed.storage.table.table import Table
 
@@ -26,19 +28,25 @@ _ID_BASE = (8 << 76) | (2 << 62)
 _NUMBER_END = 1 << 62
 _BATCH = 300
 
-NumberedTables = Callable[[str, int], list[tuple[str, str]]]
-"""Function that returns database and name of the tables of a catalog that may have a number."""
-
 
 class RegisteredCatalog(HiveCatalog, ServedCatalog):
-    """A catalog of a metastore."""
+    """A catalog of a metastore, which lists tables and views by their stored kinds."""
 
-    def __init__(
-        self, name: str, options: CatalogOptions, client: HiveMetastoreClient, numbered: NumberedTables
-    ) -> None:
+    def __init__(self, name: str, options: CatalogOptions, client: HiveMetastoreClient, tables: TableService) -> None:
         super().__init__(name, options, client)
         self.instead_of_iceberg = "Use Iceberg's REST catalog for it."
-        self._numbered = numbered
+        self._of_metastore = tables
+
+    def names_after(self, database: str, after: str, limit: int | None = None) -> list[str]:
+        self._entries.database(database)
+        return self._of_metastore.names_of_kinds(self.name, database, PAIMON_KINDS, after, limit)
+
+    def list_views(self, database: str) -> list[str]:
+        self._entries.database(database)
+        return self._of_metastore.names_of_kinds(self.name, database, VIEW_KINDS)
+
+    def _list_tables(self, database: str) -> list[str]:
+        return self.names_after(database, "")
 
     def database_origin(self, name: str) -> ObjectOrigin:
         entry: Any = self.client.get_database(name)
@@ -94,7 +102,7 @@ class RegisteredCatalog(HiveCatalog, ServedCatalog):
 
     def table_of_id(self, wanted: str) -> TableName | None:
         number = _number_of(wanted)
-        for database, name in () if number is None else self._numbered(self.name, number):
+        for database, name in () if number is None else self._of_metastore.numbered(self.name, number):
             for entry in self._entries_of(database, [name]):
                 if is_ours(entry) and _table_id(entry) == wanted:
                     return TableName.parse((database, entry.tableName))

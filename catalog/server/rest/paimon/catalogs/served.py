@@ -40,6 +40,11 @@ class ServedCatalog(Catalog, ABC):
     """Catalog of requests."""
 
     @abstractmethod
+    def names_after(self, database: str, after: str, limit: int | None = None) -> list[str]:
+        """Return up to `limit` names of a database's tables that come after one, sorted. DatabaseNotFoundError."""
+        ...
+
+    @abstractmethod
     def database_origin(self, name: str) -> ObjectOrigin:
         """Return the origin of a database. DatabaseNotFoundError."""
         ...

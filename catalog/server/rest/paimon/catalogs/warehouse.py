@@ -28,6 +28,9 @@ class WarehouseCatalog(FileSystemCatalog, ServedCatalog):
         super().__init__(name, CatalogOptions({"warehouse": location}))
         self.location = location.rstrip("/")
 
+    def names_after(self, database: str, after: str, limit: int | None = None) -> list[str]:
+        return sorted(name for name in self.list_tables(database) if name > after)[:limit]
+
     def database_origin(self, name: str) -> ObjectOrigin:
         self.get_database(name)
         return ObjectOrigin(id=derived_id("database", self.name, name))

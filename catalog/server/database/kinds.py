@@ -1,0 +1,146 @@
+"""Lists of tables by their kinds, and the kinds of rows that an older interbed has written.
+
+The index `ix_tables_kind` has database, kind, name and type of each table: a page of names of one kind is a range of
+it. On SQLite the migration makes it. On PostgreSQL each start of a server looks for it and builds it concurrently,
+which does not lock writers out: without it, or while it is built, lists are slower and the same.
+
+Rows without a kind are read by lists, and filled in the background by many short writes. A kill between them leaves
+the others for the next server.
+"""
+
+import logging
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from typing import Any
+
+from sqlalchemy import Connection, Engine, bindparam, select, text, update
+from sqlalchemy.exc import DBAPIError
+
+from interbed.catalog.server.database.documents import table_from
+from interbed.catalog.server.database.models import DatabaseRow, TableRow
+from interbed.catalog.server.database.statement import Statement
+from interbed.catalog.server.service.model import TableKind
+
+logger = logging.getLogger(__name__)
+
+INDEX = "ix_tables_kind"
+
+_ROWS_AT_ONCE = 500
+_BUILD_LOCK = 0x1E7E_4B1D
+"""Number of the advisory lock of the server that builds the index: arbitrary, but never changed."""
+
+
+def _of_database(condition: Any, *columns: Any) -> Statement:
+    """Return the statement of a page of a database's rows, in the order of their names by code points."""
+
+    def form(name: Any) -> Any:
+        return (
+            select(*columns)
+            .join(DatabaseRow, DatabaseRow.id == TableRow.database_id)
+            .where(
+                DatabaseRow.catalog == bindparam("catalog"),
+                DatabaseRow.name == bindparam("database"),
+                name > bindparam("after"),
+                condition,
+            )
+            .order_by(name)
+            .limit(bindparam("limit"))
+        )
+
+    return Statement(form(TableRow.name.collate("C")), for_sqlite=form(TableRow.name))
+
+
+_NAMES = _of_database(TableRow.kind == bindparam("kind"), TableRow.name)
+_UNKNOWN = _of_database(TableRow.kind.is_(None), TableRow.name, TableRow.table_type, TableRow.document)
+_FILL = Statement(
+    update(TableRow)
+    .where(TableRow.id == bindparam("table_id"), TableRow.kind.is_(None))
+    .values(kind=bindparam("new_kind"))
+)
+# Each database is a range of the index.
+_UNFILLED = (
+    select(TableRow.id, TableRow.table_type, TableRow.document)
+    .join(DatabaseRow, DatabaseRow.id == TableRow.database_id)
+    .where(TableRow.kind.is_(None))
+    .limit(bindparam("limit"))
+)
+
+
+def names_of_kinds(
+    connection: Connection, keys: Mapping[str, str], kinds: Collection[TableKind], after: str, limit: int
+) -> list[str]:
+    """Return up to `limit` names of a database's tables of these kinds that come after one, in order."""
+    found: list[str] = []
+    for kind in sorted(int(each) for each in kinds):
+        values = {**keys, "kind": kind, "after": after, "limit": limit}
+        found += [name for (name,) in _NAMES.rows(connection, values)]
+    found += _unknown_names(connection, keys, kinds, after, limit)
+    # Sorted parts are merged in linear time.
+    found.sort()
+    return found[:limit]
+
+
+def _unknown_names(
+    connection: Connection, keys: Mapping[str, str], kinds: Collection[TableKind], after: str, limit: int
+) -> list[str]:
+    """Return the names among the rows without a kind."""
+    found: list[str] = []
+    while len(found) < limit:
+        rows = _UNKNOWN.rows(connection, {**keys, "after": after, "limit": _ROWS_AT_ONCE})
+        found += [name for name, kind in _decided(rows) if kind in kinds]
+        if len(rows) < _ROWS_AT_ONCE:
+            break
+        after = rows[-1][0]
+    return found
+
+
+def _decided(rows: Sequence[Sequence[Any]]) -> Iterator[tuple[Any, TableKind]]:
+    """Return the first value and the kind of each row."""
+    for key, table_type, document in rows:
+        yield key, table_from("", "", "", table_type, document).kind
+
+
+def fill_kinds(connection: Connection, limit: int) -> int:
+    """Store the kinds of up to `limit` rows that have none; return their number."""
+    is_sqlite = connection.dialect.name == "sqlite"
+    # A row that another transaction changes gets its kind there.
+    statement = _UNFILLED if is_sqlite else _UNFILLED.with_for_update(of=TableRow, skip_locked=True)
+    rows = connection.execute(statement, {"limit": limit}).all()
+    if rows:
+        _FILL.change_many(connection, [{"table_id": key, "new_kind": int(kind)} for key, kind in _decided(rows)])
+    return len(rows)
+
+
+def build_index(engine: Engine) -> None:
+    """Build the index on PostgreSQL unless it is there or another server builds it. A failure is logged."""
+    if engine.dialect.name != "postgresql":
+        return
+    try:
+        with engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
+            _build(connection)
+    except DBAPIError as error:
+        logger.warning("could not build the index %s, which only makes lists slower: %s", INDEX, error.orig)
+
+
+def _build(connection: Connection) -> None:
+    lock = {"lock": _BUILD_LOCK}
+    if _is_built(connection) or not connection.execute(text("SELECT pg_try_advisory_lock(:lock)"), lock).scalar():
+        return
+    try:
+        if _is_built(connection):
+            # By another server, before this one had the lock.
+            return
+        # What a kill has left of an earlier attempt.
+        connection.exec_driver_sql(f"DROP INDEX CONCURRENTLY IF EXISTS {INDEX}")
+        connection.exec_driver_sql(
+            f'CREATE INDEX CONCURRENTLY {INDEX} ON tables (database_id, kind, name COLLATE "C", table_type)'
+        )
+    finally:
+        connection.execute(text("SELECT pg_advisory_unlock(:lock)"), lock)
+
+
+def _is_built(connection: Connection) -> bool:
+    state = text(
+        "SELECT i.indisvalid FROM pg_class c JOIN pg_index i ON i.indexrelid = c.oid "
+        "WHERE c.relname = :name AND pg_table_is_visible(i.indrelid)"
+    )
+    return bool(connection.execute(state, {"name": INDEX}).scalar())
