@@ -7,7 +7,7 @@ the earlier one. `image` writes one of those outcomes to another directory.
 """
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from random import Random
@@ -53,8 +53,24 @@ class _Directory:
         self.durable = dict(self.now)
         self.pending.clear()
 
+    def sync_groups(self, groups: set[int | None]) -> None:
+        for change in [each for each in self.pending if each.group in groups]:
+            self.pending.remove(change)
+            if change.node is None:
+                self.durable.pop(change.name, None)
+            else:
+                self.durable[change.name] = change.node
+
 
 _Node = _DiskFile | _Directory
+
+
+def _directories(top: _Directory) -> Iterator[_Directory]:
+    waiting = [top]
+    while waiting:
+        directory = waiting.pop()
+        yield directory
+        waiting += [node for node in directory.now.values() if isinstance(node, _Directory)]
 
 
 class PowerCutDisk(LocalDisk):
@@ -169,7 +185,11 @@ class PowerCutDisk(LocalDisk):
         with self._guard:
             node = self._node(path)
             if isinstance(node, _Directory):
+                moves = {change.group for change in node.pending} - {None}
                 node.sync()
+                # The journal has both halves of a move in one transaction.
+                for directory in _directories(self._top) if moves else ():
+                    directory.sync_groups(moves)
                 self._step()
 
     # -- power cuts ------------------------------------------------------------------------------------------------
