@@ -222,3 +222,14 @@ def test_a_database_that_loses_its_last_property_still_exists(options: dict[str,
     assert catalog.get_database("d").properties == {}
     catalog.drop_database("d")
     assert not catalog.database_exists("d")
+
+
+def test_a_drop_leaves_what_a_server_on_the_warehouse_keeps(tmp_path: Path) -> None:
+    kept = tmp_path / ".dropped" / ("0" * 32) / "t" / "schema"
+    kept.mkdir(parents=True)
+    (kept / "schema-0").write_text("{}")
+    catalog = interbed.load_catalog(warehouse=str(tmp_path))
+    catalog.create_database("d")
+    catalog.create_table("d.t", SCHEMA)
+    catalog.drop_database("d", cascade=True)
+    assert (kept / "schema-0").exists()

@@ -21,6 +21,7 @@ directory only if it is empty.
 
 import json
 import logging
+import re
 import uuid
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
@@ -52,6 +53,9 @@ COMMENT = "comment"
 LOCATION = "location"
 
 _TRIES = 5
+
+_MOVED = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
+"""Name of a database that was moved out of sight to be deleted."""
 
 _OF_TABLES = (DROPPED, ".staged", ".unfinished")
 """Directories beside the tables whose entries are like directories of tables."""
@@ -201,26 +205,34 @@ def _moved_and_deleted(file_io: FileIO, directory: str) -> bool:
         return False
     moved = f"{hidden}/{uuid.uuid4()}"
     if file_io.rename(directory, moved):
-        _delete_moved(file_io, moved)
+        delete_database_tree(file_io, moved)
     _remove_dropped(file_io, hidden)
     return True
 
 
 def _remove_dropped(file_io: FileIO, hidden: str) -> None:
-    """Delete databases that killed processes moved out of sight, as far as possible."""
+    """Delete databases that killed processes moved out of sight, as far as possible.
+
+    A server on the warehouse keeps dropped directories beside them, under names of another form.
+    """
     try:
         for entry in file_io.list(hidden):
-            if entry.is_directory and not entry.is_link:
-                _delete_moved(file_io, entry.path)
+            if entry.is_directory and not entry.is_link and _MOVED.fullmatch(entry.name):
+                delete_database_tree(file_io, entry.path)
         file_io.delete(hidden)
     except (StorageAccessError, FileNotFoundError) as error:
         # Another process deletes the same entries, or drops another database.
         _log.debug("Left %s: %s", hidden, error)
 
 
-def _delete_moved(file_io: FileIO, moved: str) -> None:
+def delete_database_tree(file_io: FileIO, moved: str) -> bool:
+    """Delete the known files of a database that was moved out of sight; return whether the directory was deleted.
+
+    Foreign files stay, which is logged. Raises StorageAccessError.
+    """
     if foreign := _delete(file_io, moved):
         _log.warning("Left %s, because it has foreign files: %s.", moved, shortened(foreign, moved))
+    return not foreign
 
 
 def _delete(file_io: FileIO, directory: str) -> list[str]:
