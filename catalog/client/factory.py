@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from interbed.catalog.client.api import Catalog
 from interbed.catalog.client.filesystem import FileSystemCatalog
 from interbed.catalog.client.options import LOCATING, UNNAMED, CatalogOptions, MetastoreKind
+from interbed.storage.base.errors import InvalidOptionError
 
 
 def load_catalog(name: str | None = None, **properties: object) -> Catalog:
@@ -36,6 +37,11 @@ def open_configured(name: str | None, given: Mapping[str, str]) -> Catalog:
 def open_catalog(name: str, properties: Mapping[str, object]) -> Catalog:
     """Open a catalog by options in Paimon's spelling."""
     options = CatalogOptions({k: _text(v) for k, v in properties.items()})
+    if "undrop-seconds" in options.raw and options.metastore is not MetastoreKind.FILESYSTEM:
+        raise InvalidOptionError(
+            f"Option 'undrop-seconds' is for file-system catalogs; with 'metastore' = '{options.metastore}' the server "
+            "decides how long dropped tables are kept: leave the option out."
+        )
     if options.metastore is MetastoreKind.HIVE:
         # The metastore's interface is large, and slow to import for catalogs that need none.
         from interbed.catalog.client.hive.catalog import HiveCatalog

@@ -19,9 +19,17 @@ from interbed.catalog.client.errors import (
     TableExistsError,
     TableNotFoundError,
 )
-from interbed.catalog.client.identifier import DB_SUFFIX, Identifier, branch_to_alter, check_database_name
+from interbed.catalog.client.identifier import (
+    DB_SUFFIX,
+    Identifier,
+    branch_to_alter,
+    check_database_name,
+    check_not_system_database,
+    check_table_name,
+)
 from interbed.catalog.client.options import CatalogOptions, LockMode
 from interbed.catalog.client.staging import StagedTable, TableFill, publish_replacement
+from interbed.storage.base.clock import Clock, now_millis
 from interbed.storage.base.errors import (
     CommitStateUnknownError,
     CorruptFileError,
@@ -41,6 +49,8 @@ from interbed.storage.table.opening import find_store, open_store, schema_manage
 from interbed.storage.table.table import Table
 
 if TYPE_CHECKING:
+    from interbed.catalog.client.dropped import DroppedEntry
+    from interbed.catalog.client.files.dropped_directories import DroppedDirectories
     from interbed.storage.meta.schema.change import SchemaChange
 
 
@@ -52,7 +62,7 @@ _CREATE_TRIES = 5
 class FileSystemCatalog(Catalog):
     """Databases and tables as directories under the warehouse."""
 
-    def __init__(self, name: str, options: CatalogOptions) -> None:
+    def __init__(self, name: str, options: CatalogOptions, *, clock: Clock = now_millis) -> None:
         super().__init__(name, options)
         if not options.warehouse:
             raise InvalidOptionError("A file-system catalog needs the option 'warehouse', its root directory.")
@@ -62,6 +72,8 @@ class FileSystemCatalog(Catalog):
             )
         # Readers make no directory; the first database makes the warehouse.
         self._file_io, self._warehouse = file_io_for(options.warehouse, options.raw)
+        self._keep_seconds = options.undrop_seconds
+        self._clock = clock
 
     @property
     def warehouse(self) -> str:
@@ -140,6 +152,8 @@ class FileSystemCatalog(Catalog):
         )
 
         path = self._database_path(name)
+        if self._dropped.keeps and not is_link(self._file_io, path) and self._kept_with_tables(name, tables):
+            return
         own = [f"{path}/{table}" for table in tables if not is_link(self._file_io, path)]
         outside = [files_outside(self._file_io, location) for location in own]
         logged = [table_with_log(self._file_io, location) for location in own]
@@ -148,6 +162,27 @@ class FileSystemCatalog(Catalog):
             delete_files_outside(self._file_io, files)
         for table in logged:
             delete_log(table)
+
+    def _kept_with_tables(self, name: str, tables: Sequence[str]) -> bool:
+        """Move the directory of a database aside with its tables, but those that cannot be kept, which are deleted.
+
+        If foreign files must keep their place, the tables move one by one; return False, for the rest to be deleted.
+        """
+        from interbed.catalog.client.files.database_directory import has_foreign_files
+        from interbed.catalog.client.files.dropped_directories import is_whole
+
+        path = self._database_path(name)
+        for table in tables:
+            if not is_whole(self._file_io, f"{path}/{table}"):
+                self._drop_files(name, table, purge=True)
+        if not has_foreign_files(self._file_io, path):
+            self._dropped.keep(path, database=name)
+            self._dropped.expire()
+            return True
+        for table in tables:
+            if self._has_schema(f"{path}/{table}"):
+                self._drop_files(name, table)
+        return False
 
     def _alter_database(self, name: str, set_properties: Mapping[str, str], remove_properties: Sequence[str]) -> None:
         from interbed.catalog.client.files.database_directory import (
@@ -323,14 +358,7 @@ class FileSystemCatalog(Catalog):
     def drop_table(
         self, identifier: "str | Identifier", ignore_if_not_exists: bool = False, *, purge: bool = False
     ) -> None:
-        # Files are deleted at once in any case.
-        from interbed.catalog.client.files.outside import (
-            delete_files_outside,
-            delete_log,
-            files_outside,
-            table_with_log,
-        )
-        from interbed.catalog.client.files.table_files import delete_table_files, finish_drop
+        from interbed.catalog.client.files.table_files import finish_drop
 
         name = parse_table_name(identifier)
         if not self.table_exists(name):
@@ -345,19 +373,67 @@ class FileSystemCatalog(Catalog):
                 f"Remove the link to forget the tables in it, or open {os.path.realpath(link)} in a catalog of its own."
             )
         try:
-            outside, logged = files_outside(self._file_io, location), table_with_log(self._file_io, location)
-            is_dropped = delete_table_files(self._file_io, location)
+            if self._drop_files(name.database, name.table, purge=purge):
+                return
         except FileNotFoundError:
             if self.table_exists(name):
                 raise
-        else:
-            if is_dropped:
-                delete_files_outside(self._file_io, outside)
-                delete_log(logged)
-                return
         # Another process has dropped or renamed it meanwhile.
         if not ignore_if_not_exists:
             raise self._no_table(name)
+
+    def _drop_files(self, database: str, table: str, *, purge: bool = False) -> bool:
+        """Move the files of a table aside, or delete them; return False if another process has done so."""
+        from interbed.catalog.client.files.dropped_directories import is_whole
+        from interbed.catalog.client.files.outside import (
+            delete_files_outside,
+            delete_log,
+            files_outside,
+            table_with_log,
+        )
+        from interbed.catalog.client.files.table_files import delete_table_files
+
+        location = f"{self._database_path(database)}/{table}"
+        if self._dropped.keeps and not purge and is_whole(self._file_io, location):
+            is_dropped = self._has_schema(location) and self._dropped.keep(location, database=database, table=table)
+            self._dropped.expire()
+            return is_dropped
+        outside, logged = files_outside(self._file_io, location), table_with_log(self._file_io, location)
+        is_dropped = delete_table_files(self._file_io, location)
+        if is_dropped:
+            delete_files_outside(self._file_io, outside)
+            delete_log(logged)
+        return is_dropped
+
+    # -- dropped tables --------------------------------------------------------------------------------------------
+
+    @property
+    def _dropped(self) -> "DroppedDirectories":
+        from interbed.catalog.client.files.dropped_directories import DroppedDirectories
+
+        return DroppedDirectories(self._file_io, self._warehouse, keep_seconds=self._keep_seconds, clock=self._clock)
+
+    def list_dropped(self, database: str | None = None) -> "list[DroppedEntry]":
+        return [entry for entry in self._dropped.entries() if database in (None, entry.database)]
+
+    def undrop_table(
+        self, identifier: "str | Identifier", *, new_name: str | None = None, drop_id: str | None = None
+    ) -> None:
+        name = parse_table_name(identifier)
+        target = name if new_name is None else Identifier(name.database, check_table_name(new_name))
+        entry = self._dropped.find(name.database, name.table, drop_id)
+        self.get_database(target.database)
+        self._dropped.put_back(entry, self._table_path(target))
+
+    def undrop_database(self, name: str, *, drop_id: str | None = None) -> None:
+        check_not_system_database(name)
+        dropped = self._dropped
+        dropped.put_back(dropped.find(check_database_name(name), None, drop_id), self._database_path(name))
+
+    def purge_dropped(self, name: str | None = None, *, drop_id: str | None = None, only_expired: bool = False) -> int:
+        if only_expired:
+            return self._dropped.expire(limit=None)
+        return self._dropped.purge_all() if name is None else self._dropped.purge_named(name, drop_id)
 
     def rename_table(
         self, source: "str | Identifier", target: "str | Identifier", ignore_if_not_exists: bool = False

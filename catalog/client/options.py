@@ -50,6 +50,7 @@ KNOWN = frozenset(
         "cache-enabled",
         "default-database",
         "optimizer.db",
+        "undrop-seconds",
         "token",
         "token.provider",
         "token.provider.path",
@@ -196,6 +197,16 @@ class CatalogOptions:
     def optimizer_db(self) -> str | None:
         """The URL of the database of the optimizer's journal; None for the optimizer's default."""
         return self.raw.get("optimizer.db")
+
+    @property
+    def undrop_seconds(self) -> int:
+        """How long a file-system catalog keeps dropped tables and databases, in seconds, to be put back; 0 deletes them
+        at once, as Paimon does.
+        """
+        seconds = self._core.integer("undrop-seconds", 0)
+        if seconds < 0:
+            raise InvalidOptionError(f"Option 'undrop-seconds' takes 0 or more seconds, not {seconds}.")
+        return seconds
 
     @property
     def token_provider(self) -> str | None:

@@ -92,7 +92,7 @@ _OF_MANIFESTS = (
     ),
     Procedure(
         name="undrop",
-        description="Puts the latest dropped table of a name back, with its files, from a metastore of interbed's.",
+        description="Puts the latest dropped table of a name back, with its files, where dropped tables are kept.",
         parameters=(TABLE, optional("new_name")),
         call=_undrop,
     ),

@@ -76,6 +76,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from interbed.catalog.client.api import Catalog, Database
+    from interbed.catalog.client.dropped import DroppedEntry
     from interbed.catalog.client.errors import (
         CallStateUnknownError,
         CatalogAccessError,
@@ -221,6 +222,7 @@ __all__ = [
     "DatabaseExistsError",
     "DatabaseNotEmptyError",
     "DatabaseNotFoundError",
+    "DroppedEntry",
     "DuplicateFileError",
     "ExpiryResult",
     "Explanation",
@@ -326,6 +328,7 @@ _HOLDS = {
         "TableNotFoundError "
         "UnregisteredTableError ViewNotFoundError"
     ),
+    "interbed.catalog.client.dropped": "DroppedEntry",
     "interbed.catalog.client.factory": "CatalogFactory load_catalog",
     "interbed.catalog.client.filesystem": "FileSystemCatalog",
     "interbed.catalog.client.hive.catalog": "HiveCatalog",

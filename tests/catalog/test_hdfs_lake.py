@@ -205,3 +205,21 @@ def test_writers_continue_through_a_failover_of_name_nodes(hdfs: HdfsServer) -> 
         assert [code for code, _, _ in results] == [0] * 3, [errors for _, errors, _ in results]
         assert [snapshot.id for snapshot in table.snapshots()] == list(range(1, 46))
         assert len(own_keys(table)) == 45
+
+
+def test_dropped_tables_are_kept_and_put_back(hdfs: HdfsServer) -> None:
+    catalog = interbed.load_catalog(warehouse=f"{hdfs.uri}/{uuid.uuid4()}", undrop_seconds=3600)
+    catalog.create_database("shop")
+    for name in ("items", "things"):
+        catalog.create_table(f"shop.{name}", SCHEMA, primary_keys=["id"]).upsert([row(1)])
+    catalog.drop_table("shop.items")
+    catalog.undrop_table("shop.items", new_name="back")
+    catalog.drop_database("shop", cascade=True)
+    assert catalog.list_databases() == []
+    catalog.undrop_database("shop")
+    assert catalog.list_tables("shop") == ["back", "things"]
+    assert ids(catalog.get_table("shop.back")) == [1]
+    catalog.drop_table("shop.back")
+    assert [entry.qualified for entry in catalog.list_dropped()] == ["shop.back"]
+    assert catalog.purge_dropped() == 1
+    assert catalog.list_dropped() == []

@@ -56,6 +56,7 @@ A catalog has databases, and a database has tables; a table is named `database.t
             "HiveCatalog",
             "RestCatalog",
             "Database",
+            "DroppedEntry",
             "Identifier",
             "Partition",
             "CatalogFactory",

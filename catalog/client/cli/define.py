@@ -1,6 +1,6 @@
 """The commands that make and change databases and tables.
 
-interbed catalog list | create-database | drop-database | config | repair
+interbed catalog list | create-database | drop-database | config | repair, and the commands of dropped.py
 interbed table create | alter | drop | rename
 """
 
@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from interbed.catalog.client.cli.dropped import DROPPED_COMMANDS
 from interbed.catalog.client.cli.group import (
     CatalogChoice,
     CatalogGroup,
@@ -146,7 +147,7 @@ def alter(
 @click.command()
 @table_name
 @click.option("--if-exists", is_flag=True, help="Do nothing when there is none of that name.")
-@click.option("--purge", is_flag=True, help="Delete the files at once, also where the metastore would keep them.")
+@click.option("--purge", is_flag=True, help="Delete the files at once, also where they would be kept.")
 @click.option("--yes", "-y", is_flag=True, help="Do not ask.")
 @json_flag
 @click.pass_obj
@@ -278,6 +279,10 @@ def catalog() -> None:
 
     interbed catalog -o warehouse=file:/tmp/lake create-database shop
     """
+
+
+for command in DROPPED_COMMANDS:
+    catalog.add_command(command)
 
 
 @catalog.command(name="list")

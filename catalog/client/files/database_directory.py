@@ -235,6 +235,11 @@ def delete_database_tree(file_io: FileIO, moved: str) -> bool:
     return not foreign
 
 
+def has_foreign_files(file_io: FileIO, directory: str) -> bool:
+    """Return whether the directory of a database has files that neither the database nor its tables have created."""
+    return bool(_survey(file_io, directory).foreign)
+
+
 def _delete(file_io: FileIO, directory: str) -> list[str]:
     """Delete the known files of the directory, and the directory if it has no others; return the foreign paths."""
     return delete_own_directory(file_io, directory, lambda: _survey(file_io, directory))

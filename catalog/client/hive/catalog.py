@@ -33,7 +33,7 @@ from interbed.catalog.client.options import CatalogOptions, LockMode
 from interbed.catalog.client.partition import PartitionSpecs, PartitionStatistics, partition_specs, partitions_of
 from interbed.catalog.client.repair_report import RepairReport
 from interbed.catalog.client.staging import StagedTable, TableFill
-from interbed.storage.base.errors import InterbedError, InvalidInputError
+from interbed.storage.base.errors import InterbedError, InvalidInputError, NotSupportedError
 from interbed.storage.io.api import FileIO
 from interbed.storage.meta.file_store import FileStore
 from interbed.storage.meta.schema.change import SchemaChange
@@ -331,8 +331,15 @@ class HiveCatalog(Catalog):
 
     # -- repair ----------------------------------------------------------------------------------------------------
 
-    def undrop_table(self, identifier: "str | Identifier", *, new_name: str | None = None) -> None:
+    def undrop_table(
+        self, identifier: "str | Identifier", *, new_name: str | None = None, drop_id: str | None = None
+    ) -> None:
         name = parse_table_name(identifier)
+        if drop_id is not None:
+            raise NotSupportedError(
+                f"A metastore puts the latest dropped table of a name back; `interbed metastore undrop {name} --id` "
+                "chooses another drop."
+            )
         self.client.kept_drops.undrop_table(name.database, name.table, new_name)
 
     def repair_catalog(self, *, dry_run: bool = False) -> RepairReport:

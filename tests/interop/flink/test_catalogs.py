@@ -10,7 +10,7 @@ import interbed
 from interbed.catalog.client.api import View, ViewColumn
 from interbed.catalog.client.hive.catalog import HiveCatalog
 from interbed.storage.base.types.data_type import type_to_json
-from tests.interop.flink.conftest import Server, SharedLake, read
+from tests.interop.flink.conftest import Server, SharedLake, read, shared_lake
 from tests.support.peers.flink import Flink
 from tests.support.peers.process import PeerError
 from tests.support.sql_script import run_script
@@ -113,6 +113,43 @@ DROP DATABASE IF EXISTS other;
 def test_databases_are_created_used_and_dropped(lake: SharedLake) -> None:
     lake.script(DATABASES)
     assert "other" not in lake.catalog.list_databases()
+
+
+DROPPED = """
+SHOW DATABASES;
+-- db
+-- default
+SHOW TABLES;
+-- u
+SELECT * FROM t;
+-- ! not found
+"""
+
+PUT_BACK = """
+SHOW TABLES;
+-- t
+-- u
+SELECT * FROM t ORDER BY id;
+-- 1
+-- 2
+SHOW TABLES FROM other;
+-- v
+"""
+
+
+def test_flink_does_not_see_what_a_file_system_catalog_keeps(flink: Flink, tmp_path: Path) -> None:
+    with (
+        shared_lake(flink, {"warehouse": f"file:{tmp_path}"}) as lake,
+        interbed.load_catalog(warehouse=f"file:{tmp_path}", undrop_seconds=3600) as keeping,
+    ):
+        lake.script("CREATE TABLE t (id INT);\nINSERT INTO t VALUES (1), (2);\nCREATE TABLE u (id INT);")
+        lake.script("CREATE DATABASE other;\nCREATE TABLE other.v (id INT);")
+        keeping.drop_table("db.t")
+        keeping.drop_database("other", cascade=True)
+        lake.script(DROPPED)
+        keeping.undrop_table("db.t")
+        keeping.undrop_database("other")
+        lake.script(PUT_BACK)
 
 
 def test_flink_describes_and_alters_tables_of_interbed(lake: SharedLake) -> None:
