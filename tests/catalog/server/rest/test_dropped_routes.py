@@ -4,7 +4,6 @@ import json
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,7 +11,6 @@ import pytest
 import interbed
 from interbed.catalog.client.errors import TableExistsError, TableNotFoundError
 from interbed.catalog.client.hive.client import HiveMetastoreClient
-from interbed.storage.base.errors import NotSupportedError
 from interbed.thrift_idl.hive_metastore import ttypes
 from tests.support.servers.metastore import MetastoreUnderTest, table
 from tests.support.waits import at_most
@@ -104,9 +102,3 @@ def test_a_catalog_puts_a_table_back_by_thrift(server: MetastoreUnderTest, clien
             catalog.undrop_table("shop.old")
         with pytest.raises(TableNotFoundError, match=r"there is no dropped object shop\.none"):
             catalog.undrop_table("shop.none")
-
-
-def test_a_catalog_without_a_metastore_keeps_no_dropped_tables(tmp_path: Path) -> None:
-    catalog = interbed.load_catalog("lake", warehouse=f"file:{tmp_path}")
-    with pytest.raises(NotSupportedError, match="keeps no dropped tables"):
-        catalog.undrop_table("shop.orders")
