@@ -28,7 +28,7 @@ from interbed.catalog.client.hive.renames import HiveRenames
 from interbed.catalog.client.hive.repair import MetastoreRepair
 from interbed.catalog.client.hive.settings import hive_settings
 from interbed.catalog.client.hive.tables import HiveTables
-from interbed.catalog.client.identifier import Identifier, TableName, branch_to_alter
+from interbed.catalog.client.identifier import Identifier, TableName, branch_to_alter, check_table_name
 from interbed.catalog.client.options import CatalogOptions, LockMode
 from interbed.catalog.client.partition import PartitionSpecs, PartitionStatistics, partition_specs, partitions_of
 from interbed.catalog.client.repair_report import RepairReport
@@ -340,7 +340,8 @@ class HiveCatalog(Catalog):
                 f"A metastore puts the latest dropped table of a name back; `interbed metastore undrop {name} --id` "
                 "chooses another drop."
             )
-        self.client.kept_drops.undrop_table(name.database, name.table, new_name)
+        renamed = None if new_name is None else check_table_name(new_name)
+        self.client.kept_drops.undrop_table(name.database, name.table, renamed)
 
     def repair_catalog(self, *, dry_run: bool = False) -> RepairReport:
         repair = self._repair(dry_run)
