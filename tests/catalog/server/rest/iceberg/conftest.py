@@ -10,6 +10,7 @@ from pyiceberg.catalog import Catalog, load_catalog
 from interbed.catalog.server.database import schema
 from interbed.catalog.server.database.session import SqlRepository
 from interbed.catalog.server.service.service import Metastore
+from tests.catalog.server.rest.iceberg.local_requests import LocalRequests
 from tests.catalog.server.rest.iceberg.rest_server import IcebergRest, rest_server
 from tests.support.servers.metastore import BACKENDS, new_database
 
@@ -67,3 +68,11 @@ def metastore_services(tmp_path: Path) -> Iterator[Metastore]:
     services.databases.bootstrap()
     yield services
     store.close()
+
+
+@pytest.fixture(scope="session")
+def template(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return a migrated database without tables."""
+    directory = tmp_path_factory.mktemp("template")
+    LocalRequests(directory).repository.close()
+    return directory / "metastore.db"

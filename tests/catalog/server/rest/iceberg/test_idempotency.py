@@ -1,13 +1,11 @@
 """The header Idempotency-Key: a repeated request is carried out once, and answered as the first time."""
 
-import json
 import random
 import signal
 import subprocess
 import sys
 import threading
 import uuid
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -15,16 +13,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from interbed.catalog.server.database import schema
-from interbed.catalog.server.database.session import SqlRepository
 from interbed.catalog.server.rest.iceberg import idempotency
-from interbed.catalog.server.rest.iceberg.errors import translated
 from interbed.catalog.server.rest.iceberg.routes import interface
-from interbed.catalog.server.rest.interface import RestError, RestRequest, RouteTable
 from interbed.catalog.server.service.requests.idempotency import KEPT_SECONDS, IdempotencyService
-from interbed.catalog.server.service.service import Metastore
 from interbed.catalog.server.service.tables.pointers import PointerService, TableLockedError
-from interbed.catalog.server.thrift.edge.call import ClientSession
+from tests.catalog.server.rest.iceberg.local_requests import LocalRequests, copied
 from tests.catalog.server.rest.iceberg.rest_server import SCHEMA, IcebergRest, new_view, set_properties
 from tests.support.examples import examples
 from tests.support.waits import at_most
@@ -124,48 +117,6 @@ def test_of_requests_at_once_one_is_carried_out(server: IcebergRest, namespace: 
     assert len(list(folder.iterdir())) == 2
 
 
-class LocalRequests:
-    """Requests to the interface in this process; `settle` may be replaced to lose answers."""
-
-    def __init__(self, directory: Path) -> None:
-        self.repository = SqlRepository(f"sqlite:///{directory / 'metastore.db'}")
-        if not (directory / "metastore.db").exists():
-            schema.upgrade(self.repository.engine)
-        self.services = Metastore(self.repository, f"file:{directory / 'warehouse'}")
-        self.services.databases.bootstrap()
-        self.routes = RouteTable(interface(self.services).routes)
-
-    def send(self, method: str, path: str, body: Any = None, key: str | None = None) -> tuple[int, Any]:
-        """Return the status and the body of a response."""
-        found = self.routes.find(method, f"v1/hive/{path}")
-        assert found is not None
-        route, parts = found
-        request = RestRequest(
-            parts=parts,
-            query={},
-            headers={} if key is None else {"idempotency-key": key},
-            body=b"" if body is None else json.dumps(body).encode(),
-            session=ClientSession(peer="test"),
-        )
-        try:
-            answer = route.handler(request)
-        except Exception as error:  # noqa: BLE001 - The endpoint answers every error.
-            refusal = error if isinstance(error, RestError) else translated(error)
-            return (500, str(error)) if refusal is None else (int(refusal.status), str(refusal))
-        return int(answer.status), json.loads(answer.body) if answer.body else None
-
-    def state(self) -> dict[str, dict[str, Mapping[str, str]]]:
-        """Return the properties of the tables, by namespace and name."""
-        found: dict[str, dict[str, Mapping[str, str]]] = {}
-        for [name] in self.send("GET", "namespaces")[1]["namespaces"]:
-            tables = self.send("GET", f"namespaces/{name}/tables")[1]["identifiers"]
-            found[name] = {
-                each["name"]: self.send("GET", f"namespaces/{name}/tables/{each['name']}")[1]["metadata"]["properties"]
-                for each in tables
-            }
-        return found
-
-
 Change = tuple[str, str, Any]
 
 
@@ -201,19 +152,11 @@ def _changes() -> st.SearchStrategy[Change]:
     )
 
 
-@pytest.fixture(scope="module")
-def template(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Return a migrated database without tables."""
-    directory = tmp_path_factory.mktemp("template")
-    LocalRequests(directory).repository.close()
-    return directory / "metastore.db"
-
-
 def test_an_answer_that_is_not_stored_is_loaded_again(
     template: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(idempotency, "ANSWER_BYTES_MAX", 0)
-    server = _copied(template, tmp_path)
+    server = copied(template, tmp_path)
     version = {"version-id": 1, "schema-id": 0, "timestamp-ms": 1, "summary": {}, "representations": []}
     view = {"name": "v", "schema": SCHEMA, "view-version": {**version, "default-namespace": ["a"]}, "properties": {}}
     update = {"requirements": [], "updates": [set_properties(a="1")]}
@@ -246,11 +189,6 @@ def test_an_answer_that_is_not_stored_is_loaded_again(
     server.repository.close()
 
 
-def _copied(template: Path, directory: Path) -> LocalRequests:
-    (directory / "metastore.db").write_bytes(template.read_bytes())
-    return LocalRequests(directory)
-
-
 @settings(max_examples=examples(40), deadline=None)
 @given(
     changes=st.lists(_changes(), min_size=1, max_size=12),
@@ -264,7 +202,7 @@ def test_retries_in_any_order_change_nothing_more(
     retries: list[tuple[int, int]],
     lost: set[int],
 ) -> None:
-    model, real = (_copied(template, tmp_path_factory.mktemp(name)) for name in ("model", "real"))
+    model, real = (copied(template, tmp_path_factory.mktemp(name)) for name in ("model", "real"))
     changes = [
         ("POST", "namespaces", {"namespace": ["x"]}),
         ("POST", "namespaces/x/tables", {"name": "a", "schema": SCHEMA}),
