@@ -1,12 +1,14 @@
 """Checks of settings against other settings and files. Each raises ServerSettingsError that names the source."""
 
 import os
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import NoReturn, Protocol
 
 from interbed.catalog.server.setting_kinds import ServerSettingsError, listed
 
+_SEPARATOR = re.compile(r"[$.~-]{1,4}|_{2,4}")
 _JAVA_KEYSTORES = (".jks", ".jceks", ".p12", ".pfx", ".keystore", ".truststore")
 
 
@@ -32,6 +34,15 @@ def check_http_path(path: str, interfaces: Iterable[str], source: str) -> None:
                 f"{source}: http_path is {path}, and /{name} is the path of a REST catalog: set another http_path, or "
                 f"leave {name} out of rest_interfaces"
             )
+
+
+def check_separator(separator: str, source: str) -> None:
+    """Check what separates the levels of Iceberg's namespaces: a path and Thrift's clients have to take it."""
+    if separator and not _SEPARATOR.fullmatch(separator):
+        raise ServerSettingsError(
+            f"{source}: iceberg_namespace_separator is {separator!r}; it is one to four of the characters $ . ~ - or "
+            "two to four underscores, or nothing for namespaces of one level"
+        )
 
 
 def check_trash(warehouse: str, directory: str | None, sources: Mapping[str, str]) -> None:

@@ -25,6 +25,7 @@ from interbed.catalog.server.setting_checks import (
     check_paimon_warehouses,
     check_pem,
     check_ports,
+    check_separator,
     check_trash,
 )
 from interbed.catalog.server.setting_kinds import (
@@ -160,6 +161,14 @@ class ServerSettings:
             "Where the server writes Iceberg metadata for readers of tables that do not publish them, on the file "
             "system of the warehouse; nothing: in the directory of each table.",
             optional(TEXT),
+        ),
+    )
+    iceberg_namespace_separator: str = field(
+        default="$",
+        metadata=_about(
+            "What is between the levels of an Iceberg namespace in the name of its database; nothing: namespaces have "
+            "one level.",
+            TEXT,
         ),
     )
     rest_interfaces: str = field(
@@ -482,6 +491,7 @@ def _check(settings: ServerSettings, sources: Mapping[str, str]) -> None:
     warehouses = named_locations(settings.paimon_warehouses)
     if warehouses:
         check_paimon_warehouses(settings.warehouse, warehouses, served, sources["paimon_warehouses"])
+    check_separator(settings.iceberg_namespace_separator, sources["iceberg_namespace_separator"])
     ports = {"port": settings.port, "http_port": settings.http_port, "health_port": settings.health_port}
     check_ports(ports, sources)
 

@@ -288,6 +288,7 @@ def loop_for(
         if isinstance(service, HttpService):
             # Only servers of this port load the REST interfaces.
             from interbed.catalog.server.http.answers import HttpAnswers
+            from interbed.catalog.server.rest.iceberg.names import NamespaceMapping
             from interbed.catalog.server.rest.mounted import RestSettings, mounts
 
             root = settings.iceberg_metadata_root
@@ -299,6 +300,7 @@ def loop_for(
                     name: normalized_location(location).rstrip("/")
                     for name, location in named_locations(settings.paimon_warehouses).items()
                 },
+                namespaces=NamespaceMapping(settings.iceberg_namespace_separator),
             )
             answers = HttpAnswers(loop.shared, deaths)
             further = mounts(metastore, answers, rest)

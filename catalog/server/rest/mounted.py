@@ -15,6 +15,7 @@ from starlette.types import Receive, Scope, Send
 
 from interbed.catalog.server.http.answers import HttpAnswers
 from interbed.catalog.server.rest.endpoint import RestEndpoint
+from interbed.catalog.server.rest.iceberg.names import NamespaceMapping
 from interbed.catalog.server.rest.iceberg.own_tables import OwnTables
 from interbed.catalog.server.rest.iceberg.routes import interface as iceberg_interface
 from interbed.catalog.server.rest.interface import RestInterface
@@ -32,14 +33,15 @@ PATHS: Mapping[str, str] = {"iceberg": "/iceberg", "paimon": "/paimon", "interbe
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RestSettings:
     """Settings of the interfaces: the names of those that are served, whether Iceberg's has the tables in Paimon's
-    format, where metadata for them are made, None for the directories of the tables, and the directories of tables
-    without a metastore that Paimon's serves, by their names.
+    format, where metadata for them are made (None: in the directories of the tables), the names of the databases of
+    Iceberg's namespaces, and the directories of tables without a metastore that Paimon's serves, by their names.
     """
 
     names: Collection[str] = tuple(PATHS)
     own_tables: bool = True
     metadata_root: str | None = None
     warehouses: Mapping[str, str] = field(default_factory=dict)
+    namespaces: NamespaceMapping = field(default_factory=NamespaceMapping)
 
 
 class LazyEndpoint:
@@ -66,7 +68,7 @@ def interfaces(
     """Return the interfaces that a server may offer, each as a function that loads it, by their names."""
 
     def iceberg() -> RestInterface:
-        return iceberg_interface(metastore, _own_tables(metastore, edge, settings))
+        return iceberg_interface(metastore, _own_tables(metastore, edge, settings), settings.namespaces)
 
     def paimon() -> RestInterface:
         from interbed.catalog.server.rest.paimon.access import CatalogAccess

@@ -199,6 +199,8 @@ def test_settings_that_contradict_each_other_are_refused(tmp_path: Path) -> None
         ({"tls_certificate": str(pem), "tls_key": str(tmp_path / "none")}, "cannot be read"),
         ({"port": "9", "health_port": "9"}, "both 9"),
         ({"http_path": "x"}, "slash"),
+        ({"iceberg_namespace_separator": "a"}, "one to four of the characters"),
+        ({"iceberg_namespace_separator": "_"}, "one to four of the characters"),
     ]:
         with pytest.raises(ServerSettingsError, match=message):
             load(None, {}, arguments)

@@ -22,12 +22,12 @@ class IcebergFunctionHandler:
     def list(self, request: RestRequest) -> RestResponse:
         """Answer listFunctions. RestError with status 404 for a missing namespace."""
         page_of(request.query)
-        self._store.database(catalog_of(request), levels_of(request.parts["namespace"]))
+        self._store.present(catalog_of(request), levels_of(request.parts["namespace"]))
         return json_response({"identifiers": [], "next-page-token": None})
 
     def load(self, request: RestRequest) -> RestResponse:
         """Answer loadFunction: RestError with status 404 for every function, and for a missing namespace."""
         levels = levels_of(request.parts["namespace"])
-        self._store.database(catalog_of(request), levels)
+        self._store.present(catalog_of(request), levels)
         name = shortened(f"{'.'.join(levels)}.{request.parts['function']}")
         raise RestError(HTTPStatus.NOT_FOUND, "NoSuchFunctionException", f"Function does not exist: {name}")

@@ -1,18 +1,19 @@
 """Names of namespaces and tables, and tokens of pages.
 
-A namespace is a database of the catalog that the prefix names. Hive's databases have one level, so that a namespace of
-several levels does not exist. Names are stored in lower case, as everywhere in the metastore. Other characters than
-Hive's are allowed: directories have them escaped.
+A namespace is a database of the catalog that the prefix names. Hive's databases have one level: a namespace of several
+levels is the database whose name has the levels with a separator between them, `sales$eu` for `sales.eu`. Each name of
+a database is that of one namespace, and no level of a new namespace has the separator in it. Names are stored in lower
+case, as everywhere in the metastore. Other characters than Hive's are allowed: directories have them escaped.
 """
 
 import unicodedata
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from http import HTTPStatus
 
 import msgspec
 
-from interbed.catalog.server.rest.iceberg.errors import bad_request, no_namespace
+from interbed.catalog.server.rest.iceberg.errors import bad_request
 from interbed.catalog.server.rest.interface import RestError, RestRequest
 from interbed.catalog.server.service.names import (
     NAME_LENGTH_MAX,
@@ -26,12 +27,104 @@ from interbed.catalog.server.thrift.edge.cache import Scope, database_scope, tab
 SEPARATOR = "\x1f"
 """The character between the levels of a namespace in a path."""
 
+DATABASE_SEPARATOR = "$"
+"""What is between the levels of a namespace in the name of its database, which no name of Hive has."""
+
 
 class IcebergIdentifier(msgspec.Struct, frozen=True):
     """A name of a table or view in JSON."""
 
     namespace: list[str]
     name: str
+
+
+@dataclass(frozen=True, slots=True)
+class NamespaceMapping:
+    """The names of the databases of namespaces; with an empty separator all namespaces have one level."""
+
+    separator: str = DATABASE_SEPARATOR
+
+    def database(self, levels: Sequence[str]) -> str | None:
+        """Return the stored name of a namespace's database, None for a namespace that no database has."""
+        parts = _normalized(levels)
+        name = self.separator.join(parts)
+        return name if name and self.levels(name) == parts else None
+
+    def levels(self, database: str) -> tuple[str, ...]:
+        """Return the levels of a database's namespace. A name with an empty level in it is one level."""
+        parts = tuple(database.split(self.separator)) if self.separator else (database,)
+        return parts if all(parts) and _normalized(parts) == parts else (database,)
+
+    def below(self, databases: Iterable[str], levels: Sequence[str]) -> list[tuple[str, ...]]:
+        """Return the namespaces one level below a namespace, or those of one level below none, in order.
+
+        One that has only namespaces below it, and no database, is among them.
+        """
+        parts, depth = _normalized(levels), len(levels)
+        found = (self.levels(name) for name in databases)
+        return sorted({each[: depth + 1] for each in found if len(each) > depth and each[:depth] == parts})
+
+    def check_new(self, levels: Sequence[str]) -> str:
+        """Return the name of the database of a new namespace. RestError with status 400 for one that none may have."""
+        shown = shortened(".".join(levels))
+        if len(levels) != 1 and not self.separator:
+            raise RestError(
+                HTTPStatus.BAD_REQUEST,
+                "IllegalArgumentException",
+                f"Cannot support multi part namespace in Hive Metastore: {shown}; a namespace has one level, because "
+                "the server's setting iceberg_namespace_separator is empty",
+            )
+        if self.separator and any(self.separator in level for level in levels):
+            raise bad_request(
+                f"{shown!r} is not a valid name of a namespace: a level has {self.separator!r} in it, which separates "
+                "levels in the names of databases"
+            )
+        name = self.separator.join(levels)
+        # Thrift's clients write `@catalog#database` for a database of another catalog.
+        is_of_catalog = name.startswith("@") and "#" in name
+        is_storable = len(name) <= NAME_LENGTH_MAX and all(_is_storable(each, NAME_LENGTH_MAX) for each in levels)
+        if is_of_catalog or not (is_valid_name(name) or is_storable) or self.database(levels) is None:
+            raise bad_request(f"{shown!r} is not a valid name of a namespace")
+        return self.separator.join(_normalized(levels))
+
+    def named(self, request: RestRequest, name: str) -> "IcebergName":
+        """Return the name of a table or view in the namespace of the path."""
+        levels = levels_of(request.parts["namespace"])
+        return IcebergName(catalog=catalog_of(request), levels=levels, name=name, mapping=self)
+
+    def table_of(self, request: RestRequest, part: str = "table") -> "IcebergName":
+        """Return the table, or the view, that the path names."""
+        return self.named(request, request.parts[part])
+
+    def identified(self, request: RestRequest, identifier: IcebergIdentifier) -> "IcebergName":
+        """Return the table that an identifier in the body names."""
+        levels = tuple(identifier.namespace)
+        return IcebergName(catalog=catalog_of(request), levels=levels, name=identifier.name, mapping=self)
+
+    def table_scope(self, request: RestRequest) -> Scope:
+        """Return the scope of the answers about one table."""
+        name = self.table_of(request)
+        return (name.catalog, name.database, name.table)
+
+    def view_scope(self, request: RestRequest) -> Scope:
+        """Return the scope of the answers about one view."""
+        name = self.table_of(request, "view")
+        return (name.catalog, name.database, name.table)
+
+    def list_scope(self, request: RestRequest) -> Scope:
+        """Return the scope of the lists of a namespace's tables and views."""
+        return tables_scope(*self._database_of(request))
+
+    def namespace_scope(self, request: RestRequest) -> Scope:
+        """Return the scope of the answers about a namespace that has a database."""
+        return database_scope(*self._database_of(request))
+
+    def _database_of(self, request: RestRequest) -> tuple[str, str]:
+        return catalog_of(request), self.database(levels_of(request.parts["namespace"])) or ""
+
+
+def _normalized(levels: Sequence[str]) -> tuple[str, ...]:
+    return tuple(normalized(each) for each in levels)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,6 +134,7 @@ class IcebergName:
     catalog: str
     levels: tuple[str, ...]
     name: str
+    mapping: NamespaceMapping = field(default_factory=NamespaceMapping)
 
     @property
     def namespace(self) -> str:
@@ -50,12 +144,12 @@ class IcebergName:
     @property
     def has_database(self) -> bool:
         """Whether a database may have this namespace."""
-        return len(self.levels) == 1
+        return self.mapping.database(self.levels) is not None
 
     @property
     def database(self) -> str:
         """The name of the database, as it is stored."""
-        return normalized(self.levels[0]) if self.has_database else ""
+        return self.mapping.database(self.levels) or ""
 
     @property
     def table(self) -> str:
@@ -75,66 +169,9 @@ def levels_of(text: str) -> tuple[str, ...]:
     return tuple(text.split(SEPARATOR))
 
 
-def table_of(request: RestRequest, part: str = "table") -> IcebergName:
-    """Return the table, or the view, that the path names."""
-    parts = request.parts
-    return IcebergName(catalog=catalog_of(request), levels=levels_of(parts["namespace"]), name=parts[part])
-
-
-def table_scope(request: RestRequest) -> Scope:
-    """Return the scope of the answers about one table."""
-    name = table_of(request)
-    return (name.catalog, name.database, name.table)
-
-
-def view_scope(request: RestRequest) -> Scope:
-    """Return the scope of the answers about one view."""
-    name = table_of(request, "view")
-    return (name.catalog, name.database, name.table)
-
-
-def list_scope(request: RestRequest) -> Scope:
-    """Return the scope of the lists of a namespace's tables and views."""
-    return tables_scope(catalog_of(request), database_of(levels_of(request.parts["namespace"])))
-
-
-def namespace_scope(request: RestRequest) -> Scope:
-    """Return the scope of the answers about a namespace itself."""
-    return database_scope(catalog_of(request), database_of(levels_of(request.parts["namespace"])))
-
-
-def identified(request: RestRequest, identifier: IcebergIdentifier) -> IcebergName:
-    """Return the table that an identifier in the body names."""
-    return IcebergName(catalog=catalog_of(request), levels=tuple(identifier.namespace), name=identifier.name)
-
-
 def catalog_of(request: RestRequest) -> str:
     """Return the name of the catalog that the path names."""
     return normalized(request.parts["prefix"])
-
-
-def database_of(levels: Sequence[str]) -> str:
-    """Return the stored name of a namespace's database. RestError with status 404 for several levels."""
-    if len(levels) != 1 or not normalized(levels[0]):
-        raise no_namespace(".".join(levels))
-    return normalized(levels[0])
-
-
-def check_new_namespace(levels: Sequence[str]) -> str:
-    """Return the name of the database of a new namespace. RestError with status 400 for a name that none may have."""
-    shown = shortened(".".join(levels))
-    if len(levels) != 1:
-        raise RestError(
-            HTTPStatus.BAD_REQUEST,
-            "IllegalArgumentException",
-            f"Cannot support multi part namespace in Hive Metastore: {shown}; a namespace has one level",
-        )
-    name = levels[0]
-    # Thrift's clients write `@catalog#database` for a database of another catalog.
-    is_of_catalog = name.startswith("@") and "#" in name
-    if is_of_catalog or (not is_valid_name(name) and not _is_storable(name, NAME_LENGTH_MAX)):
-        raise bad_request(f"{shown!r} is not a valid name of a namespace")
-    return normalized(name)
 
 
 def check_new_table(name: IcebergName) -> None:

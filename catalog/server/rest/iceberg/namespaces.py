@@ -1,11 +1,13 @@
 """Namespaces: the databases of a catalog, with their properties as Iceberg's HiveCatalog maps them.
 
+A namespace above another one need not have a database, as in Iceberg's JdbcCatalog: it is listed and has no properties.
+
 `location` and `comment` are the database's location and description, `hive.metastore.database.owner` and
 `hive.metastore.database.owner-type` its owner; all other properties are its parameters.
 """
 
 import dataclasses
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from http import HTTPStatus
 
 import msgspec
@@ -13,8 +15,6 @@ import msgspec
 from interbed.catalog.server.rest.iceberg.errors import bad_request, exists, no_namespace
 from interbed.catalog.server.rest.iceberg.names import (
     catalog_of,
-    check_new_namespace,
-    database_of,
     levels_of,
     page_of,
 )
@@ -67,20 +67,20 @@ class NamespaceHandler:
         self._databases = store.metastore.databases
 
     def list(self, request: RestRequest) -> RestResponse:
-        """Answer listNamespaces: those of the catalog, or none below a namespace, since they have one level."""
+        """Answer listNamespaces: those of one level, or those one level below a namespace."""
         catalog, parent = catalog_of(request), request.query.get("parent", "")
-        if parent:
-            self._store.database(catalog, levels_of(parent))
-            return json_response({"namespaces": [], "next-page-token": None})
+        levels = levels_of(parent) if parent else ()
+        if levels:
+            self._store.present(catalog, levels)
         after, size = page_of(request.query)
-        names = [name for name in sorted(self._databases.names(catalog)) if after is None or name > after]
-        token = names[size - 1] if size is not None and len(names) > size else None
-        return json_response({"namespaces": [[name] for name in names[:size]], "next-page-token": token})
+        found = [each for each in self._store.below(catalog, levels) if after is None or each[-1] > after]
+        token = found[size - 1][-1] if size is not None and len(found) > size else None
+        return json_response({"namespaces": [list(each) for each in found[:size]], "next-page-token": token})
 
     def create(self, request: RestRequest) -> RestResponse:
         """Answer the operation createNamespace."""
         body = request.json(CreateNamespaceRequest)
-        catalog, name = catalog_of(request), check_new_namespace(body.namespace)
+        catalog, name = catalog_of(request), self._store.mapping.check_new(body.namespace)
         properties = body.properties or {}
         try:
             catalog_location = self._store.metastore.catalogs.get(catalog).location
@@ -100,25 +100,31 @@ class NamespaceHandler:
         try:
             self._databases.create(with_properties(plain, (), properties), has_any_name=True)
         except AlreadyExistsError as error:
-            raise exists(f"Namespace already exists: {shortened(body.namespace[0])}") from error
-        made = self._store.database(catalog, (name,))
+            raise exists(f"Namespace already exists: {shortened('.'.join(body.namespace))}") from error
+        made = self._store.database(catalog, tuple(body.namespace))
         return json_response({"namespace": body.namespace, "properties": properties_of(made)})
 
     def load(self, request: RestRequest) -> RestResponse:
         """Answer the operation loadNamespaceMetadata."""
         levels = levels_of(request.parts["namespace"])
-        found = self._store.database(catalog_of(request), levels)
-        return json_response({"namespace": list(levels), "properties": properties_of(found)}, lasting=True)
+        found = self._store.present(catalog_of(request), levels)
+        shown = {"namespace": list(levels), "properties": {} if found is None else properties_of(found)}
+        # The answer about a namespace without a database depends on those below it.
+        return json_response(shown, lasting=found is not None)
 
     def exists(self, request: RestRequest) -> RestResponse:
         """Answer the operation namespaceExists."""
-        self._store.database(catalog_of(request), levels_of(request.parts["namespace"]))
-        return FOUND
+        found = self._store.present(catalog_of(request), levels_of(request.parts["namespace"]))
+        return NO_CONTENT if found is None else FOUND
 
     def drop(self, request: RestRequest) -> RestResponse:
         """Answer dropNamespace. Its directory stays: files of tables that were dropped without purge may be in it."""
         catalog, levels = catalog_of(request), levels_of(request.parts["namespace"])
-        name = database_of(levels)
+        name, below = self._store.mapping.database(levels), self._store.below(catalog, levels)
+        if below:
+            raise _not_empty(levels, f"the namespace {'.'.join(below[0])} is below it")
+        if name is None:
+            raise no_namespace(".".join(levels))
         if catalog == DEFAULT_CATALOG and name == DEFAULT_DATABASE:
             raise bad_request("Can not drop default database")
         try:
@@ -126,9 +132,7 @@ class NamespaceHandler:
         except NoSuchObjectError as error:
             raise no_namespace(".".join(levels)) from error
         except InvalidOperationError as error:
-            raise RestError(
-                HTTPStatus.CONFLICT, "NamespaceNotEmptyException", f"Namespace {levels[0]} is not empty: {error}"
-            ) from error
+            raise _not_empty(levels, str(error)) from error
         return NO_CONTENT
 
     def update(self, request: RestRequest) -> RestResponse:
@@ -143,6 +147,7 @@ class NamespaceHandler:
                 f"Invalid namespace update, cannot simultaneously set and remove keys: {both}",
             )
         catalog, levels = catalog_of(request), levels_of(request.parts["namespace"])
+        name = self._store.database(catalog, levels).name
         removed: list[str] = []
 
         def change(old: MetastoreDatabase) -> MetastoreDatabase:
@@ -151,11 +156,16 @@ class NamespaceHandler:
             return with_properties(old, removed, updates)
 
         try:
-            self._databases.change(catalog, database_of(levels), change)
+            self._databases.change(catalog, name, change)
         except NoSuchObjectError as error:
             raise no_namespace(".".join(levels)) from error
         missing = [key for key in removals if key not in removed]
         return json_response({"updated": sorted(updates), "removed": removed, "missing": missing})
+
+
+def _not_empty(levels: Sequence[str], reason: str) -> RestError:
+    shown = shortened(".".join(levels))
+    return RestError(HTTPStatus.CONFLICT, "NamespaceNotEmptyException", f"Namespace {shown} is not empty: {reason}")
 
 
 def properties_of(database: MetastoreDatabase) -> dict[str, str]:

@@ -16,7 +16,7 @@ from interbed.catalog.server.rest.iceberg.idempotency import (
     loading_namespace,
     loading_path,
 )
-from interbed.catalog.server.rest.iceberg.names import list_scope, namespace_scope, table_scope, view_scope
+from interbed.catalog.server.rest.iceberg.names import NamespaceMapping
 from interbed.catalog.server.rest.iceberg.namespaces import NamespaceHandler
 from interbed.catalog.server.rest.iceberg.own_tables import OwnTables
 from interbed.catalog.server.rest.iceberg.scan_plans import PLANNING_NEEDS, ScanPlanHandler
@@ -64,9 +64,11 @@ _PLANNING = (
 """Method, path and operation of planned scans, which are refused where the extra for planning is not installed."""
 
 
-def interface(metastore: Metastore, own: OwnTables | None = None) -> RestInterface:
+def interface(
+    metastore: Metastore, own: OwnTables | None = None, mapping: NamespaceMapping | None = None
+) -> RestInterface:
     """Return the interface over the tables of a metastore, with its own ones if they are given."""
-    store = TableStore(metastore, own)
+    store = TableStore(metastore, own, mapping)
     made: list[RestRoute] = []
 
     def endpoints() -> list[str]:
@@ -81,7 +83,11 @@ def interface(metastore: Metastore, own: OwnTables | None = None) -> RestInterfa
 
 def _routes(store: TableStore, configuration: ConfigurationHandler) -> list[RestRoute]:
     plans = _plan_routes(ScanPlanHandler(store)) if is_installed(PLANNING_NEEDS) else []
-    further = [*_view_routes(ViewHandler(store)), *_function_routes(IcebergFunctionHandler(store)), *plans]
+    further = [
+        *_view_routes(ViewHandler(store), store.mapping),
+        *_function_routes(IcebergFunctionHandler(store)),
+        *plans,
+    ]
     return [*_table_routes(store, configuration), *further]
 
 
@@ -101,7 +107,7 @@ def _loads(store: TableStore) -> dict[str, Handler]:
 
 
 def _table_routes(store: TableStore, configuration: ConfigurationHandler) -> list[RestRoute]:
-    namespaces, tables = NamespaceHandler(store), IcebergTableHandler(store)
+    namespaces, tables, mapping = NamespaceHandler(store), IcebergTableHandler(store), store.mapping
     usage, create = AccessPrivilege.USAGE, AccessPrivilege.CREATE
     select, alter, drop = AccessPrivilege.SELECT, AccessPrivilege.ALTER, AccessPrivilege.DROP
     server, catalog = ObjectKind.SERVER, ObjectKind.CATALOG
@@ -110,15 +116,15 @@ def _table_routes(store: TableStore, configuration: ConfigurationHandler) -> lis
         route("GET", "v1/config", "getConfig", usage, server, configuration.get),
         route("GET", _NAMESPACES, "listNamespaces", usage, catalog, namespaces.list),
         route("POST", _NAMESPACES, "createNamespace", create, catalog, namespaces.create),
-        route("GET", _NAMESPACE, "loadNamespaceMetadata", usage, database, namespaces.load, namespace_scope),
-        route("HEAD", _NAMESPACE, "namespaceExists", usage, database, namespaces.exists, namespace_scope),
+        route("GET", _NAMESPACE, "loadNamespaceMetadata", usage, database, namespaces.load, mapping.namespace_scope),
+        route("HEAD", _NAMESPACE, "namespaceExists", usage, database, namespaces.exists, mapping.namespace_scope),
         route("DELETE", _NAMESPACE, "dropNamespace", drop, database, namespaces.drop),
         route("POST", f"{_NAMESPACE}/properties", "updateProperties", alter, database, namespaces.update),
-        route("GET", _TABLES, "listTables", usage, database, tables.list, list_scope),
+        route("GET", _TABLES, "listTables", usage, database, tables.list, mapping.list_scope),
         route("POST", _TABLES, "createTable", create, database, tables.create),
         route("POST", f"{_NAMESPACE}/register", "registerTable", create, database, tables.register),
-        route("GET", _TABLE, "loadTable", select, table, tables.load, table_scope),
-        route("HEAD", _TABLE, "tableExists", select, table, tables.exists, table_scope),
+        route("GET", _TABLE, "loadTable", select, table, tables.load, mapping.table_scope),
+        route("HEAD", _TABLE, "tableExists", select, table, tables.exists, mapping.table_scope),
         route("POST", _TABLE, "updateTable", alter, table, tables.commit),
         route("DELETE", _TABLE, "dropTable", drop, table, tables.drop),
         route("GET", f"{_TABLE}/credentials", "loadCredentials", select, table, tables.credentials),
@@ -128,15 +134,15 @@ def _table_routes(store: TableStore, configuration: ConfigurationHandler) -> lis
     ]
 
 
-def _view_routes(views: ViewHandler) -> list[RestRoute]:
+def _view_routes(views: ViewHandler, mapping: NamespaceMapping) -> list[RestRoute]:
     database, view = ObjectKind.DATABASE, ObjectKind.VIEW
     select, alter = AccessPrivilege.SELECT, AccessPrivilege.ALTER
     return [
-        route("GET", _VIEWS, "listViews", AccessPrivilege.USAGE, database, views.list, list_scope),
+        route("GET", _VIEWS, "listViews", AccessPrivilege.USAGE, database, views.list, mapping.list_scope),
         route("POST", _VIEWS, "createView", AccessPrivilege.CREATE, database, views.create),
         route("POST", f"{_NAMESPACE}/register-view", "registerView", AccessPrivilege.CREATE, database, views.register),
-        route("GET", _VIEW, "loadView", select, view, views.load, view_scope),
-        route("HEAD", _VIEW, "viewExists", select, view, views.exists, view_scope),
+        route("GET", _VIEW, "loadView", select, view, views.load, mapping.view_scope),
+        route("HEAD", _VIEW, "viewExists", select, view, views.exists, mapping.view_scope),
         route("POST", _VIEW, "replaceView", alter, view, views.replace),
         route("DELETE", _VIEW, "dropView", AccessPrivilege.DROP, view, views.drop),
         route("POST", f"{_CATALOG}/views/rename", "renameView", alter, view, views.rename),

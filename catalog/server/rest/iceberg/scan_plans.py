@@ -19,7 +19,6 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import msgspec
 
 from interbed.catalog.server.rest.iceberg.errors import bad_request
-from interbed.catalog.server.rest.iceberg.names import table_of
 from interbed.catalog.server.rest.iceberg.own_tables import is_own, uuid_of
 from interbed.catalog.server.rest.iceberg.store import TableStore
 from interbed.catalog.server.rest.interface import NO_CONTENT, RestError, RestRequest, RestResponse, json_response
@@ -158,7 +157,7 @@ class ScanPlanHandler:
         """Return the table of a request, of Iceberg or an own one. RestError with status 404 if there is none, 406 for
         one that is not read.
         """
-        name = table_of(request)
+        name = self._store.mapping.table_of(request)
         entry = self._store.readable(name)
         if is_own(self._store.own, entry):
             number = uuid_of(entry)

@@ -15,7 +15,7 @@ from interbed.catalog.server.rest.iceberg.files import MetadataContent, Metadata
 from interbed.catalog.server.rest.iceberg.metadata.base import Document
 from interbed.catalog.server.rest.iceberg.metadata.document_types import check_all_columns
 from interbed.catalog.server.rest.iceberg.metadata.documents import completed, written
-from interbed.catalog.server.rest.iceberg.names import IcebergName, check_new_table, database_of
+from interbed.catalog.server.rest.iceberg.names import IcebergName, NamespaceMapping, check_new_table
 from interbed.catalog.server.rest.iceberg.own_tables import NoOwnTables, OwnTables, is_own, refused_change
 from interbed.catalog.server.rest.interface import RestError
 from interbed.catalog.server.service.directories.remote_files import StoreUnavailableError
@@ -55,8 +55,11 @@ class StoredTable:
 class TableStore:
     """The tables of a metastore for this interface, with its `own` ones. Safe for many threads."""
 
-    def __init__(self, metastore: Metastore, own: OwnTables | None = None) -> None:
+    def __init__(
+        self, metastore: Metastore, own: OwnTables | None = None, mapping: NamespaceMapping | None = None
+    ) -> None:
         self.metastore = metastore
+        self.mapping = mapping or NamespaceMapping()
         self.own = own or NoOwnTables()
         self.files = MetadataFiles(metastore.pointers)
 
@@ -105,10 +108,29 @@ class TableStore:
 
     def database(self, catalog: str, levels: tuple[str, ...]) -> MetastoreDatabase:
         """Return the database of a namespace. RestError with status 404 if there is none."""
+        name = self.mapping.database(levels)
+        if name is None:
+            raise no_namespace(".".join(levels))
         try:
-            return self.metastore.databases.get(catalog, database_of(levels))
+            return self.metastore.databases.get(catalog, name)
         except NoSuchObjectError as error:
             raise no_namespace(".".join(levels)) from error
+
+    def below(self, catalog: str, levels: Sequence[str]) -> list[tuple[str, ...]]:
+        """Return the namespaces one level below a namespace, in order."""
+        return self.mapping.below(self.metastore.databases.names(catalog), levels)
+
+    def present(self, catalog: str, levels: tuple[str, ...]) -> MetastoreDatabase | None:
+        """Return the database of a namespace, None for one that has only namespaces below it.
+
+        RestError with status 404 if there is neither.
+        """
+        try:
+            return self.database(catalog, levels)
+        except RestError:
+            if not self.below(catalog, levels):
+                raise
+            return None
 
     def names(
         self, catalog: str, levels: tuple[str, ...], kind: str, after: str | None, limit: int | None = None
@@ -120,9 +142,11 @@ class TableStore:
         wanted = ICEBERG_KINDS if kind == TABLE else {TableKind.ICEBERG_VIEW}
         if kind == TABLE and catalog == DEFAULT_CATALOG and any(self.own.formats):
             wanted = ICEBERG_KINDS | PAIMON_KINDS
-        found = self.metastore.tables.names_of_kinds(catalog, database_of(levels), wanted, after or "", limit)
+        found: list[str] = []
+        if (database := self.mapping.database(levels)) is not None:
+            found = self.metastore.tables.names_of_kinds(catalog, database, wanted, after or "", limit)
         if not found:
-            self.database(catalog, levels)
+            self.present(catalog, levels)
         return found
 
     def check_free(self, name: IcebergName, kind: str = TABLE) -> MetastoreDatabase:

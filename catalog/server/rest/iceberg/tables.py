@@ -18,10 +18,8 @@ from interbed.catalog.server.rest.iceberg.names import (
     IcebergIdentifier,
     IcebergName,
     catalog_of,
-    identified,
     levels_of,
     page_of,
-    table_of,
 )
 from interbed.catalog.server.rest.iceberg.own_tables import is_own, uuid_of
 from interbed.catalog.server.rest.iceberg.registrations import register_over
@@ -92,8 +90,7 @@ class IcebergTableHandler:
     def create(self, request: RestRequest) -> RestResponse:
         """Answer createTable. A staged table has metadata and no entry: its commit creates it."""
         body = request.json(CreateTableRequest)
-        levels = levels_of(request.parts["namespace"])
-        name = IcebergName(catalog=catalog_of(request), levels=levels, name=body.name)
+        name = self._store.mapping.named(request, body.name)
         database = self._store.check_free(name)
         location = self._location(body, name, database)
         document = new_table(
@@ -113,15 +110,14 @@ class IcebergTableHandler:
     def register(self, request: RestRequest) -> RestResponse:
         """Answer registerTable; with `overwrite` also over an existing table."""
         body = request.json(RegisterTableRequest)
-        levels = levels_of(request.parts["namespace"])
-        name = IcebergName(catalog=catalog_of(request), levels=levels, name=body.name)
+        name = self._store.mapping.named(request, body.name)
         register = register_over if body.overwrite else TableStore.register
         register(self._store, name, body.metadata_location, request.session.user)
         return self._loaded(name)
 
     def load(self, request: RestRequest) -> RestResponse:
         """Answer loadTable, with status 304 if the client has this metadata already."""
-        name, mode = table_of(request), request.query.get("snapshots") or "all"
+        name, mode = self._store.mapping.table_of(request), request.query.get("snapshots") or "all"
         if mode not in ("all", "refs"):
             raise bad_request(f"Invalid snapshot mode: {shortened(mode)}")
         entry = self._store.readable(name)
@@ -140,14 +136,14 @@ class IcebergTableHandler:
 
     def exists(self, request: RestRequest) -> RestResponse:
         """Answer the operation tableExists."""
-        self._store.readable(table_of(request))
+        self._store.readable(self._store.mapping.table_of(request))
         return FOUND
 
     def drop(self, request: RestRequest) -> RestResponse:
         """Answer dropTable. The files are kept, unless the client asks for their deletion and no property forbids it:
         then the directory of the table is deleted, if the server's rules for deletions allow it.
         """
-        name = table_of(request)
+        name = self._store.mapping.table_of(request)
         purge = request.query.get("purgeRequested", "false").lower() == "true"
         entry = self._store.drop(name)
         if not purge:
@@ -161,13 +157,15 @@ class IcebergTableHandler:
     def rename(self, request: RestRequest) -> RestResponse:
         """Answer the operation renameTable."""
         body = request.json(RenameRequest)
-        renamed(self._store, identified(request, body.source), identified(request, body.destination), TABLE)
+        mapping = self._store.mapping
+        source, target = mapping.identified(request, body.source), mapping.identified(request, body.destination)
+        renamed(self._store, source, target, TABLE)
         return NO_CONTENT
 
     def commit(self, request: RestRequest) -> RestResponse:
         """Answer the operation updateTable."""
         body = request.json(CommitTableRequest)
-        name = table_of(request)
+        name = self._store.mapping.table_of(request)
         commit = TableCommit(name=name, requirements=body.requirements, updates=body.updates)
         (location,) = self._committer.commit([commit], request.session.user)
         metadata, tag = msgspec.Raw(self._store.files.read(location).json), entity_tag(location.encode(), "all")
@@ -180,7 +178,7 @@ class IcebergTableHandler:
         for change in body.table_changes:
             if change.identifier is None:
                 raise bad_request("A change of the transaction has no identifier of its table")
-            name = identified(request, change.identifier)
+            name = self._store.mapping.identified(request, change.identifier)
             commits.append(TableCommit(name=name, requirements=change.requirements, updates=change.updates))
         if commits:
             self._committer.commit(commits, request.session.user)
@@ -188,12 +186,12 @@ class IcebergTableHandler:
 
     def credentials(self, request: RestRequest) -> RestResponse:
         """Answer loadCredentials: the server has none for clients."""
-        self._store.readable(table_of(request))
+        self._store.readable(self._store.mapping.table_of(request))
         return json_response({"storage-credentials": []})
 
     def report(self, request: RestRequest) -> RestResponse:
         """Answer reportMetrics: the report goes to the server's log."""
-        name = table_of(request)
+        name = self._store.mapping.table_of(request)
         body = request.json(dict[str, Any])
         shown = msgspec.json.encode(_figures(body)).decode()[:_REPORT_CHARACTERS_MAX]
         logger.debug("metrics of %s: %s", name, shown)
@@ -239,7 +237,8 @@ def listed(store: TableStore, request: RestRequest, kind: str) -> RestResponse:
         found = found[:size]
         token = found[-1]
     identifiers = [{"namespace": list(levels), "name": name} for name in found]
-    return json_response({"identifiers": identifiers, "next-page-token": token}, lasting=True)
+    # An empty list may be that of a namespace without a database, which ends with those below it.
+    return json_response({"identifiers": identifiers, "next-page-token": token}, lasting=bool(identifiers))
 
 
 def renamed(store: TableStore, source: IcebergName, target: IcebergName, kind: str) -> None:

@@ -14,10 +14,6 @@ from interbed.catalog.server.rest.iceberg.metadata.views import new_view, regist
 from interbed.catalog.server.rest.iceberg.names import (
     IcebergIdentifier,
     IcebergName,
-    catalog_of,
-    identified,
-    levels_of,
-    table_of,
 )
 from interbed.catalog.server.rest.iceberg.store import TableStore, now_ms
 from interbed.catalog.server.rest.iceberg.tables import RenameRequest, listed, renamed
@@ -63,8 +59,7 @@ class ViewHandler:
     def create(self, request: RestRequest) -> RestResponse:
         """Answer the operation createView."""
         body = request.json(CreateViewRequest)
-        levels = levels_of(request.parts["namespace"])
-        name = IcebergName(catalog=catalog_of(request), levels=levels, name=body.name)
+        name = self._store.mapping.named(request, body.name)
         database = self._store.check_free(name, VIEW)
         pointers = self._store.metastore.pointers
         location = (body.location or "").rstrip("/") or pointers.free_location(database, name.table)
@@ -79,8 +74,7 @@ class ViewHandler:
     def register(self, request: RestRequest) -> RestResponse:
         """Answer the operation registerView."""
         body = request.json(RegisterViewRequest)
-        levels = levels_of(request.parts["namespace"])
-        name = IcebergName(catalog=catalog_of(request), levels=levels, name=body.name)
+        name = self._store.mapping.named(request, body.name)
         self._store.check_free(name, VIEW)
         document = registered_view(self._store.files.read(body.metadata_location).document())
         location, owner = body.metadata_location, request.session.user
@@ -90,7 +84,7 @@ class ViewHandler:
 
     def load(self, request: RestRequest) -> RestResponse:
         """Answer the operation loadView."""
-        return self._loaded(table_of(request, "view"))
+        return self._loaded(self._store.mapping.table_of(request, "view"))
 
     def _loaded(self, name: IcebergName) -> RestResponse:
         found = self._store.load(name, VIEW)
@@ -99,24 +93,26 @@ class ViewHandler:
 
     def exists(self, request: RestRequest) -> RestResponse:
         """Answer the operation viewExists."""
-        self._store.found(table_of(request, "view"), VIEW)
+        self._store.found(self._store.mapping.table_of(request, "view"), VIEW)
         return FOUND
 
     def replace(self, request: RestRequest) -> RestResponse:
         """Answer the operation replaceView."""
         body = request.json(CommitViewRequest)
-        name = table_of(request, "view")
+        name = self._store.mapping.table_of(request, "view")
         commit = TableCommit(name=name, requirements=body.requirements, updates=body.updates, kind=VIEW)
         self._committer.commit([commit], request.session.user)
         return self._loaded(name)
 
     def drop(self, request: RestRequest) -> RestResponse:
         """Answer the operation dropView."""
-        self._store.drop(table_of(request, "view"), VIEW)
+        self._store.drop(self._store.mapping.table_of(request, "view"), VIEW)
         return NO_CONTENT
 
     def rename(self, request: RestRequest) -> RestResponse:
         """Answer the operation renameView."""
         body = request.json(RenameRequest)
-        renamed(self._store, identified(request, body.source), identified(request, body.destination), VIEW)
+        mapping = self._store.mapping
+        source, target = mapping.identified(request, body.source), mapping.identified(request, body.destination)
+        renamed(self._store, source, target, VIEW)
         return NO_CONTENT
