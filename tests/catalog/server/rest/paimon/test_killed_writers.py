@@ -26,7 +26,7 @@ from tests.support.peers.pypaimon import PyPaimon
 from tests.support.servers.metastore import MetastoreUnderTest, metastore_under_test
 from tests.support.servers.paimon_rest import rest_options
 from tests.support.tally import Tally
-from tests.support.waits import at_most
+from tests.support.waits import at_most, wait_until
 
 pytestmark = pytest.mark.long
 
@@ -152,6 +152,20 @@ def running(writers: list[Writer]) -> Iterator[list[threading.Thread]]:
         assert not thread.is_alive()
 
 
+def _wait_for_tries(writers: list[Writer], threads: list[threading.Thread], more: int) -> None:
+    """Wait until the writers have begun that many more commits, or have ended."""
+
+    def tried() -> int:
+        return sum(len(writer.tried) for writer in writers)
+
+    enough = tried() + more
+    wait_until(
+        lambda: tried() >= enough or not any(thread.is_alive() for thread in threads),
+        lambda: f"{more} more commits are begun: {[len(writer.tried) for writer in writers]}",
+        at_most(120.0),
+    )
+
+
 def _kinds(server: MetastoreUnderTest, log: Path) -> list[Callable[[], Any]]:
     url = f"{server.http}/paimon"
     by_rest = rest_options(url, "hive")
@@ -176,9 +190,8 @@ def test_eight_writers_of_four_kinds_that_are_killed_lose_nothing(tmp_path: Path
         writers = [Writer(number, start) for number, start in enumerate(2 * _kinds(server, tmp_path / "writers.log"))]
         killed = 0
         with running(writers) as threads:
-            pause = threading.Event()
             while killed < KILLS and any(thread.is_alive() for thread in threads):
-                pause.wait(chosen.uniform(0.2, 2.0))
+                _wait_for_tries(writers, threads, chosen.randrange(1, 6))
                 killed += chosen.choice(writers).kill()
         table = catalog.get_table(TABLE)
         found = [row["id"] for row in table.to_arrow().to_pylist()]
