@@ -5,10 +5,8 @@ of another table. Nothing in one table's metadata names the other: it is found b
 `table-uuid`.
 """
 
-import gzip
 import json
 import logging
-import zlib
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -16,12 +14,14 @@ from typing import Any
 from pyiceberg.table import Table as Metadata
 
 from interbed.iceberg.read.files import static_table
+from interbed.storage.base.avro.blocks import METADATA_BLOCK_BYTES_MAX
+from interbed.storage.base.avro.codecs import TooManyBytesError, plain_content
+from interbed.storage.base.errors import CorruptFileError
 from interbed.storage.io.api import FileIO, FileStatus
 
 _log = logging.getLogger(__name__)
 
 _ENDS = (".metadata.json", ".metadata.json.gz")
-_GZIP = b"\x1f\x8b"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,7 +70,11 @@ def _document(file_io: FileIO, status: FileStatus) -> dict[str, Any]:
     except FileNotFoundError:
         return {}
     try:
-        found = json.loads(gzip.decompress(content) if content.startswith(_GZIP) else content)
-    except (ValueError, EOFError, OSError, zlib.error):
+        found = json.loads(plain_content(content, METADATA_BLOCK_BYTES_MAX))
+    except TooManyBytesError as error:
+        raise CorruptFileError(
+            f"The metadata file {status.path} can't be read: {error}. Move it away if no table has it."
+        ) from error
+    except ValueError:
         return {}
     return found if isinstance(found, dict) else {}

@@ -4,9 +4,7 @@
 one request to the object store.
 """
 
-import gzip
 import io
-import zlib
 from collections.abc import Generator, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, NoReturn
@@ -23,6 +21,8 @@ from pyiceberg.transforms import IdentityTransform
 
 from interbed.iceberg.meta.live_files import LiveFile
 from interbed.iceberg.read.file_columns import FileColumns, read_file_schema
+from interbed.storage.base.avro.blocks import METADATA_BLOCK_BYTES_MAX
+from interbed.storage.base.avro.codecs import plain_content
 from interbed.storage.base.errors import InvalidOptionError
 from interbed.storage.base.predicate.expr import Predicate
 from interbed.storage.files.format.api import ReadChecks, data_file_errors
@@ -204,7 +204,6 @@ class TableFiles:
 
 
 _NAME = "static-table"
-_GZIP = b"\x1f\x8b"
 
 
 def static_table(location: str, properties: Mapping[str, str]) -> StaticTable:
@@ -215,13 +214,8 @@ def static_table(location: str, properties: Mapping[str, str]) -> StaticTable:
     """
     with StoreInputs(store_options(properties)).new_input(location).open() as stream:
         content = stream.read()
-    if content.startswith(_GZIP):
-        # Compressed files are named `v1.gz.metadata.json` or `v1.metadata.json.gz`.
-        try:
-            content = gzip.decompress(content)
-        except (EOFError, gzip.BadGzipFile, zlib.error) as error:
-            raise ValueError(f"it is damaged: {error}") from error
-    metadata = TableMetadataUtil.parse_raw(content.decode())
+    # Compressed files are named `v1.gz.metadata.json` or `v1.metadata.json.gz`.
+    metadata = TableMetadataUtil.parse_raw(plain_content(content, METADATA_BLOCK_BYTES_MAX).decode())
     return StaticTable(
         identifier=(_NAME, location),
         metadata_location=location,

@@ -1,4 +1,4 @@
-"""The compression of blocks of Avro files, by Avro's names of the codecs.
+"""The compression of blocks of Avro files, by Avro's names of the codecs, and of JSON files of metadata.
 
 Blocks of `deflate` have no header; blocks of `snappy` end with the CRC-32 of the plain bytes. Blocks of `zstandard` may
 end with a checksum of the plain bytes, which decoders verify; interbed writes one. `bzip2` and `xz` always have one;
@@ -22,12 +22,17 @@ else:
     from backports import zstd
 
 _CRC_BYTES = 4
+_GZIP = b"\x1f\x8b"
 _MOST_SNAPPY = 64
 """The greatest ratio of plain to compressed bytes in snappy: a copy of at most 64 bytes takes two."""
 _DAMAGE: tuple[type[Exception], ...] = (
     *(ValueError, EOFError, OSError, zlib.error, lzma.LZMAError, zstd.ZstdError, pa.ArrowException),
 )
 """The errors of the codecs' libraries for damaged bytes."""
+
+
+class TooManyBytesError(ValueError):
+    """The plain bytes are more than a limit."""
 
 
 class _Unpacker(Protocol):
@@ -84,10 +89,36 @@ def decompressor(codec: str, limit: int) -> Callable[[bytes], bytes]:
     def decompress(block: bytes) -> bytes:
         try:
             return unpacked(block, limit)
+        except TooManyBytesError as error:
+            raise TooManyBytesError(f"a block of the codec '{codec}' can't be decompressed: {error}") from error
         except _DAMAGE as error:
             raise ValueError(f"a block of the codec '{codec}' can't be decompressed: {error}") from error
 
     return decompress
+
+
+def plain_content(content: bytes, limit: int) -> bytes:
+    """Return the plain bytes of a file that may be compressed by gzip, whatever its name.
+
+    Raises TooManyBytesError beyond the limit, ValueError for damaged bytes.
+    """
+    if not content.startswith(_GZIP):
+        _check_size(len(content), limit)
+        return content
+    found: list[bytes] = []
+    rest = content
+    try:
+        while rest:
+            unpacker = zlib.decompressobj(16 + zlib.MAX_WBITS)
+            found.append(_stream(unpacker, rest, limit))
+            limit -= len(found[-1])
+            # Members may be followed by zeros.
+            rest = unpacker.unused_data.lstrip(b"\0")
+    except TooManyBytesError:
+        raise
+    except (ValueError, zlib.error) as error:
+        raise ValueError(f"it is damaged: {error}") from error
+    return b"".join(found)
 
 
 def _zstd(level: int) -> Callable[[bytes], bytes]:
@@ -156,4 +187,4 @@ def _unsnappy(block: bytes, limit: int) -> bytes:
 
 def _check_size(size: int, limit: int) -> None:
     if size > limit:
-        raise ValueError(f"its plain bytes are more than the limit of {limit}")
+        raise TooManyBytesError(f"its plain bytes are more than the limit of {limit}")

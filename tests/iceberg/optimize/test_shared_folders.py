@@ -1,5 +1,6 @@
 """Orphan files are removed only if no other table in the same folder names them."""
 
+import gzip
 import os
 from pathlib import Path
 
@@ -8,6 +9,7 @@ import pytest
 from pyiceberg.catalog.sql import SqlCatalog
 
 import interbed
+from interbed.iceberg.optimize import neighbours
 from interbed.storage.base.errors import CorruptFileError
 
 SCHEMA = pa.schema([("id", pa.int64())])
@@ -76,3 +78,19 @@ def test_unreadable_metadata_of_another_table_deletes_nothing(theirs: SqlCatalog
     with pytest.raises(CorruptFileError, match=r"snap-.*\.avro"):
         interbed.IcebergTable("n.b", tables[1]).remove_orphan_files()
     assert lost.exists()
+
+
+def test_metadata_of_another_table_beyond_the_limit_delete_nothing(
+    theirs: SqlCatalog, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = tmp_path / "bomb"
+    table = theirs.create_table("n.t", SCHEMA, location=f"file://{folder}")
+    table.append(pa.table({"id": [1]}, schema=SCHEMA))
+    (folder / "data" / "lost.parquet").write_bytes(b"x")
+    bomb = folder / "metadata" / "00007-x.gz.metadata.json"
+    bomb.write_bytes(gzip.compress(b" " * 1_000_000))
+    _make_old(folder)
+    monkeypatch.setattr(neighbours, "METADATA_BLOCK_BYTES_MAX", 100_000)
+    with pytest.raises(interbed.CorruptFileError, match="00007-x"):
+        interbed.IcebergTable("n.t", table).remove_orphan_files()
+    assert (folder / "data" / "lost.parquet").exists()

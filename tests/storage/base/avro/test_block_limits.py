@@ -1,5 +1,6 @@
-"""Blocks of Avro files expand to a limit: a few kilobytes never take gigabytes of memory."""
+"""Blocks of Avro files, and files in gzip, expand to a limit: a few kilobytes never take gigabytes of memory."""
 
+import gzip
 import io
 import json
 
@@ -15,7 +16,7 @@ from interbed.storage.base.avro.blocks import (
     block_bytes,
     header_bytes,
 )
-from interbed.storage.base.avro.codecs import compressor, decompressor
+from interbed.storage.base.avro.codecs import TooManyBytesError, compressor, decompressor, plain_content
 from interbed.storage.base.avro.records import read_records, write_records
 from interbed.storage.base.errors import CorruptFileError
 from interbed.storage.meta.manifest import entry_decoder
@@ -72,3 +73,20 @@ def test_a_forged_block_of_metadata_is_refused(monkeypatch: pytest.MonkeyPatch) 
         read_records(many, {"text"}, dict, source="manifest-1")
     with pytest.raises(ValueError, match="limit of 1048576"):
         entry_decoder.decode_entries(with_bombs(plain, 1 << 22), json.dumps(_SCHEMA), lambda version: None)
+
+
+def test_a_file_of_metadata_may_be_compressed_by_gzip() -> None:
+    plain = b'{"a": 1}' * 100
+    packed = gzip.compress(plain)
+    for content, wanted in (
+        (plain, plain),
+        (packed, plain),
+        (packed + bytes(7), plain),
+        (packed + packed, plain + plain),
+    ):
+        assert plain_content(content, len(wanted)) == wanted
+        with pytest.raises(TooManyBytesError, match="limit of"):
+            plain_content(content, len(wanted) - 1)
+    for damaged in (packed[:-1], packed[:20], packed + b"x", packed[:-8] + bytes(8)):
+        with pytest.raises(ValueError, match="damaged"):
+            plain_content(damaged, 1 << 20)
