@@ -5,7 +5,7 @@ the smallest ids. The sequence `history` has the time since which all changes ar
 """
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from sqlalchemy import ColumnElement, Connection, and_, delete, func, insert, or_, select, update
@@ -25,6 +25,8 @@ from interbed.catalog.server.service.history.entries import (
 
 HISTORY_SEQUENCE = "history"
 EXPIRED_AT_ONCE = 5000
+
+_ROWS_AT_ONCE = 100
 
 _ROW = HistoryRow
 _INSERT = Statement(insert(_ROW))
@@ -77,30 +79,14 @@ class SqlHistory:
 
     def select(self, query: HistoryQuery) -> list[HistoryEntry]:
         """Return the entries of a selection, oldest first; with a limit the latest ones."""
-        conditions: list[ColumnElement[bool]] = []
-        if query.kind is not None:
-            conditions.append(_ROW.kind == query.kind)
-        if query.after_millis is not None:
-            conditions.append(_ROW.time_millis > query.after_millis)
-        named = [
-            column == wanted
-            for column, wanted in (
-                (_ROW.catalog, query.catalog),
-                (_ROW.database, query.database),
-                (_ROW.name, query.name),
-            )
-            if wanted is not None
-        ]
-        if query.object_ids:
-            conditions.append(
-                or_(_ROW.object_id.in_(query.object_ids), and_(_ROW.object_id.is_(None), *named))
-                if named
-                else _ROW.object_id.in_(query.object_ids)
-            )
-        else:
-            conditions.extend(named)
-        statement = select(_ROW.__table__).where(*conditions).order_by(_ROW.id.desc()).limit(query.limit)
+        statement = select(_ROW.__table__).where(*_conditions(query)).order_by(_ROW.id.desc()).limit(query.limit)
         return [_entry(row) for row in reversed(self._connection.execute(statement).all())]
+
+    def iterate(self, query: HistoryQuery) -> Iterator[HistoryEntry]:
+        """Yield the entries of a selection without a limit, oldest first, with few of them in memory."""
+        statement = select(_ROW.__table__).where(*_conditions(query)).order_by(_ROW.id)
+        for row in self._connection.execute(statement.execution_options(yield_per=_ROWS_AT_ONCE)):
+            yield _entry(row)
 
     def table_ids(self, catalog: str, database: str, name: str) -> list[int]:
         """Return the numbers of the tables that ever had a name, the latest last."""
@@ -140,6 +126,34 @@ class SqlHistory:
             .where(SequenceRow.name == HISTORY_SEQUENCE, SequenceRow.value < since_millis)
             .values(value=since_millis)
         )
+
+
+def _conditions(query: HistoryQuery) -> list[ColumnElement[bool]]:
+    conditions: list[ColumnElement[bool]] = []
+    if query.kind is not None:
+        conditions.append(_ROW.kind == query.kind)
+    if query.before_id is not None:
+        conditions.append(_ROW.id < query.before_id)
+    if query.after_millis is not None:
+        conditions.append(_ROW.time_millis > query.after_millis)
+    named = [
+        column == wanted
+        for column, wanted in (
+            (_ROW.catalog, query.catalog),
+            (_ROW.database, query.database),
+            (_ROW.name, query.name),
+        )
+        if wanted is not None
+    ]
+    if query.object_ids:
+        conditions.append(
+            or_(_ROW.object_id.in_(query.object_ids), and_(_ROW.object_id.is_(None), *named))
+            if named
+            else _ROW.object_id.in_(query.object_ids)
+        )
+    else:
+        conditions.extend(named)
+    return conditions
 
 
 def _entry(row: Any) -> HistoryEntry:

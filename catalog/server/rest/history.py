@@ -5,8 +5,9 @@
     GET  /interbed/v1/{prefix}/databases/{database}/tables/{table}/entry?at=TIME
     POST /interbed/v1/{prefix}/databases/{database}/tables/{table}/restore
 
-Times are those of `interbed metastore history`. A query may have `limit`, the number of the latest changes, and for a
-table `id`, the number of one of several tables that had the name. The body of a restore has `at`, and perhaps
+Times are those of `interbed metastore history`. A query may have `limit`, the number of the latest changes, `before`,
+the id of the change that the page ends before, and for a table `id`, the number of one of several tables that had the
+name. The body of a restore has `at`, and perhaps
 `dry-run`.
 """
 
@@ -30,8 +31,8 @@ from interbed.catalog.server.service.history.forms import entry_json, moment_of,
 from interbed.catalog.server.service.names import shortened
 from interbed.catalog.server.service.service import Metastore
 
-CHANGES_MAX = 1000
-"""Changes of one response, the latest ones."""
+CHANGES_MAX = 100
+"""Changes of one response: each has two entries of a table, which may have thousands of columns."""
 
 _DATABASE = "v1/{prefix}/databases/{database}"
 _TABLE = f"{_DATABASE}/tables/{{table}}"
@@ -65,12 +66,19 @@ class HistoryRoutes:
     def of_database(self, request: RestRequest) -> RestResponse:
         """Return the changes of a database and of all in it."""
         parts = request.parts
-        found = self._history.of_database(parts["prefix"], parts["database"], limit=_limit(request))
+        found = self._history.of_database(
+            parts["prefix"], parts["database"], limit=_limit(request), before_id=_number(request, "before")
+        )
         return json_response({"changes": [entry_json(each) for each in found]})
 
     def of_table(self, request: RestRequest) -> RestResponse:
         """Return the changes of a table under all of its names."""
-        found = self._history.of_table(*_named(request), object_id=_number(request, "id"), limit=_limit(request))
+        found = self._history.of_table(
+            *_named(request),
+            object_id=_number(request, "id"),
+            limit=_limit(request),
+            before_id=_number(request, "before"),
+        )
         changes = [entry_json(each) for each in found.entries]
         return json_response({"changes": changes, "id": found.object_id, "others": found.others})
 

@@ -5,7 +5,7 @@ transaction of the change. A table is followed by its number, which renames and 
 followed by their names. Changes of partitions are recorded with their number and the first of their names.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Protocol
@@ -79,8 +79,8 @@ class HistoryEntry:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HistoryQuery:
-    """Selection of entries: of objects by their number, or of a name at the time of the change; only those of a kind
-    and after a time, if given.
+    """Selection of entries: of objects by their number, or of a name at the time of the change; only those of a kind,
+    before an entry and after a time, if given.
     """
 
     kind: HistoryKind | None = None
@@ -88,6 +88,7 @@ class HistoryQuery:
     database: str | None = None
     name: str | None = None
     object_ids: Sequence[int] = ()
+    before_id: int | None = None
     after_millis: int | None = None
     limit: int | None = None
 
@@ -104,6 +105,10 @@ class History(Protocol):
 
         A selection with numbers has the entries of these tables, and those of the names that have no number.
         """
+        ...
+
+    def iterate(self, query: HistoryQuery) -> Iterator[HistoryEntry]:
+        """Yield the entries of a selection without a limit, oldest first, with few of them in memory."""
         ...
 
     def table_ids(self, catalog: str, database: str, name: str) -> list[int]:

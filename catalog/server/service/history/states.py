@@ -48,6 +48,20 @@ def state_at(
     return present
 
 
+def deciding(entries: Iterable[HistoryEntry]) -> list[HistoryEntry]:
+    """Return the entries after a time, oldest first, that decide the state of one object then and its present place:
+    those up to the first change of its entry, its renames, and the last one.
+    """
+    found: list[HistoryEntry] = []
+    is_changed, last = False, None
+    for entry in entries:
+        if not is_changed or entry.previous is not None:
+            found.append(entry)
+        is_changed = is_changed or changes_value(entry)
+        last = entry
+    return found if last is None or found[-1] is last else [*found, last]
+
+
 def states_at(
     entries: Iterable[HistoryEntry], moment_millis: int, present: Mapping[ObjectKey, MetadataValue]
 ) -> dict[ObjectKey, MetadataValue]:

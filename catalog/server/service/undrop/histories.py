@@ -9,6 +9,7 @@ from interbed.catalog.server.service.history.entries import HistoryEntry, Histor
 from interbed.catalog.server.service.history.states import (
     MetadataValue,
     ObjectKey,
+    deciding,
     key_of,
     state_at,
     states_at,
@@ -45,9 +46,13 @@ class HistoryService:
         self._pointers = pointers
         self._guard = guard
 
-    def of_database(self, catalog: str, database: str, *, limit: int | None = None) -> list[HistoryEntry]:
-        """Return the changes of a database and of all in it, oldest first; with a limit the latest ones."""
-        query = HistoryQuery(catalog=catalog, database=normalized(database), limit=limit)
+    def of_database(
+        self, catalog: str, database: str, *, limit: int | None = None, before_id: int | None = None
+    ) -> list[HistoryEntry]:
+        """Return the changes of a database and of all in it, oldest first; with a limit the latest ones, before an
+        entry if given.
+        """
+        query = HistoryQuery(catalog=catalog, database=normalized(database), limit=limit, before_id=before_id)
         return self._store.read(lambda transaction: transaction.history.select(query))
 
     def of_table(
@@ -58,15 +63,22 @@ class HistoryService:
         *,
         object_id: int | None = None,
         limit: int | None = None,
-        after_millis: int | None = None,
+        before_id: int | None = None,
     ) -> TableHistory:
         """Return the changes of the table of a name, under all of its names: the present one, or the last one that had
-        the name; that of a number if given. With a limit they are the latest ones, with a time those after it.
+        the name; that of a number if given. With a limit they are the latest ones, before an entry if given.
 
         NoSuchObjectError if the history has none.
         """
-        key = (catalog, normalized(database), normalized(name))
-        return self._store.read(lambda transaction: _table_history(transaction, key, object_id, limit, after_millis))
+        query = replace(_query(catalog, database, name), limit=limit, before_id=before_id)
+        return self._store.read(lambda transaction: _table_history(transaction, query, object_id))
+
+    def _after(
+        self, catalog: str, database: str, name: str, moment_millis: int, object_id: int | None = None
+    ) -> TableHistory:
+        """Return the changes by which the state of a table at a time is found. NoSuchObjectError as `of_table`."""
+        query = replace(_query(catalog, database, name), after_millis=moment_millis)
+        return self._store.read(lambda transaction: _table_history(transaction, query, object_id))
 
     def table_at(
         self, catalog: str, database: str, name: str, moment_millis: int, *, object_id: int | None = None
@@ -75,7 +87,7 @@ class HistoryService:
         time before the history.
         """
         self.check_kept(moment_millis)
-        history = self.of_table(catalog, database, name, object_id=object_id, after_millis=moment_millis)
+        history = self._after(catalog, database, name, moment_millis, object_id)
         found = state_at(history.entries, moment_millis, history.present)
         assert found is None or isinstance(found, MetastoreTable)
         return found
@@ -106,7 +118,7 @@ class HistoryService:
         history, or if the state cannot be restored. TableLockedError while a client holds a lock of the table.
         """
         self.check_kept(moment_millis)
-        history = self.of_table(catalog, database, name, after_millis=moment_millis)
+        history = self._after(catalog, database, name, moment_millis)
         shown = shortened(f"{database}.{name}")
         present = history.present
         if present is None:
@@ -155,14 +167,13 @@ class HistoryService:
             raise InvalidOperationError(f"the history has the changes since {shown} (history_seconds)")
 
 
-def _table_history(
-    transaction: Transaction,
-    key: tuple[str, str, str],
-    object_id: int | None,
-    limit: int | None,
-    after_millis: int | None,
-) -> TableHistory:
-    catalog, database, name = key
+def _query(catalog: str, database: str, name: str) -> HistoryQuery:
+    return HistoryQuery(kind=HistoryKind.TABLE, catalog=catalog, database=normalized(database), name=normalized(name))
+
+
+def _table_history(transaction: Transaction, query: HistoryQuery, object_id: int | None) -> TableHistory:
+    """Return the history of the table of a query. After a time it has only the entries that decide the state then."""
+    catalog, database, name = query.catalog or "", query.database or "", query.name or ""
     stored = transaction.tables.find(catalog, database, name)
     numbers = transaction.history.table_ids(catalog, database, name)
     chosen = object_id
@@ -170,17 +181,13 @@ def _table_history(
         chosen = stored.value.number if stored is not None else numbers[-1] if numbers else None
     if chosen is None:
         raise NoSuchObjectError(f"the history has no table {shortened(f'{database}.{name}')}")
-    query = HistoryQuery(
-        kind=HistoryKind.TABLE,
-        catalog=catalog,
-        database=database,
-        name=name,
-        object_ids=(chosen,),
-        limit=limit,
-        after_millis=after_millis,
+    query = replace(query, object_ids=(chosen,))
+    entries = (
+        transaction.history.select(query)
+        if query.after_millis is None
+        else deciding(transaction.history.iterate(query))
     )
-    entries = transaction.history.select(query)
-    latest = entries or transaction.history.select(replace(query, after_millis=None, limit=1))
+    latest = entries or transaction.history.select(replace(query, after_millis=None, before_id=None, limit=1))
     if not latest and (stored is None or stored.value.number != chosen):
         raise NoSuchObjectError(f"the history has no table {shortened(f'{database}.{name}')} with the number {chosen}")
     present = None if stored is None or stored.value.number != chosen else stored.value

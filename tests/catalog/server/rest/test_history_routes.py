@@ -67,6 +67,8 @@ def test_changes_are_listed_without_secrets(server: MetastoreUnderTest, client: 
     assert second["before"]["parameters"]["api.token"] == "******"
     assert found["id"] == second["object_id"]
     assert _get(server, f"{ORDERS}/history?limit=1")["changes"] == [second]
+    assert _get(server, f"{ORDERS}/history?before={second['id']}")["changes"] == [first]
+    assert _get(server, f"databases/shop/history?limit=1&before={second['id']}")["changes"] == [first]
     assert second in _get(server, "databases/shop/history")["changes"]
     # That is the present entry, which the metastore has with its secrets.
     now = _get(server, f"{ORDERS}/entry?at=4000000000")["table"]

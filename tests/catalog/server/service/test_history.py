@@ -17,6 +17,7 @@ from interbed.catalog.server.service.history.entries import (
     HistoryPolicy,
     HistoryQuery,
 )
+from interbed.catalog.server.service.history.states import deciding, state_at
 from interbed.catalog.server.service.model import (
     VIRTUAL_VIEW,
     Function,
@@ -234,3 +235,23 @@ def test_no_history_is_written_when_it_is_off(database_url: str, tmp_path: Path)
     metastore.databases.bootstrap()
     assert metastore.history.of_database("hive", "default") == []
     store.close()
+
+
+def test_the_entries_that_decide_a_state_are_few(metastore: Metastore, store: SqlRepository, clock: FixedClock) -> None:
+    create(metastore, parameters={"a": "0"})
+    moment = later(clock)
+    for number in range(1, 30):
+        later(clock)
+        alter(metastore, parameters={"a": str(number)})
+    alter(metastore, name="u")
+    query = HistoryQuery(after_millis=moment)
+    whole = store.read(lambda transaction: transaction.history.select(query))
+    few = store.read(lambda transaction: deciding(transaction.history.iterate(query)))
+    assert (len(whole), [each.id for each in few]) == (30, [whole[0].id, whole[-1].id])
+    present = metastore.tables.get("hive", "db", "u")
+    for name in ("t", "u"):
+        found = metastore.history.table_at("hive", "db", name, moment)
+        assert found == state_at(whole, moment, present)
+        assert found is not None
+        assert (found.name, found.parameters["a"]) == ("t", "0")
+    assert deciding([]) == []
