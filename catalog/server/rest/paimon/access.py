@@ -121,10 +121,12 @@ class CatalogAccess:
                 f"{name!r} is a catalog of the metastore, and one of the server's paimon_warehouses: give the "
                 "warehouse another name in the settings of the server."
             )
-        with self._guard:
-            found = self._opened.get(name)
-            if found is None:
-                found = self._opened[name] = WarehouseCatalog(name, self._warehouses[name])
+        found = self._opened.get(name)
+        if found is None:
+            # A file system that does not answer must not hold up requests for others.
+            opened = WarehouseCatalog(name, self._warehouses[name])
+            with self._guard:
+                found = self._opened.setdefault(name, opened)
         return found
 
     def _location(self, name: str) -> str:
