@@ -61,6 +61,14 @@ def client_of(scope: Scope) -> HttpClient:
     return client
 
 
+def check_coding(coding: str) -> None:
+    """Raise HttpError with status 415 for a packed body: the limits of messages are those of bytes as they are sent."""
+    if coding.strip().lower() not in ("", "identity"):
+        raise HttpError(
+            HTTPStatus.UNSUPPORTED_MEDIA_TYPE, f"the content encoding {coding[:100]!r} is not read: send plain bodies"
+        )
+
+
 async def read_body(
     receive: Receive, length: int | None, bytes_max: int, too_large: Callable[[], HttpError]
 ) -> bytes | None:

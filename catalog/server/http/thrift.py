@@ -18,7 +18,15 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from interbed.catalog.server.auth.authentication import Authentication
 from interbed.catalog.server.http.answers import HttpAnswers
-from interbed.catalog.server.http.application import HttpError, application, client_of, read_body, refuse, respond
+from interbed.catalog.server.http.application import (
+    HttpError,
+    application,
+    check_coding,
+    client_of,
+    read_body,
+    refuse,
+    respond,
+)
 from interbed.catalog.server.http.authenticated import AuthenticatedApplication
 from interbed.catalog.server.http.connection import HttpClient
 from interbed.catalog.server.http.server import HttpServer
@@ -74,6 +82,8 @@ class ThriftEndpoint:
                 kind = value
             elif name == b"transfer-encoding":
                 is_chunked = True
+            elif name == b"content-encoding":
+                check_coding(value.decode("latin-1"))
             elif name == b"x-actor-username":
                 user = value.decode("latin-1").strip()
         if user and client.session.principal is None and user != client.session.user:

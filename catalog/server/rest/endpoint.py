@@ -21,7 +21,7 @@ import msgspec
 from starlette.types import Receive, Scope, Send
 
 from interbed.catalog.server.http.answers import HttpAnswers
-from interbed.catalog.server.http.application import HttpError, client_of, read_body
+from interbed.catalog.server.http.application import HttpError, check_coding, client_of, read_body
 from interbed.catalog.server.http.connection import HttpClient
 from interbed.catalog.server.rest.interface import JSON, RestError, RestInterface, RestRequest, RestRoute, RouteTable
 from interbed.catalog.server.rest.retries import RequestRetries, RetryLaterError, request_retries
@@ -75,6 +75,7 @@ class RestEndpoint:
         headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"]}
         served = ServedRequest(self, client, key)
         try:
+            check_coding(headers.get("content-encoding", ""))
             length = headers.get("content-length")
             size = None if length is None else int(length)
             if size is not None and size > self.edge.limits.message_bytes_max:

@@ -1,5 +1,6 @@
 """A REST interface of a running server: limits, errors, request ids, the audit log."""
 
+import gzip
 import http.client
 import json
 import socket
@@ -223,6 +224,13 @@ def test_a_body_is_limited_with_and_without_a_length(port: RestPort) -> None:
             # The server has refused, and closed.
             pass
         assert client.recv(65536).startswith(b"HTTP/1.1 413")
+
+
+def test_packed_bodies_are_refused_by_name(port: RestPort) -> None:
+    packed = gzip.compress(b'{"a": 1}')
+    answer = port.ask("POST", "/probe/v1/p/echo/n", packed, **{"Content-Encoding": "gzip"})
+    assert (answer.status, "'gzip' is not read" in answer.body.decode()) == (415, True)
+    assert port.ask("POST", "/probe/v1/p/echo/n", b'{"a": 1}', **{"Content-Encoding": "identity"}).status == 200
 
 
 def test_requests_of_many_clients_are_answered_to_each(port: RestPort) -> None:

@@ -189,6 +189,7 @@ def test_http_requests_of_all_forms_are_answered(tmp_path: Path) -> None:
         (b"POST /metastore HTTP/1.1\r\nContent-Length: 3\r\nContent-Length: 4\r\n\r\nabc", 400),
         (b"POST /metastore HTTP/1.1\r\nContent-Length: 3\r\nTransfer-Encoding: chunked\r\n\r\nabc", 501),
         (b"POST /metastore HTTP/1.1\r\nTransfer-Encoding: gzip\r\n\r\nabc", 501),
+        (b"POST /metastore HTTP/1.1\r\nContent-Length: 3\r\nContent-Encoding: gzip\r\n\r\nabc", 415),
         (b"POST /metastore HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n-1\r\n", 400),
         (b"POST /metastore HTTP/1.1\r\nContent-Type: text/html\r\nContent-Length: 3\r\n\r\nabc", 415),
         (b"POST /metastore HTTP/1.1\r\nContent-Length: 3\r\n\r\nabc", 400),
