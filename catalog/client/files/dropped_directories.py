@@ -131,6 +131,8 @@ class DroppedDirectories:
                 "Remove the link first."
             )
         is_table = self._file_io.exists(f"{entry.present_location}/{_FIRST_SCHEMA}")
+        if not is_table and not self._file_io.exists(entry.present_location):
+            raise self._gone(entry)
         if is_table != (entry.name is not None):
             raise InvalidInputError(f"{entry.present_location} is not the directory of a {entry.kind}.")
         if is_table:
@@ -147,7 +149,7 @@ class DroppedDirectories:
                     f"'{entry.qualified}' is not put back, because {target} exists: give it another name, or move the "
                     "directory away."
                 )
-            raise TableNotFoundError(f"'{entry.qualified}' ({entry.id}) was put back or purged meanwhile.")
+            raise self._gone(entry)
         if entry.with_database is None:
             self._forget(entry.present_location.rpartition("/")[0])
 
@@ -175,32 +177,36 @@ class DroppedDirectories:
         return self._finish_purge(place)
 
     def expire(self, limit: int | None = EXPIRED_AT_ONCE) -> int:
-        """Purge what has expired, at most `limit`, and what a kill left half purged; return the number of directories.
+        """Purge what has expired, and what a kill left half purged; return the number of directories that are deleted.
 
-        Directories that cannot be deleted stay, which is logged.
+        At most `limit` are tried. Directories that cannot be deleted stay, which is logged.
         """
-        purged = 0
-        try:
-            for place in self._places(latest_first=False):
-                if purged == limit:
-                    break
-                purged += self._expire(place)
-        except (StorageAccessError, FileNotFoundError) as error:
-            # Another process purges the same directories, or some can't be read.
-            _log.warning("Expired directories in %s stay for now: %s", self._root, error)
-        return purged
+        outcomes: list[bool] = []
+        for place in self._places(latest_first=False):
+            if len(outcomes) == limit:
+                break
+            try:
+                outcome = self._expire(place)
+            except (StorageAccessError, FileNotFoundError) as error:
+                # Another process purges the same directory, or it can't be read.
+                _log.warning("%s has expired, and stays for now: %s", place, error)
+                outcome = False
+            if outcome is not None:
+                outcomes.append(outcome)
+        return sum(outcomes)
 
-    def _expire(self, place: str) -> bool:
+    def _expire(self, place: str) -> bool | None:
+        """Purge a directory if it has expired; return whether all of it is deleted, None if it has not expired."""
         now = self._clock() // 1000
         files = f"{place}/{_FILES}"
         if self._file_io.exists(f"{place}/{_PURGED}"):
             return self._finish_purge(place)
         if self._file_io.exists(files):
             entry = self._entry(place, files)
-            return entry.expires_at is not None and entry.expires_at <= now and self.purge(entry)
+            return self.purge(entry) if entry.expires_at is not None and entry.expires_at <= now else None
         if _dropped_at(place) + ABANDONED_SECONDS < now:
             self._forget(place)
-        return False
+        return None
 
     def _finish_purge(self, place: str) -> bool:
         purged = f"{place}/{_PURGED}"
@@ -272,6 +278,12 @@ class DroppedDirectories:
             self._file_io.delete(place)
         except (StorageAccessError, FileNotFoundError) as error:
             _log.debug("Left %s: %s", place, error)
+
+    def _gone(self, entry: DroppedEntry) -> TableNotFoundError:
+        return TableNotFoundError(
+            f"'{entry.qualified}' ({entry.id}) was put back or purged meanwhile; `interbed catalog dropped` lists what "
+            "is kept."
+        )
 
     def _check_root(self) -> None:
         if is_link(self._file_io, self._root):

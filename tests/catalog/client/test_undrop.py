@@ -2,6 +2,9 @@
 
 import json
 import shutil
+import threading
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -18,7 +21,9 @@ from interbed.catalog.client.errors import (
     TableExistsError,
     TableNotFoundError,
 )
+from interbed.catalog.client.files import dropped_directories
 from interbed.catalog.client.files.dropped_directories import ABANDONED_SECONDS, EXPIRED_AT_ONCE
+from interbed.catalog.client.files.table_files import delete_tree
 from interbed.catalog.client.filesystem import FileSystemCatalog
 from interbed.catalog.client.rest.catalog import RestCatalog
 from interbed.storage.base.clock import now_millis
@@ -227,6 +232,29 @@ def test_what_has_expired_is_purged_by_later_drops_a_few_at_a_time(catalog: inte
     assert list((lake / ".undrop").iterdir()) == []
 
 
+def test_a_directory_that_cannot_be_purged_does_not_stop_the_others(
+    catalog: interbed.Catalog, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    for name in ("d.t", "d.u"):
+        _filled(catalog, name)
+        catalog.drop_table(name)
+    first = Path(catalog.list_dropped()[-1].present_location).with_name("purged")
+
+    def delete(file_io: FileIO, directory: str) -> bool:
+        if directory == str(first):
+            raise StorageAccessError(f"Can't delete {directory}: it is busy.")
+        return delete_tree(file_io, directory)
+
+    late = _later(catalog, WEEK + 1)
+    with monkeypatch.context() as context:
+        context.setattr(dropped_directories, "delete_tree", delete)
+        assert late.purge_dropped(only_expired=True) == 1
+    assert "it is busy" in caplog.text
+    assert (catalog.list_dropped(), first.exists()) == ([], True)
+    assert late.purge_dropped(only_expired=True) == 1
+    assert not first.exists()
+
+
 def test_a_purge_leaves_foreign_files_and_follows_no_link(catalog: interbed.Catalog, tmp_path: Path) -> None:
     outside = tmp_path / "outside"
     outside.mkdir()
@@ -340,6 +368,37 @@ def test_the_remains_of_killed_drops_and_purges_are_removed(catalog: interbed.Ca
     assert catalog.list_dropped() == []
     assert catalog.purge_dropped(only_expired=True) == 1
     assert list((lake / ".undrop").iterdir()) == []
+
+
+def _outcomes(calls: Sequence[Callable[[], object]]) -> list[object]:
+    """Run the calls at once; return their results, None for an error of the catalog."""
+    together = threading.Barrier(len(calls))
+
+    def run(call: Callable[[], object]) -> object:
+        together.wait()
+        try:
+            return call() or "done"
+        except CatalogError:
+            return None
+
+    with ThreadPoolExecutor(len(calls)) as pool:
+        return list(pool.map(run, calls))
+
+
+def test_of_concurrent_drops_undrops_and_purges_one_wins(catalog: interbed.Catalog) -> None:
+    for number in range(5):
+        catalog.create_table("d.t", COLUMNS, primary_keys=["id"])
+        dropped = _outcomes([lambda: catalog.drop_table("d.t")] * 3)
+        assert (dropped.count("done"), len(catalog.list_dropped())) == (1, 1)
+        put_back = _outcomes([lambda: catalog.undrop_table("d.t")] * 3)
+        assert (put_back.count("done"), catalog.list_tables("d")) == (1, ["t"])
+        catalog.drop_table("d.t")
+        back, _ = _outcomes([lambda: catalog.undrop_table("d.t"), lambda: catalog.purge_dropped("d.t")])
+        assert catalog.list_tables("d") == (["t"] if back else []), number
+        assert catalog.list_dropped() == []
+        if back:
+            catalog.get_table("d.t").upsert(ROWS)
+            catalog.drop_table("d.t", purge=True)
 
 
 def test_the_option_is_checked_and_for_file_systems_alone(lake: Path) -> None:
