@@ -146,6 +146,21 @@ def scalar_of(value: object, arrow: pa.DataType) -> "pa.Scalar[Any]":
     return found
 
 
+def one_nan(values: "pa.Array[Any]") -> "pa.Array[Any]":
+    """Return FLOAT or DOUBLE values with Java's NaN for every NaN.
+
+    Processors and programs make NaN of other bits, which equals it but has another hash: the key would be in two
+    buckets.
+    """
+    import pyarrow.compute as pc
+
+    is_nan = pc.is_nan(values)
+    if not pc.any(is_nan).as_py():
+        return values
+    found: pa.Array[Any] = pc.if_else(is_nan, scalar_of(float("nan"), values.type), values)
+    return found
+
+
 def taken(column: "pa.Array[Any]", places: "npt.NDArray[Any]") -> "pa.Array[Any]":
     """Return the result of `column.take` for numeric positions; consecutive values are copied without it.
 

@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 
 from interbed.storage.base.arrays import Ints, distinct
-from interbed.storage.base.arrow_values import array_of, from_numpy, rows_taken, taken
+from interbed.storage.base.arrow_values import array_of, from_numpy, one_nan, rows_taken, taken
 from interbed.storage.base.errors import InvalidInputError, NotSupportedError
 from interbed.storage.base.memory_cache import LruCache
 from interbed.storage.base.predicate.expr import Predicate, conjuncts
@@ -371,6 +371,15 @@ def key_batch(given: Any, schema: TableSchema) -> pa.RecordBatch:
             "Rows are looked up by primary key, and the table has none; use scan with a filter on its columns."
         )
     fields = schema.fields_named(schema.primary_keys)
+    found = _keys_given(given, fields)
+    for place, field in enumerate(found.schema):
+        if pa.types.is_floating(field.type):
+            # As it was written.
+            found = found.set_column(place, field, one_nan(found.column(place)))
+    return found
+
+
+def _keys_given(given: Any, fields: Sequence[DataField]) -> pa.RecordBatch:
     if isinstance(given, pa.Array | pa.ChunkedArray):
         if len(fields) != 1:
             raise InvalidInputError(

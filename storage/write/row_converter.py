@@ -14,7 +14,7 @@ from typing import Any, TypeAlias
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from interbed.storage.base.arrow_values import array_of, scalar_of
+from interbed.storage.base.arrow_values import array_of, one_nan, scalar_of
 from interbed.storage.base.errors import InvalidInputError, SchemaMismatchError
 from interbed.storage.base.row.kind import RowKind
 from interbed.storage.base.row.values import type_name
@@ -55,6 +55,9 @@ class RowConverter:
         self._schema = schema
         self._table = table
         self._limited = limited_values(schema)
+        placing = {*schema.primary_keys, *schema.partition_keys, *(schema.core.bucket_key or ())}
+        floats = (pa.float32(), pa.float64())
+        self._float_keys = [n for n, f in enumerate(schema.arrow) if f.name in placing and f.type in floats]
 
     def batches(self, data: pa.Table | pa.RecordBatch, *, keeps_nulls: KeptNulls = False) -> list[pa.RecordBatch]:
         """Return the rows with the columns of the table; all are checked before the first is returned.
@@ -79,6 +82,10 @@ class RowConverter:
         for part in parts:
             batches += cast_to_schema(part, target, what=self._table, first_row=first_row)
             first_row += part.num_rows
+        for place in self._float_keys:
+            batches = [
+                batch.set_column(place, batch.schema.field(place), one_nan(batch.column(place))) for batch in batches
+            ]
         if not defaults:
             return batches
         masks = keeps_nulls if isinstance(keeps_nulls, Mapping) else {}
