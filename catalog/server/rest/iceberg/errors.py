@@ -53,6 +53,8 @@ def translated(error: Exception) -> RestError | None:
     """Return the error for an exception of a handler, None for an internal error."""
     if isinstance(error, OutdatedSnapshotError):
         return RestError(HTTPStatus.CONFLICT, "CommitFailedException", f"Validation failed, please retry: {error}")
+    if isinstance(error, RecursionError):
+        return bad_request("The request, or the metadata of the table, are nested too deeply")
     for kind in type(error).__mro__:
         if kind in _KINDS:
             status, name = _KINDS[kind]
