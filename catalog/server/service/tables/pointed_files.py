@@ -4,7 +4,7 @@ Clients choose the file. It may be a device or a pipe, sparse, or packed so that
 its size is checked before it is read, and what is unpacked of it has the same bound.
 """
 
-from interbed.catalog.server.service.errors import DamagedFileError, UnboundedFileError
+from interbed.catalog.server.service.errors import DamagedFileError, MetastoreError, UnboundedFileError
 from interbed.catalog.server.service.warehouse import with_files
 from interbed.storage.io.api import FileIO
 
@@ -16,16 +16,18 @@ _GZIP = b"\x1f\x8b"
 
 def read_bounded(location: str, message: str) -> bytes:
     """Return the content of a file that a client names. UnboundedFileError for one that is too large, and for a pipe,
-    which has no size; MetastoreError, which begins with `message`, if it cannot be read.
+    which has no size; MetastoreError, which begins with `message`, if it cannot be read, or not whole.
     """
 
-    def read(file_io: FileIO, path: str) -> bytes | int:
+    def read(file_io: FileIO, path: str) -> tuple[int, bytes]:
         size = file_io.size(path)
-        return file_io.read_bytes(path) if 0 < size <= FILE_BYTES_MAX else size
+        return size, file_io.read_bytes(path) if 0 < size <= FILE_BYTES_MAX else b""
 
-    found = with_files(location, read, message)
-    if isinstance(found, int):
-        raise UnboundedFileError(f"{message}: it has {found} bytes, and 1 to {FILE_BYTES_MAX} are read")
+    size, found = with_files(location, read, message)
+    if not 0 < size <= FILE_BYTES_MAX:
+        raise UnboundedFileError(f"{message}: it has {size} bytes, and 1 to {FILE_BYTES_MAX} are read")
+    if len(found) != size:
+        raise MetastoreError(f"{message}: {len(found)} of its {size} bytes were read; try again")
     return found
 
 

@@ -14,12 +14,15 @@ from interbed.catalog.server.service.warehouse import (
     make_directories,
     make_directory,
     normalized_location,
+    read_bounded,
     remove_empty_directory,
     rename_directory,
     same_location,
 )
 from interbed.storage.base.errors import SyncFailedError
+from interbed.storage.io.api import WrappedFileIO
 from interbed.storage.io.local import LocalDisk
+from interbed.storage.io.resolve import file_io_for
 
 
 def test_local_locations_are_stored_absolute_with_their_scheme(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -34,6 +37,23 @@ def test_databases_lie_below_the_root_and_default_is_the_root() -> None:
     assert root.database_location("default") == "file:/w"
     assert root.database_location("sales") == "file:/w/sales.db"
     assert [root.is_protected(each) for each in ("file:/w", "/", "file:///w/", "file:/w/t")] == [True] * 3 + [False]
+
+
+@pytest.mark.parametrize("content", [b"who", b"", b"wholewhole"])
+def test_a_file_that_is_not_read_whole_is_an_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, content: bytes
+) -> None:
+    class OtherReads(WrappedFileIO):
+        def read_bytes(self, path: str) -> bytes:
+            return content
+
+    (tmp_path / "list.avro").write_bytes(b"whole")
+    location = f"file:{tmp_path}/list.avro"
+    assert read_bounded(location, "cannot read it") == b"whole"
+    file_io, path = file_io_for(location)
+    monkeypatch.setattr(warehouse, "file_io_for", lambda location: (OtherReads(file_io), path))
+    with pytest.raises(MetastoreError, match=f"cannot read it: {len(content)} of its 5 bytes were read"):
+        read_bounded(location, "cannot read it")
 
 
 def test_locations_are_compared_by_the_directory_that_they_name() -> None:
