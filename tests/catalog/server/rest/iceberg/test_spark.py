@@ -75,6 +75,36 @@ SHOW NAMESPACES IN hms LIKE 'ma*';
 -- (nothing)
 """
 
+LEVELS = """
+CREATE NAMESPACE rest.top;
+CREATE NAMESPACE rest.top.mid WITH DBPROPERTIES ('k' = 'v');
+CREATE NAMESPACE rest.top.mid.low;
+CREATE NAMESPACE rest.top.mid;
+-- ! SCHEMA_ALREADY_EXISTS
+SHOW NAMESPACES IN rest.top;
+-- top.mid
+SHOW NAMESPACES IN rest.top.mid;
+-- top.mid.low
+CREATE TABLE rest.top.mid.low.t (id INT) USING iceberg;
+INSERT INTO rest.top.mid.low.t VALUES (1), (2);
+SELECT * FROM rest.top.mid.low.t ORDER BY id;
+-- 1
+-- 2
+ALTER TABLE rest.top.mid.low.t RENAME TO top.mid.u;
+SHOW TABLES IN rest.top.mid;
+-- top.mid, u, False
+SELECT count(*) FROM hms.`top$mid`.u;
+-- 2
+DROP NAMESPACE rest.top.mid;
+-- ! is not empty
+DROP TABLE rest.top.mid.u PURGE;
+DROP NAMESPACE rest.top.mid.low;
+DROP NAMESPACE rest.top.mid;
+DROP NAMESPACE rest.top;
+SHOW NAMESPACES IN hms LIKE 'top*';
+-- (nothing)
+"""
+
 ROWS = """
 CREATE TABLE rest.{n}.t (id BIGINT NOT NULL COMMENT 'the key', v STRING, d DATE, n DECIMAL(10, 2)) USING iceberg
     PARTITIONED BY (days(d), bucket(4, id))
@@ -258,6 +288,10 @@ SELECT count(*) > 3 FROM rest.{n}.t.metadata_log_entries;
 def run(spark: SparkPeer, script: str, namespace: str, **values: str) -> None:
     """Run a script of statements for this namespace."""
     run_script(script.format(n=namespace, **values), spark.run)
+
+
+def test_namespaces_of_several_levels_are_made_used_and_dropped(spark: SparkPeer) -> None:
+    run_script(LEVELS, spark.run)
 
 
 def test_namespaces_are_created_described_changed_and_dropped(spark: SparkPeer) -> None:
