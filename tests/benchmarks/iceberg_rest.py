@@ -31,6 +31,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 import psutil
+import psycopg
 from rich.console import Console
 from rich.table import Table
 from sqlalchemy import inspect
@@ -294,9 +295,7 @@ def running(
     if name == POSTGRESQL:
         assert postgres_url is not None
         db = new_database(postgres_url)
-        databases = [each for each in psutil.process_iter(["name", "ppid"]) if each.info["name"] == "postgres"]
-        parents = {each.pid for each in databases}
-        databases = [each for each in databases if each.info["ppid"] not in parents]
+        databases = [database_process(db)]
     else:
         db = f"sqlite:///{directory}/own.db"
     further = ["--workers", str(workers)] if workers > 1 else []
@@ -306,6 +305,16 @@ def running(
         yield f"{server.http}/iceberg", [psutil.Process(server.process.pid), *databases], db
     finally:
         stop_server(server)
+
+
+def database_process(db: str) -> psutil.Process:
+    """Return the process of a PostgreSQL server, whose children serve its connections."""
+    with psycopg.connect(db) as connection:
+        found = connection.execute("SELECT pg_backend_pid()").fetchone()
+        assert found is not None
+        parent = psutil.Process(found[0]).parent()
+    assert parent is not None
+    return parent
 
 
 def compared(
