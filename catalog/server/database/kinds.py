@@ -30,18 +30,20 @@ _BUILD_LOCK = 0x1E7E_4B1D
 
 
 def _of_database(condition: Any, *columns: Any) -> Statement:
-    """Return the statement of a page of a database's rows, in the order of their names by code points."""
+    """Return the statement of a page of a database's rows, in the order of their names by code points.
+
+    The database is found by a subquery: PostgreSQL does not know that a join has one row, and would sort all.
+    """
+    database = (
+        select(DatabaseRow.id)
+        .where(DatabaseRow.catalog == bindparam("catalog"), DatabaseRow.name == bindparam("database"))
+        .scalar_subquery()
+    )
 
     def form(name: Any) -> Any:
         return (
             select(*columns)
-            .join(DatabaseRow, DatabaseRow.id == TableRow.database_id)
-            .where(
-                DatabaseRow.catalog == bindparam("catalog"),
-                DatabaseRow.name == bindparam("database"),
-                name > bindparam("after"),
-                condition,
-            )
+            .where(TableRow.database_id == database, name > bindparam("after"), condition)
             .order_by(name)
             .limit(bindparam("limit"))
         )
