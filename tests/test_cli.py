@@ -18,6 +18,7 @@ from interbed.catalog.client.cli.maintenance import compaction
 from interbed.catalog.client.cli.rows import load
 from interbed.cli import main
 from interbed.storage.views.simulate.workload import InsertOrder, KeyDistribution
+from tests.support.unmeasured import unmeasured_environment
 from tests.support.waits import at_most
 
 SCHEMA = pa.schema((("id", pa.int64()), ("amount", pa.float64()), ("dt", pa.string())))
@@ -193,7 +194,12 @@ foreign = {name.partition(".")[0] for name in sys.modules} - set(sys.stdlib_modu
 print(sorted(name for name in foreign if not name.startswith("_")))
 """
     done = subprocess.run(
-        [sys.executable, "-I", "-c", program], capture_output=True, text=True, timeout=at_most(60), check=False
+        [sys.executable, "-I", "-c", program],
+        capture_output=True,
+        text=True,
+        timeout=at_most(60),
+        check=False,
+        env=unmeasured_environment(),
     )
     assert (done.stdout, done.stderr) == ("['click', 'interbed']\n", "")
 

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.unmeasured import unmeasured_environment
 from tests.support.waits import at_most
 
 STEPS = {
@@ -59,6 +60,7 @@ def loaded_by(warehouse: Path, *steps: str) -> list[set[str]]:
         capture_output=True,
         text=True,
         timeout=at_most(60),
+        env=unmeasured_environment(),
     )
     return [set(modules) for modules in json.loads(done.stdout.splitlines()[-1])]
 

@@ -6,7 +6,7 @@
 
 import os
 
-from hypothesis import settings
+from hypothesis import HealthCheck, settings
 
 from tests.support.shares import LONG
 
@@ -22,7 +22,9 @@ def examples(number: int) -> int:
     return min(number, max(5, round(number * PART_OF_EACH_RUN)))
 
 
+# Under coverage, or on a busy machine, examples are made slowly, whatever their strategy.
+_SLOW = [HealthCheck.too_slow]
 PROFILES = {
-    "steady": settings(derandomize=True, deadline=None, max_examples=examples(100)),
-    "explore": settings(deadline=None, print_blob=True),
+    "steady": settings(derandomize=True, deadline=None, max_examples=examples(100), suppress_health_check=_SLOW),
+    "explore": settings(deadline=None, print_blob=True, suppress_health_check=_SLOW),
 }

@@ -16,6 +16,7 @@ from interbed.storage.scan.live_files import restore_buckets
 from interbed.storage.table.opening import open_store
 from interbed.storage.table.table import Table
 from tests.storage.write.lsm_process import rows
+from tests.support.unmeasured import unmeasured_environment
 from tests.support.waits import at_most
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -41,10 +42,12 @@ def reopened(table: Table) -> Table:
 def start(table: Table, work: str, number: int, *arguments: str, temporary: Path) -> "subprocess.Popen[str]":
     """Run tests.storage.write.lsm_process on the table; `temporary` is where its temporary files go."""
     temporary.mkdir(exist_ok=True)
+    # A limit of the size of files would be one of coverage's file as well.
+    environment = unmeasured_environment() if "--limit" in arguments else os.environ
     return subprocess.Popen(
         [sys.executable, "-m", "tests.storage.write.lsm_process", table.location, work, str(number), *arguments],
         cwd=ROOT,
-        env={**os.environ, "PYTHONPATH": ":".join(p for p in sys.path if p), "TMPDIR": str(temporary)},
+        env={**environment, "PYTHONPATH": ":".join(p for p in sys.path if p), "TMPDIR": str(temporary)},
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
