@@ -12,6 +12,9 @@ from collections.abc import Mapping
 OFFERED: Mapping[str, tuple[str, ...]] = {
     "tables as users see them": (
         "table.table",
+        "table.format_table.definition",
+        "table.format_table.directories",
+        "table.format_table.format_table",
         "table.opening",
         "table.option_rules",
         "table.read_optimized",
@@ -144,6 +147,7 @@ OFFERED: Mapping[str, tuple[str, ...]] = {
         "files.format.int96",
         "files.format.pages.footer",
         "files.format.readers",
+        "files.text.options",
         "read.arrow_rows",
         "read.parallel",
     ),

@@ -361,6 +361,20 @@ class Catalog(StagedTables, Views, TableParts, ABC):
         self.get_database(database)
         return []
 
+    def list_format_tables(self, database: str) -> list[str]:
+        """Return the names of the format tables of the database, sorted, which `list_tables` has, too.
+
+        A file-system catalog has none. Raises DatabaseNotFoundError.
+        """
+        self.get_database(database)
+        return []
+
+    def leave_out_format_tables(self, *, keep_created: bool = False) -> None:
+        """Treat format tables as tables of another format from now on, for callers that can't use them.
+
+        With `keep_created` those that a catalog of Paimon's or interbed's created are still tables of this one.
+        """
+
     def get_iceberg_table(self, identifier: "str | Identifier") -> "IcebergTable | None":
         """Return the table if it is an Iceberg table, also if `get_table` refuses those; None for all others.
 

@@ -69,6 +69,9 @@ class PartitionExistsError(CatalogError):
 class NotAnInterbedTableError(CatalogError):
     """The metastore has a table of that name in another format; query it with the engine that made it."""
 
+    format_entry: object = None
+    """The metastore's entry of a format table, for which the request is not."""
+
 
 class CatalogUnavailableError(CatalogError, ConnectionError):
     """The metastore can't be reached; the message names its address. The call may be repeated."""

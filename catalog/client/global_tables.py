@@ -13,10 +13,16 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import pyarrow as pa
 
-from interbed.catalog.client.errors import UNREADABLE, DatabaseNotFoundError, TableNotFoundError
+from interbed.catalog.client.errors import (
+    UNREADABLE,
+    DatabaseNotFoundError,
+    NotAnInterbedTableError,
+    TableNotFoundError,
+)
 from interbed.catalog.client.identifier import SYSTEM_DATABASE, Identifier
 from interbed.catalog.client.options import CatalogOptions
 from interbed.catalog.client.partition import Partition, epoch_millis, partition_name
+from interbed.catalog.client.table_parts import as_format_table
 from interbed.package_tables import PACKAGE_TABLES
 from interbed.storage.base.errors import StorageAccessError
 from interbed.storage.base.shown_text import masked
@@ -157,6 +163,8 @@ def _all_tables(catalog: ShownCatalog) -> Iterator[_ShownTable]:
                 yield _shown(catalog, Identifier(database, name))
             except (TableNotFoundError, DatabaseNotFoundError):
                 continue
+            except NotAnInterbedTableError as error:
+                _log.warning("The table '%s.%s' can't be shown: %s", database, name, error)
             except StorageAccessError as error:
                 _log.warning("The table '%s.%s' can't be shown: %s", database, name, error)
 
@@ -179,7 +187,7 @@ def _shown(catalog: ShownCatalog, identifier: Identifier) -> _ShownTable:
         options={**table.schema.options, PATH: table.location},
         partitioned=bool(table.partition_keys),
         keyed=bool(table.primary_keys),
-        table=table,
+        table=None if as_format_table(table) is not None else table,
     )
 
 

@@ -44,9 +44,9 @@ KNOWN = frozenset(
         "catalog-options-table.enabled",
         "table.type",
         "sync-all-properties",
+        "format-table.enabled",
         "location-in-properties",
         "alter-table-cascade",
-        "format-table.enabled",
         "cache-enabled",
         "default-database",
         "optimizer.db",
@@ -161,6 +161,11 @@ class CatalogOptions:
     def sync_all_properties(self) -> bool:
         """Whether a table's options are copied into the metastore's parameters."""
         return self._core.boolean("sync-all-properties", True)
+
+    @property
+    def format_table_enabled(self) -> bool:
+        """Whether tables of Hive's formats in a metastore are tables of the catalog, and format tables are created."""
+        return self._core.boolean("format-table.enabled", True)
 
     @property
     def location_in_properties(self) -> bool:

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeAlias, TypeVar
 from interbed.storage.base.errors import InvalidInputError, InvalidOptionError, NotSupportedError, plain_errors
 
 if TYPE_CHECKING:
+    from interbed.storage.table.format_table.format_table import FormatTable
     from interbed.storage.table.table import Table
 
 T = TypeVar("T")
@@ -87,6 +88,22 @@ def partitions_of(table: "Table") -> list[Partition]:
         for partition, found in table.access.partition_sums().items()
     ]
     return sorted(partitions, key=lambda p: tuple(p.spec.values()))
+
+
+def partitions_of_files(table: "FormatTable") -> list[Partition]:
+    """Return the partitions of a format table; how many records are in their files is not known."""
+    if not table.partition_keys:
+        return []
+    return [
+        Partition(
+            spec=dict(found.spec),
+            record_count=-1,
+            file_size_in_bytes=found.size,
+            file_count=found.file_count,
+            last_file_creation_time=found.newest_millis or 0,
+        )
+        for found in table.partitions()
+    ]
 
 
 def partition_name(spec: Mapping[str, str]) -> str:

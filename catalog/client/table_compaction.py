@@ -122,7 +122,8 @@ def tables_meant(catalog: Catalog, names: Sequence[str], patterns: TablePatterns
         if "." in name:
             found[str(parse_table_name(name))] = None
             continue
-        tables = (f"{name}.{table}" for table in catalog.list_tables(name))
+        of_files = set(catalog.list_format_tables(name))
+        tables = (f"{name}.{table}" for table in catalog.list_tables(name) if table not in of_files)
         found.update((table, None) for table in tables if patterns.has_table(table))
     if not found:
         raise InvalidInputError("There are no tables to compact: no table matches the names and patterns given.")

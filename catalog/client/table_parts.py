@@ -1,11 +1,12 @@
 """Partitions, tags, branches and snapshots of tables by the name of the table, as in pypaimon's catalogs."""
 
 import re
+import sys
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from interbed.catalog.client.identifier import Identifier
 from interbed.storage.base.errors import InvalidInputError, InvalidOptionError
@@ -14,7 +15,14 @@ if TYPE_CHECKING:
     from interbed.catalog.client.partition import PagedList, Partition, PartitionSpecs, PartitionStatistics
     from interbed.storage.meta.snapshot.snapshot import Snapshot
     from interbed.storage.meta.snapshot.tag import Tag
+    from interbed.storage.table.format_table.format_table import FormatTable
     from interbed.storage.table.table import Table
+
+
+def as_format_table(table: object) -> "FormatTable | None":
+    """Return an opened table if it is a format table; import nothing for that."""
+    module: Any = sys.modules.get("interbed.storage.table.format_table.format_table")
+    return table if module is not None and isinstance(table, module.FormatTable) else None
 
 
 class TableParts(ABC):
@@ -38,6 +46,9 @@ class TableParts(ABC):
         from interbed.catalog.client.partition import partition_specs
 
         table = self.get_table(identifier)
+        if (of_files := as_format_table(table)) is not None:
+            of_files.add_partitions(partition_specs(partitions))
+            return
         for spec in partition_specs(partitions):
             table.access.partition_of(spec)
 
@@ -60,6 +71,9 @@ class TableParts(ABC):
         if not specs:
             raise InvalidInputError("Name at least one partition to drop; truncate the table to empty it.")
         table = self.get_table(identifier)
+        if (of_files := as_format_table(table)) is not None:
+            of_files.drop_partitions(specs)
+            return
         table.new_batch_write_builder().new_commit().truncate_partitions(specs)
 
     def expire_partitions(
@@ -128,10 +142,14 @@ class TableParts(ABC):
         return mark_done(lambda made: self.create_partitions(name, made), self.get_table(name), specs)
 
     def list_partitions(self, identifier: "str | Identifier") -> "list[Partition]":
-        """Return the partitions that hold rows, by the newest snapshot; raises TableNotFoundError."""
-        from interbed.catalog.client.partition import partitions_of
+        """Return the partitions that hold rows, by the newest snapshot, or the directories of a format table, whose
+        number of records is -1; raises TableNotFoundError.
+        """
+        from interbed.catalog.client.partition import partitions_of, partitions_of_files
 
-        return partitions_of(self.get_table(identifier))
+        table = self.get_table(identifier)
+        of_files = as_format_table(table)
+        return partitions_of(table) if of_files is None else partitions_of_files(of_files)
 
     def list_partitions_paged(
         self,

@@ -13,6 +13,7 @@ from typing import Any
 
 from interbed.catalog.client.api import Catalog
 from interbed.catalog.client.errors import NotAnInterbedTableError
+from interbed.catalog.client.table_parts import as_format_table
 from interbed.optimizer.flow.process import (
     CleanupMode,
     Process,
@@ -133,7 +134,10 @@ class LakeTables:
     def _table(self, name: str) -> Any:
         """Return a table of interbed's, or of Iceberg's."""
         try:
-            return self._catalog.get_table(name)
+            found = self._catalog.get_table(name)
+            if as_format_table(found) is not None:
+                raise NotAnInterbedTableError(f"'{name}' is a format table, in which there is nothing to optimize.")
+            return found
         except MissingExtraError as error:
             raise NotAnInterbedTableError(
                 f"'{name}' is an Iceberg table, which this optimizer can't read: {error}"

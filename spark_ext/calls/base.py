@@ -54,6 +54,8 @@ def _open_catalog(name: str, options: Mapping[str, str]) -> Catalog:
     if isinstance(catalog, FileSystemCatalog):
         # A warehouse that can't be written fails the statement that names it, not the creation of the first table.
         catalog.file_io.make_directories(catalog.warehouse)
+    # Spark reads them by its own file sources.
+    catalog.leave_out_format_tables()
     catalog.instead_of_iceberg = (
         "Spark reads it by Iceberg's own catalog: configure one beside this, spark.sql.catalog.ice = "
         "org.apache.iceberg.spark.SparkCatalog with spark.sql.catalog.ice.type = hive and spark.sql.catalog.ice.uri = "

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from interbed.catalog.client.cli.group import CatalogChoice, is_of_iceberg, json_flag, show_json, table_name
+from interbed.catalog.client.table_parts import as_format_table
 from interbed.storage.base.shown_text import escaped
 from interbed.storage.base.terminal import print_columns, print_line, print_lines
 
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from interbed.storage.base.types.data_type import DataField
     from interbed.storage.meta.schema.outline import SchemaOutline
     from interbed.storage.meta.schema.table_schema import TableSchema
+    from interbed.storage.table.format_table.format_table import FormatTable
     from interbed.storage.table.table import Table
     from interbed.storage.upkeep.bucket_health import BucketHealth
     from interbed.storage.upkeep.health import TableHealth
@@ -31,7 +33,12 @@ BUCKETS_SHOWN = 5
 
 @click.command("list")
 @click.argument("database", required=False, metavar="[DATABASE]")
-@click.option("--all", "all_kinds", is_flag=True, help="Iceberg's tables as well, and of each its kind.")
+@click.option(
+    "--all",
+    "all_kinds",
+    is_flag=True,
+    help="Iceberg's tables as well, and of each its kind: interbed, files or iceberg.",
+)
 @json_flag
 @click.pass_obj
 def list_tables(chosen: CatalogChoice, database: str | None, all_kinds: bool, as_json: bool) -> None:
@@ -40,6 +47,8 @@ def list_tables(chosen: CatalogChoice, database: str | None, all_kinds: bool, as
         databases = catalog.list_databases() if database is None else [database]
         found = [f"{name}.{table}" for name in databases for table in catalog.list_tables(name)]
         kinds = dict.fromkeys(found, "interbed")
+        if all_kinds:
+            kinds |= {f"{name}.{table}": "files" for name in databases for table in catalog.list_format_tables(name)}
         if all_kinds:
             kinds |= {f"{name}.{table}": "iceberg" for name in databases for table in catalog.list_iceberg_tables(name)}
     if as_json:
@@ -63,7 +72,11 @@ def describe(chosen: CatalogChoice, name: str, as_json: bool) -> None:
 
     try:
         with chosen.any_table(name) as opened:
-            found = _iceberg_description(opened) if is_of_iceberg(opened) else _description(opened)
+            of_files = as_format_table(opened)
+            if of_files is not None:
+                found = _format_description(of_files)
+            else:
+                found = _iceberg_description(opened) if is_of_iceberg(opened) else _description(opened)
     except UNREADABLE as error:
         if "$" in name or "/" in name:
             raise
@@ -81,7 +94,11 @@ def describe(chosen: CatalogChoice, name: str, as_json: bool) -> None:
         if found.get(key):
             print_line(f"{key:<8}  {found[key]}")
     print_line(f"schema    {found['schema']}")
-    print_line(f"snapshot  {_state(found)}")
+    if "files" in found:
+        files, size = found["files"]["count"], found["files"]["bytes"]
+        print_line(f"files     {files}, {size} bytes, in {found['files']['partitions']} partitions")
+    else:
+        print_line(f"snapshot  {_state(found)}")
     print_line("columns")
     print_columns([[c["name"], c["type"], c["key"], c["comment"] or ""] for c in found["columns"]], indent="  ")
     own = set(found["own"])
@@ -118,6 +135,32 @@ def _state(found: dict[str, Any]) -> str:
     if "format" in found and snapshot is not None:
         return _iceberg_state(snapshot)
     return "none yet" if snapshot is None else f"{snapshot['id']}, {snapshot['time']}, {snapshot['records']} records"
+
+
+def _format_description(table: "FormatTable") -> dict[str, Any]:
+    """Return the description of a format table, in the form of _description; it has files instead of a snapshot."""
+    from interbed.storage.base.shown_text import all_masked
+
+    found, partitions = table.schema, table.partitions()
+    return {
+        "table": table.name,
+        "format": f"files of the format {table.file_format}",
+        "comment": found.comment,
+        "location": table.location,
+        "schema": found.id,
+        "columns": [_column(field, (), found.partition_keys) for field in found.fields],
+        "primary_keys": [],
+        "partition_keys": list(found.partition_keys),
+        "options": all_masked(dict(sorted(found.options.items()))),
+        "own": _own(found.options),
+        "notes": [],
+        "snapshot": None,
+        "files": {
+            "count": sum(each.file_count for each in partitions),
+            "bytes": sum(each.size for each in partitions),
+            "partitions": len(partitions),
+        },
+    }
 
 
 def _description(table: "Table") -> dict[str, Any]:

@@ -17,6 +17,7 @@ from interbed.catalog.client.cli.group import (
     output_options,
     table_name,
 )
+from interbed.catalog.client.table_parts import as_format_table
 from interbed.storage.base.errors import InvalidInputError
 from interbed.storage.base.terminal import markup_of
 
@@ -188,7 +189,10 @@ def load(
         reader = pa.RecordBatchReader.from_batches(schema, batches())
         write = {"append": table.append, "upsert": table.upsert, "overwrite": table.overwrite}[mode]
         snapshot = write(reader)
-    where = "no new snapshot" if snapshot is None else f"snapshot {snapshot}"
+    if as_format_table(table) is not None:
+        where = "new files" if rows else "no new files"
+    else:
+        where = "no new snapshot" if snapshot is None else f"snapshot {snapshot}"
     done(
         f"imported {rows} {'row' if rows == 1 else 'rows'} into {name}: {where}{_left_out(bad, rejects)}",
         {"table": name, "rows": rows, "rejected": bad.count, "snapshot": snapshot},

@@ -42,6 +42,7 @@ from interbed.storage.table.opening import schema_manager
 from interbed.storage.table.table import Table
 
 if TYPE_CHECKING:
+    from interbed.catalog.client.hive.format_tables import HiveFormatTables
     from interbed.iceberg.table import IcebergTable
 
 
@@ -108,7 +109,15 @@ class HiveCatalog(Catalog):
 
     def _list_tables(self, database: str) -> list[str]:
         self._entries.database(database)
-        return self._entries.our_tables(database, self.client.get_all_tables(database))
+        return self._entries.listed_tables(database, self.client.get_all_tables(database))
+
+    def list_format_tables(self, database: str) -> list[str]:
+        self._entries.database(database)
+        return self._entries.chosen(database, self.client.get_all_tables(database), self._entries.is_format_entry)
+
+    def leave_out_format_tables(self, *, keep_created: bool = False) -> None:
+        self._entries.format_tables = self._entries.format_tables and keep_created
+        self._entries.tables_of_hive = False
 
     def list_iceberg_tables(self, database: str) -> list[str]:
         self._entries.database(database)
@@ -161,7 +170,14 @@ class HiveCatalog(Catalog):
         return entry if is_of_iceberg(entry) else None
 
     def _load_table(self, identifier: Identifier) -> Table:
-        store = self._entries.open(identifier, self._entries.table(identifier))
+        try:
+            entry = self._entries.table(identifier)
+        except NotAnInterbedTableError as error:
+            if error.format_entry is None:
+                raise
+            # Readers and writers use only methods that both kinds of tables have.
+            return cast(Table, self._format_tables().open(identifier, error.format_entry))
+        store = self._entries.open(identifier, entry)
         environment = replace(
             store.environment,
             alter=partial(self._tables.alter, identifier),
@@ -176,6 +192,9 @@ class HiveCatalog(Catalog):
         self, identifier: Identifier, schema: TableSchema, path: str | None, fill: TableFill | None = None
     ) -> None:
         self._tables.create(identifier, schema, path, fill)
+
+    def _create_format_table(self, identifier: Identifier, schema: TableSchema, path: str | None) -> None:
+        self._format_tables().create(identifier, schema, path)
 
     def _replace_table(self, identifier: Identifier, schema: TableSchema, fill: TableFill) -> None:
         self._tables.replace(identifier, schema, fill)
@@ -196,7 +215,12 @@ class HiveCatalog(Catalog):
         self, identifier: "str | Identifier", ignore_if_not_exists: bool = False, *, purge: bool = False
     ) -> None:
         try:
-            self._tables.drop(parse_table_name(identifier), purge=purge)
+            try:
+                self._tables.drop(parse_table_name(identifier), purge=purge)
+            except NotAnInterbedTableError as error:
+                if error.format_entry is None:
+                    raise
+                self._format_tables().drop(parse_table_name(identifier), error, purge=purge)
         except (TableNotFoundError, DatabaseNotFoundError):
             if not ignore_if_not_exists:
                 raise
@@ -270,7 +294,13 @@ class HiveCatalog(Catalog):
         ignore_if_exists: bool = True,
     ) -> None:
         name = parse_table_name(identifier)
-        entry = self._entries.table(name)
+        try:
+            entry = self._entries.table(name)
+        except NotAnInterbedTableError as error:
+            if error.format_entry is None:
+                raise
+            super().create_partitions(name, partitions, ignore_if_exists)
+            return
         store = self._entries.open(name, entry)
         specs = [_complete(store, spec) for spec in partition_specs(partitions)]
         if _has_partitions(store, entry):
@@ -285,7 +315,13 @@ class HiveCatalog(Catalog):
 
     def drop_partitions(self, identifier: "str | Identifier", partitions: PartitionSpecs) -> None:
         name = parse_table_name(identifier)
-        entry = self._entries.table(name)
+        try:
+            entry = self._entries.table(name)
+        except NotAnInterbedTableError as error:
+            if error.format_entry is None:
+                raise
+            super().drop_partitions(name, partitions)
+            return
         store = self._entries.open(name, entry)
         if not partitions or not _has_partitions(store, entry):
             super().drop_partitions(name, partitions)
@@ -359,6 +395,12 @@ class HiveCatalog(Catalog):
         return repair.report
 
     # -- inside ----------------------------------------------------------------------------------------------------
+
+    def _format_tables(self) -> "HiveFormatTables":
+        # By use: most tables are none.
+        from interbed.catalog.client.hive.format_tables import HiveFormatTables
+
+        return HiveFormatTables(self._entries)
 
     def _registered(self, identifier: Identifier, store: FileStore) -> MetastorePartitions:
         return MetastorePartitions(self.client, identifier, store.paths, self._entries.locations)

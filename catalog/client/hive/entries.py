@@ -65,6 +65,8 @@ class MetastoreEntries:
         self.options = options
         self.lock = lock
         self.locations = Locations(in_parameters=options.location_in_properties)
+        self.format_tables = options.format_table_enabled
+        self.tables_of_hive = True
         self._list_batch = list_batch
         warehouse = warehouse or self._warehouse_of_the_server()
         self.file_io, self.warehouse = file_io_for(warehouse, options.raw)
@@ -166,6 +168,13 @@ class MetastoreEntries:
             raise
         if is_view(found):
             raise TableNotFoundError(f"'{identifier}' in the metastore {self.client.uri} is a view, not a table.")
+        if not is_ours(found) and self.is_format_entry(found):
+            refused = NotAnInterbedTableError(
+                f"The table '{identifier}' of the metastore {self.client.uri} is a format table, which has no schemas, "
+                "snapshots and options of its own to be changed; change it by Hive or Spark."
+            )
+            refused.format_entry = found
+            raise refused
         if not is_ours(found):
             kind = (
                 (found.parameters or {}).get("table_type")
@@ -176,6 +185,14 @@ class MetastoreEntries:
                 f"The table '{identifier}' of the metastore {self.client.uri} is no table of Paimon's format ({kind})."
             )
         return found
+
+    def is_format_entry(self, entry: Any) -> bool:
+        """Return whether an entry is that of a format table, unless the option `format-table.enabled` is off."""
+        if not self.format_tables:
+            return False
+        from interbed.catalog.client.hive.format_entries import is_created_as_format_table, is_format_entry
+
+        return is_format_entry(entry) and (self.tables_of_hive or is_created_as_format_table(entry))
 
     def has_table(self, identifier: Identifier) -> bool:
         """Return whether the metastore has a table of that name, in any format."""
@@ -188,6 +205,10 @@ class MetastoreEntries:
     def our_tables(self, database: str, names: Sequence[str]) -> list[str]:
         """Return those of the tables that are in Paimon's format, sorted."""
         return self.chosen(database, names, is_ours)
+
+    def listed_tables(self, database: str, names: Sequence[str]) -> list[str]:
+        """Return those of the tables that are in Paimon's format, or are format tables, sorted."""
+        return self.chosen(database, names, lambda entry: is_ours(entry) or self.is_format_entry(entry))
 
     def chosen(self, database: str, names: Sequence[str], is_meant: Callable[[Any], bool]) -> list[str]:
         """Return the names whose entries `is_meant` selects, sorted."""

@@ -35,6 +35,7 @@ from interbed.catalog.client.staging import StagedTable, TableFill
 from interbed.storage.base.errors import CommitConflictError, InvalidOptionError, NotSupportedError
 from interbed.storage.io.api import FileIO
 from interbed.storage.io.resolve import file_io_for
+from interbed.storage.meta.options.format_table import FORMAT_TABLE
 from interbed.storage.meta.schema.change import SchemaChange
 from interbed.storage.meta.schema.table_schema import Schema, TableSchema
 from interbed.storage.table.table import Table
@@ -142,6 +143,15 @@ class RestCatalog(Catalog):
         except RestRefusedError as error:
             raise self._of_database(database, error) from error
 
+    def list_format_tables(self, database: str) -> list[str]:
+        try:
+            return sorted(self.client.tables(check_database_name(database), FORMAT_TABLE))
+        except RestRefusedError as error:
+            raise self._of_database(database, error) from error
+
+    def leave_out_format_tables(self, *, keep_created: bool = False) -> None:
+        self._tables.format_tables = self._tables.format_tables and keep_created
+
     def _load_table(self, identifier: Identifier) -> Table:
         try:
             return self._tables.open(identifier)
@@ -186,13 +196,25 @@ class RestCatalog(Catalog):
         try:
             self._tables.create(identifier, schema, path)
         except RestRefusedError as error:
-            if error.status == CONFLICT:
-                raise TableExistsError(f"There is a table '{identifier}' in {self.described} already.") from error
-            if error.status == NOT_FOUND:
-                raise self._of_database(identifier.database, error) from error
-            raise catalog_error(error) from error
+            raise self._of_creation(identifier, error) from error
         if fill is not None:
             self._fill(identifier, fill)
+
+    def _create_format_table(self, identifier: Identifier, schema: TableSchema, path: str | None) -> None:
+        if self.table_exists(identifier):
+            # Not every server checks the name of a format table.
+            raise TableExistsError(f"There is a table '{identifier}' in {self.described} already.")
+        try:
+            self._tables.create_format_table(identifier, schema, path)
+        except RestRefusedError as error:
+            raise self._of_creation(identifier, error) from error
+
+    def _of_creation(self, identifier: Identifier, error: RestRefusedError) -> Exception:
+        if error.status == CONFLICT:
+            return TableExistsError(f"There is a table '{identifier}' in {self.described} already.")
+        if error.status == NOT_FOUND:
+            return self._of_database(identifier.database, error)
+        return catalog_error(error)
 
     def _replace_table(self, identifier: Identifier, schema: TableSchema, fill: TableFill) -> None:
         raise self._no_replacement(identifier)

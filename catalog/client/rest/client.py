@@ -62,9 +62,10 @@ class RestClient:
 
     # -- tables ----------------------------------------------------------------------------------------------------
 
-    def tables(self, database: str) -> list[str]:
-        """Return the names of the tables of a database."""
-        return [str(name) for name in self._all(f"{self._database(database)}/tables", "tables")]
+    def tables(self, database: str, kind: str | None = None) -> list[str]:
+        """Return the names of the tables of a database, or of those of one type."""
+        more = {} if kind is None else {"tableType": kind}
+        return [str(name) for name in self._all(f"{self._database(database)}/tables", "tables", **more)]
 
     def create_table(self, identifier: Identifier, schema: Json) -> None:
         """Create a table of a schema; its location is that of the option `path`, or the server's choice."""
@@ -190,11 +191,11 @@ class RestClient:
             raise CatalogError(f"{self.uri} answers {path} without a JSON object; check the option 'uri'.")
         return found
 
-    def _all(self, path: str, member: str) -> Iterator[Any]:
+    def _all(self, path: str, member: str, **query: str) -> Iterator[Any]:
         """Return the elements of all pages of a list."""
         token: str | None = None
         while True:
-            page = self._http.get(path, {} if token is None else {"pageToken": token})
+            page = self._http.get(path, query if token is None else {**query, "pageToken": token})
             elements = page.get(member) if isinstance(page, Mapping) else None
             yield from elements or ()
             following = page.get("nextPageToken") if isinstance(page, Mapping) else None

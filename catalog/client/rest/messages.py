@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from interbed.catalog.client.api import View, ViewColumn
+from interbed.catalog.client.hive.hive_types import paimon_type
 from interbed.storage.base.errors import CorruptFileError, NotSupportedError
 from interbed.storage.base.types.data_type import field_from_json, field_to_json, type_to_json
 from interbed.storage.base.types.parse import data_type
@@ -159,7 +160,7 @@ def view_to_json(view: View) -> Json:
         {
             "id": number,
             "name": column.name,
-            "type": type_to_json(data_type(_paimon_type(column.type))),
+            "type": type_to_json(data_type(paimon_type(column.type))),
             **({} if column.comment is None else {"description": column.comment}),
         }
         for number, column in enumerate(view.columns)
@@ -189,33 +190,6 @@ def view_changes(present: View, wanted: View, *, has_dialect: bool) -> list[Json
     found += [{"action": "removeOption", "key": key} for key in removed]
     found += [{"action": "setOption", "key": key, "value": value} for key, value in changed]
     return found
-
-
-_HIVE_TYPES = {"binary": "BYTES", "timestamp with local time zone": "TIMESTAMP_LTZ(6)", "timestamp": "TIMESTAMP(6)"}
-
-
-def _paimon_type(hive_name: str) -> str:
-    """Return the text of a type by its name in Hive: `ROW<`a` INT>` for `struct<a:int>`."""
-    text = hive_name.strip()
-    name, bracket, rest = text.partition("<")
-    if not bracket or not rest.endswith(">"):
-        return _HIVE_TYPES.get(text.lower(), text)
-    parts = _split(rest[:-1])
-    if name.lower() != "struct":
-        return f"{name}<{', '.join(map(_paimon_type, parts))}>"
-    fields = (part.partition(":") for part in parts)
-    return f"ROW<{', '.join(f'`{field.strip()}` {_paimon_type(of)}' for field, _, of in fields)}>"
-
-
-def _split(text: str) -> list[str]:
-    """Return the parts between the commas outside of brackets."""
-    parts, depth, start = [], 0, 0
-    for position, character in enumerate(text):
-        depth += (character in "<(") - (character in ">)")
-        if character == "," and depth == 0:
-            parts.append(text[start:position])
-            start = position + 1
-    return [*parts, text[start:]]
 
 
 def _text(value: Json, member: str) -> str:

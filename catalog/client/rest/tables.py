@@ -8,7 +8,7 @@ creation writes it.
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
-from typing import NoReturn
+from typing import TYPE_CHECKING, NoReturn, cast
 
 from interbed.catalog.client.errors import NotAnInterbedTableError, TableNotFoundError
 from interbed.catalog.client.identifier import Identifier
@@ -21,11 +21,15 @@ from interbed.storage.base.errors import InterbedError, InvalidOptionError, NotS
 from interbed.storage.io.api import FileIO
 from interbed.storage.io.resolve import file_io_for
 from interbed.storage.meta.file_store import FileStore, StoreEnvironment
+from interbed.storage.meta.options.format_table import FORMAT_TABLE
 from interbed.storage.meta.paths import MAIN_BRANCH, TablePaths
 from interbed.storage.meta.schema.change import SchemaChange
 from interbed.storage.meta.schema.table_schema import TableSchema
 from interbed.storage.table.opening import open_store, schema_manager
 from interbed.storage.table.table import Table
+
+if TYPE_CHECKING:
+    from interbed.storage.table.format_table.format_table import FormatTable
 
 _PAIMON_TYPES = frozenset({"table", "materialized-table"})
 
@@ -36,6 +40,7 @@ class RestTables:
     def __init__(self, client: RestClient, options: CatalogOptions) -> None:
         self._client = client
         self._options = options
+        self.format_tables = options.format_table_enabled
         self._tokens = DataTokens(client, options) if options.data_token_enabled else None
 
     def files(self, identifier: Identifier) -> tuple[FileIO, str]:
@@ -43,11 +48,14 @@ class RestTables:
         return self._files(identifier, self._entry(identifier))
 
     def open(self, identifier: Identifier) -> Table:
-        """Open a table of Paimon's format.
+        """Open a table of Paimon's format, or a format table.
 
         Raises NotAnInterbedTableError for another format, TableNotFoundError when its files are missing.
         """
         entry = self._entry(identifier)
+        if entry.type == FORMAT_TABLE and self.format_tables:
+            # Readers and writers use only methods that both kinds of tables have.
+            return cast(Table, self._format_table(identifier, entry))
         if entry.type not in _PAIMON_TYPES:
             raise NotAnInterbedTableError(
                 f"The table '{identifier}' of the REST catalog {self._client.uri} is no table of Paimon's format "
@@ -62,6 +70,19 @@ class RestTables:
             )
         environment = self._environment(identifier, entry)
         return Table(str(identifier), open_store(entry.path, file_io, schema=schema, environment=environment))
+
+    def _format_table(self, identifier: Identifier, entry: TableEntry) -> "FormatTable":
+        # By use: most tables are none.
+        from interbed.storage.table.format_table.definition import FormatDefinition, check_discovered
+        from interbed.storage.table.format_table.format_table import FormatTable
+
+        check_discovered(entry.schema)
+        file_io, location = self._files(identifier, entry)
+        return FormatTable(str(identifier), location, file_io, FormatDefinition.of(entry.schema))
+
+    def create_format_table(self, identifier: Identifier, schema: TableSchema, path: str | None) -> None:
+        """Create a format table, external with a path: the server keeps its columns, and no file is written."""
+        self._client.create_table(identifier, schema_to_json(schema, path))
 
     def create(self, identifier: Identifier, schema: TableSchema, path: str | None) -> None:
         """Create a table; with a path an external one, whose schema the client writes unless there is one.

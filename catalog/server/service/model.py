@@ -56,7 +56,12 @@ class TableKind(IntEnum):
     PAIMON = 5
     PAIMON_AND_ICEBERG = 6
     """A table with the formats of Paimon and the parameters of Iceberg."""
+    FORMAT = 7
+    """A format table that a client of Paimon's has created: plain files, with the SerDe of Hive for them."""
 
+
+FORMAT_TABLE = "format-table"
+"""The parameter `type` of a format table."""
 
 ICEBERG_KINDS = frozenset((TableKind.ICEBERG, TableKind.PAIMON_AND_ICEBERG))
 PAIMON_KINDS = frozenset((TableKind.PAIMON, TableKind.PAIMON_AND_ICEBERG))
@@ -187,7 +192,9 @@ class MetastoreTable:
         is_paimon = storage is not None and (storage.input_format, storage.output_format) == PAIMON_FORMATS
         if marked == ICEBERG_TABLE:
             return TableKind.PAIMON_AND_ICEBERG if is_paimon else TableKind.ICEBERG
-        return TableKind.PAIMON if is_paimon else TableKind.HIVE
+        if is_paimon:
+            return TableKind.PAIMON
+        return TableKind.FORMAT if parameters.get("type", "").lower() == FORMAT_TABLE else TableKind.HIVE
 
     @property
     def is_external(self) -> bool:

@@ -102,7 +102,7 @@ class CsvCodec:
         syntax = self._syntax
         rows = len(texts)
         blank = np.zeros(rows, np.bool_)
-        if not syntax.escapes_all:
+        if not syntax.blank_rows:
             trimmed: Any = pc.utf8_trim(texts, characters=_BLANKS)
             blank = to_numpy(equal_to(trimmed, ""))
         special = np.zeros(rows, np.bool_)

@@ -43,7 +43,8 @@ class CsvOptions:
     """Syntax of CSV files. `quote` and `escape` are None where there is no such character.
 
     `null_literal` is None where no text means null. With `escapes_all` an escape character stands before any character,
-    as in Hive's LazySimpleSerDe, and blank lines are rows like others. `header_lines` are skipped in each file.
+    as in Hive's LazySimpleSerDe. With `blank_rows` a line of blanks is a row like others. `header_lines` are skipped in
+    each file.
     """
 
     delimiter: str = ","
@@ -54,6 +55,7 @@ class CsvOptions:
     header_lines: int = 0
     mode: MalformedMode = MalformedMode.PERMISSIVE
     escapes_all: bool = False
+    blank_rows: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

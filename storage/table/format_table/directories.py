@@ -71,7 +71,7 @@ class FormatDirectories:
         self._discovers = discovers or register is None
         schema, options = definition.schema, definition.options
         self._keys = schema.partition_keys
-        self._paths = TablePaths(
+        self.paths = TablePaths(
             self.location,
             self._keys,
             schema.partition_types,
@@ -103,7 +103,7 @@ class FormatDirectories:
         """Return the partitions that a caller names. Raises InvalidInputError and FilterError."""
         fields = self._definition.schema.partition_fields
         choice = partition_choice(given, self._definition.schema.fields)
-        chooses = partition_filter(choice, fields, default_name=self._paths.default_name)
+        chooses = partition_filter(choice, fields, default_name=self.paths.default_name)
         every = self.partitions()
         if not self._keys:
             return every
@@ -113,7 +113,7 @@ class FormatDirectories:
     def in_choice(self, given: Partitions | None, rows: Iterable[bytes]) -> frozenset[bytes]:
         """Return those of the rows of partitions, which need not exist, that a caller names."""
         choice = partition_choice(given, self._definition.schema.fields)
-        default = self._paths.default_name
+        default = self.paths.default_name
         return partition_filter(choice, self._definition.schema.partition_fields, default_name=default).select(
             list(rows)
         )
@@ -123,19 +123,19 @@ class FormatDirectories:
 
         Raises InvalidInputError for a value that the name of a directory does not hold.
         """
-        spec = self._paths.directory_spec(row)
+        spec = self.paths.directory_spec(row)
         names = [
             escape_path(value) if self.only_values else f"{escape_path(k)}={escape_path(value)}"
             for k, value in spec.items()
         ]
         for key, value, name in zip(self._keys, spec.values(), names, strict=True):
-            hidden = name.startswith(HIDDEN) and value != self._paths.default_name
+            hidden = name.startswith(HIDDEN) and value != self.paths.default_name
             if hidden or name in (".", ".."):
                 raise InvalidInputError(
                     f"The partition column {key!r} can't have the value {value!r}: the directory {name!r} would be "
                     "hidden."
                 )
-        if self._paths.parse_partition_spec(spec) != row:
+        if self.paths.parse_partition_spec(spec) != row:
             values = decode_row(row, self._definition.schema.partition_types)
             raise InvalidInputError(
                 f"The partition columns {', '.join(self._keys)} can't have the values "
@@ -145,7 +145,7 @@ class FormatDirectories:
 
     def row_of(self, spec: Mapping[str, object]) -> bytes:
         """Return the row of a complete specification; raises InvalidInputError."""
-        return self._paths.parse_partition_spec(spec)
+        return self.paths.parse_partition_spec(spec)
 
     def of(self, definition: FormatDefinition) -> "FormatDirectories":
         """Return the same directories under another definition."""
@@ -159,7 +159,7 @@ class FormatDirectories:
     def _partition(self, values: Sequence[str], location: str) -> FormatPartition:
         spec = dict(zip(self._keys, values, strict=True))
         try:
-            row = self._paths.parse_partition_spec(spec)
+            row = self.paths.parse_partition_spec(spec)
         except InvalidInputError as error:
             raise CorruptFileError(
                 f"The directory {location} is no partition of the table: {error} Move it away, or rename it."
@@ -181,7 +181,7 @@ class FormatDirectories:
             return None
         if self.only_values:
             value = unescape_path(entry.name)
-            return None if entry.name.startswith(HIDDEN) and value != self._paths.default_name else value
+            return None if entry.name.startswith(HIDDEN) and value != self.paths.default_name else value
         name, equals, value = entry.name.partition("=")
         found = unescape_path(name)
         if self._definition.any_case:

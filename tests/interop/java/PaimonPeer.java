@@ -90,6 +90,10 @@ public final class PaimonPeer {
                 return VersionCommands.execute(table(command), command);
             case "stream":
                 return StreamCommands.stream(anyTable(command), command, temporary);
+            case "format_write":
+                return FormatCommands.write(anyTable(command), command);
+            case "format_read":
+                return FormatCommands.read(anyTable(command));
             case "read_table":
                 return StreamCommands.readTable(anyTable(command), temporary);
             case "picks":

@@ -3,9 +3,12 @@
 The server keeps its metadata in PostgreSQL here.
 """
 
+import datetime
 import shutil
 from collections.abc import Iterator
+from decimal import Decimal
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -308,12 +311,34 @@ def test_functions_are_created_called_listed_and_dropped(hive: HiveServer2, data
         hive.run(f"SELECT {database}.shout('abc')")
 
 
-def test_interbed_refuses_hives_tables(hive: HiveServer2, database: str, catalog: interbed.Catalog) -> None:
+@pytest.mark.parametrize("stored", ["TEXTFILE", "PARQUET", "ORC"])
+def test_interbed_and_hive_read_and_write_hives_tables(
+    hive: HiveServer2, database: str, catalog: interbed.Catalog, stored: str
+) -> None:
+    name = f"t_{stored.lower()}"
+    columns = "id INT, s STRING, d DECIMAL(10,2), day DATE"
+    hive.run(f"CREATE TABLE {name} ({columns}) PARTITIONED BY (k STRING) STORED AS {stored}")
+    hive.run(f"INSERT INTO {name} PARTITION (k='x') VALUES (1, 'a b', 1.50, DATE '2026-01-31'), (2, NULL, NULL, NULL)")
+    assert name in catalog.list_tables(database)
+    table: Any = catalog.get_table(f"{database}.{name}")
+    found = sorted(table.to_arrow().to_pylist(), key=lambda row: row["id"])
+    day = datetime.date(2026, 1, 31)
+    assert found == [
+        {"id": 1, "s": "a b", "d": Decimal("1.50"), "day": day, "k": "x"},
+        {"id": 2, "s": None, "d": None, "day": None, "k": "x"},
+    ]
+    table.append([{"id": 3, "s": "c", "d": Decimal("-0.25"), "day": day, "k": "y"}])
+    assert hive.run(f"SELECT id, s, d, day, k FROM {name} WHERE k = 'y'").rows == [
+        ["3", "c", "-0.25", "2026-01-31", "y"]
+    ]
+    with pytest.raises(NotAnInterbedTableError, match=f"{database}.{name}"):
+        catalog.drop_table(f"{database}.{name}")
+
+
+def test_a_view_of_hive_is_no_table(hive: HiveServer2, database: str, catalog: interbed.Catalog) -> None:
     hive.run("CREATE TABLE t (id INT)")
     hive.run("CREATE VIEW v AS SELECT id FROM t")
-    assert catalog.list_tables(database) == []
-    with pytest.raises(NotAnInterbedTableError, match=f"{database}.t"):
-        catalog.get_table(f"{database}.t")
+    assert catalog.list_tables(database) == ["t"]
 
 
 def _text(hive: HiveServer2, statement: str) -> str:

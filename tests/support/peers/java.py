@@ -207,6 +207,15 @@ class JavaTable:
             ended=answer["ended"],
         )
 
+    def write_files(self, rows: Sequence[Row], *, overwrite: Mapping[str, str] | None = None) -> None:
+        """Write JSON rows to a format table; `overwrite` is as in `write`."""
+        pairs = [["+I", list(row)] for row in rows]
+        self._call("format_write", rows=pairs, overwrite=None if overwrite is None else dict(overwrite))
+
+    def read_files(self) -> PeerRows:
+        """Return the rows of a format table."""
+        return _peer_rows(self._call("format_read"))
+
     def read_table(self, *, options: Mapping[str, str] | None = None) -> PeerRows:
         """Return a batch read of any table, system tables included."""
         return _peer_rows(self._call("read_table", dynamic_options=dict(options or {})))

@@ -23,6 +23,7 @@ from interbed.catalog.client.cli.forms.csv_rows import csv_batches, inferred_csv
 from interbed.catalog.client.cli.forms.file_batch import BadLines, FileBatch
 from interbed.catalog.client.cli.forms.json_rows import inferred_json_schema, json_batches
 from interbed.catalog.client.cli.group import check_columns
+from interbed.catalog.client.table_parts import as_format_table
 from interbed.storage.base.errors import InvalidInputError, SchemaMismatchError
 from interbed.storage.base.shown_text import did_you_mean
 from interbed.storage.base.types.arrow import cast_to_schema
@@ -208,7 +209,9 @@ class TableRows:
     def __init__(self, table: Table, name: str, bad: BadLines) -> None:
         self._what = f"the table '{name}'"
         self._incoming = RowConverter(table.schema, self._what)
-        self._check = RowCheck(name, table.schema, table.options, table.store.paths)
+        of_files = as_format_table(table)
+        paths = table.store.paths if of_files is None else of_files.directories.paths
+        self._check = RowCheck(name, table.schema, table.options, paths)
         # The table itself fills in defaults, and reports columns that a file lacks.
         self._nullable = pa.schema([field.with_nullable(True) for field in table.arrow_schema])
         self._required = [f.name for f in table.schema.fields if not f.type.nullable and f.default_value is None]

@@ -225,12 +225,27 @@ def test_the_schema_of_an_external_table_is_not_rolled_back(catalog: RestCatalog
     assert sorted(path.name for path in (place / "schema").iterdir()) == ["schema-0", "schema-1"]
 
 
+def test_format_tables_of_javas_server_are_read_and_written(catalog: RestCatalog) -> None:
+    options = {"type": "format-table", "file.format": "json"}
+    table: Any = catalog.create_table("shop.f", SCHEMA, options=options)
+    table.append(ROWS)
+    assert ids(catalog, "shop.f") == [1, 2]
+    assert catalog.list_tables("shop") == catalog.list_format_tables("shop") == ["f"]
+    with pytest.raises(TableExistsError):
+        catalog.create_table("shop.f", SCHEMA, options=options)
+    catalog.leave_out_format_tables()
+    with pytest.raises(NotAnInterbedTableError, match="format-table"):
+        catalog.get_table("shop.f")
+    catalog.drop_table("shop.f")
+    assert catalog.list_tables("shop") == []
+
+
 @pytest.mark.long
 def test_a_table_of_another_format_is_named(catalog: RestCatalog) -> None:
     schema = {"fields": [{"id": 0, "name": "id", "type": "BIGINT"}], "partitionKeys": [], "primaryKeys": []}
-    options = {"type": "format-table", "file.format": "csv"}
+    options = {"type": "lance-table"}
     catalog.client.create_table(Identifier("shop", "f"), {**schema, "options": options, "comment": None})
-    with pytest.raises(NotAnInterbedTableError, match="format-table"):
+    with pytest.raises(NotAnInterbedTableError, match="lance-table"):
         catalog.get_table("shop.f")
     assert catalog.table_exists("shop.f")
     catalog.drop_table("shop.f")

@@ -44,6 +44,7 @@ SHAPES: dict[str, tuple[str, dict[str, str], StorageDescriptor | None, TableKind
     "no_pointer": (EXTERNAL_TABLE, {"table_type": "ICEBERG"}, PLAIN, TableKind.HIVE),
     "empty_pointer": (EXTERNAL_TABLE, {"table_type": "ICEBERG", "metadata_location": ""}, PLAIN, TableKind.HIVE),
     "iceberg_view_table": (EXTERNAL_TABLE, {"table_type": "ICEBERG-VIEW", **LOCATION}, PLAIN, TableKind.HIVE),
+    "format": (EXTERNAL_TABLE, {"type": "format-table"}, PLAIN, TableKind.FORMAT),
     "paimon": (EXTERNAL_TABLE, {"table_type": "PAIMON"}, PAIMON, TableKind.PAIMON),
     "both": (EXTERNAL_TABLE, {"table_type": "ICEBERG", **LOCATION}, PAIMON, TableKind.PAIMON_AND_ICEBERG),
     "materialized": (MATERIALIZED_VIEW, {}, PLAIN, TableKind.HIVE),

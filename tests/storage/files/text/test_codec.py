@@ -114,7 +114,7 @@ def test_a_malformed_field_is_null_dropped_or_refused_by_line() -> None:
 
 
 def test_lines_of_hive_have_escapes_before_any_character_and_their_own_null() -> None:
-    hive = CsvOptions(delimiter="\x01", quote=None, escape="\\", null_literal="\\N", escapes_all=True)
+    hive = CsvOptions(delimiter="\x01", quote=None, escape="\\", null_literal="\\N", escapes_all=True, blank_rows=True)
     assert decoded(TWO, hive, "a\x01\\N", "\\\x01\x01\\\\N", 'a"b\x01', "") == [
         ("a", None),
         ("\x01", "\\N"),

@@ -10,13 +10,14 @@ from typing import Any
 
 from interbed.catalog.client.hive.catalog import HiveCatalog
 from interbed.catalog.client.hive.client import HiveMetastoreClient
+from interbed.catalog.client.hive.format_entries import is_created_as_format_table
 from interbed.catalog.client.hive.registration import Locations, is_external, is_ours, is_view, same_location
 from interbed.catalog.client.identifier import DEFAULT_DATABASE, Identifier, TableName
 from interbed.catalog.client.options import CatalogOptions
 from interbed.catalog.client.partition import Partition, partitions_of
 from interbed.catalog.server.rest.paimon.catalogs.served import ObjectOrigin, ServedCatalog, TableOrigin, derived_id
 from interbed.catalog.server.rest.paimon.refusals import invalid, unsupported
-from interbed.catalog.server.service.model import PAIMON_KINDS, VIEW_KINDS
+from interbed.catalog.server.service.model import PAIMON_KINDS, VIEW_KINDS, TableKind
 from interbed.catalog.server.service.tables.tables import TableService
 from interbed.storage.meta.paths import TablePaths
 from interbed.storage.table.table import Table
@@ -27,6 +28,7 @@ PLAIN_TYPE = "table"
 _ID_BASE = (8 << 76) | (2 << 62)
 _NUMBER_END = 1 << 62
 _BATCH = 300
+_LISTED_KINDS = PAIMON_KINDS | {TableKind.FORMAT}
 
 
 class RegisteredCatalog(HiveCatalog, ServedCatalog):
@@ -35,11 +37,13 @@ class RegisteredCatalog(HiveCatalog, ServedCatalog):
     def __init__(self, name: str, options: CatalogOptions, client: HiveMetastoreClient, tables: TableService) -> None:
         super().__init__(name, options, client)
         self.instead_of_iceberg = "Use Iceberg's REST catalog for it."
+        # Clients could not read the files of Hive's own tables: the options of a format table do not say their syntax.
+        self.leave_out_format_tables(keep_created=True)
         self._of_metastore = tables
 
     def names_after(self, database: str, after: str, limit: int | None = None) -> list[str]:
         self._entries.database(database)
-        return self._of_metastore.names_of_kinds(self.name, database, PAIMON_KINDS, after, limit)
+        return self._of_metastore.names_of_kinds(self.name, database, _LISTED_KINDS, after, limit)
 
     def list_views(self, database: str) -> list[str]:
         self._entries.database(database)
@@ -62,7 +66,7 @@ class RegisteredCatalog(HiveCatalog, ServedCatalog):
         for entry in self._entries_of(database, self.client.get_all_tables(database)):
             if is_view(entry):
                 views.append(entry.tableName)
-            elif is_ours(entry):
+            elif _is_served(entry):
                 tables += 1
             else:
                 others.append(entry.tableName)
@@ -104,7 +108,7 @@ class RegisteredCatalog(HiveCatalog, ServedCatalog):
         number = _number_of(wanted)
         for database, name in () if number is None else self._of_metastore.numbered(self.name, number):
             for entry in self._entries_of(database, [name]):
-                if is_ours(entry) and _table_id(entry) == wanted:
+                if _is_served(entry) and _table_id(entry) == wanted:
                     return TableName.parse((database, entry.tableName))
         return None
 
@@ -132,6 +136,10 @@ class RegisteredCatalog(HiveCatalog, ServedCatalog):
         """Yield the entries of those of these tables and views that exist."""
         for start in range(0, len(names), _BATCH):
             yield from self.client.get_table_objects(database, names[start : start + _BATCH])
+
+
+def _is_served(entry: Any) -> bool:
+    return is_ours(entry) or is_created_as_format_table(entry)
 
 
 def _table_id(entry: Any) -> str:

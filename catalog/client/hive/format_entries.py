@@ -1,0 +1,360 @@
+"""Entries of format tables in a metastore: ordinary tables of Hive, with the SerDe of their files.
+
+A table that Paimon or interbed creates has the parameter `type` = `format-table` and the options of the table; interbed
+adds its schema where Hive's columns do not say all of it. All other tables of Hive whose files are read here are format
+tables by their SerDe: LazySimpleSerDe with its delimiters, escapes and null format, OpenCSVSerde, JSON, Parquet, ORC
+and Avro. Their partitions are those of the metastore. Source: paimon-hive `HiveCatalog`, `HiveTableUtils`; Hive's
+`serdeConstants`.
+"""
+
+import copy
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from interbed.catalog.client.hive.client import HiveMetastoreClient
+from interbed.catalog.client.hive.connection import current_user
+from interbed.catalog.client.hive.hive_types import type_of_hive
+from interbed.catalog.client.hive.registration import Locations, hive_type_name, is_of_iceberg, is_ours, is_view
+from interbed.catalog.client.identifier import Identifier
+from interbed.storage.base.errors import InterbedError, NotSupportedError
+from interbed.storage.base.types.data_type import DataField
+from interbed.storage.files.text.options import CsvOptions, JsonOptions, MalformedMode
+from interbed.storage.meta.options.format_table import FORMAT_TABLE, TYPE
+from interbed.storage.meta.schema.table_schema import TableSchema, highest_field_id
+from interbed.storage.table.format_table.definition import FormatDefinition
+from interbed.storage.table.format_table.directories import FormatPartition
+from interbed.thrift_idl.hive_metastore.ttypes import FieldSchema, SerDeInfo, StorageDescriptor
+from interbed.thrift_idl.hive_metastore.ttypes import Partition as HivePartition
+from interbed.thrift_idl.hive_metastore.ttypes import Table as HiveTable
+
+SCHEMA = "interbed.format-table-schema"
+"""Parameter with the JSON of the schema, for columns that Hive's types do not describe."""
+
+HIVE_DEFAULT_PARTITION = "__HIVE_DEFAULT_PARTITION__"
+_TEXT_INPUT = "org.apache.hadoop.mapred.TextInputFormat"
+_TEXT_OUTPUT = "org.apache.hadoop.hive.ql.io.HiveIgnoreKeyTextOutputFormat"
+_LAZY = "org.apache.hadoop.hive.serde2.lazy.LazySimpleSerDe"
+_AVRO_FORMAT = "org.apache.hadoop.hive.ql.io.avro.Avro"
+_PARQUET_FORMAT = "org.apache.hadoop.hive.ql.io.parquet.MapredParquet"
+_ORC_FORMAT = "org.apache.hadoop.hive.ql.io.orc.Orc"
+
+_CLASSES: Mapping[str, tuple[str, str, str]] = {
+    "csv": (_LAZY, _TEXT_INPUT, _TEXT_OUTPUT),
+    "text": (_LAZY, _TEXT_INPUT, _TEXT_OUTPUT),
+    "json": ("org.apache.hive.hcatalog.data.JsonSerDe", _TEXT_INPUT, _TEXT_OUTPUT),
+    "parquet": (
+        "org.apache.hadoop.hive.ql.io.parquet.serde.ParquetHiveSerDe",
+        f"{_PARQUET_FORMAT}InputFormat",
+        f"{_PARQUET_FORMAT}OutputFormat",
+    ),
+    "orc": ("org.apache.hadoop.hive.ql.io.orc.OrcSerde", f"{_ORC_FORMAT}InputFormat", f"{_ORC_FORMAT}OutputFormat"),
+    "avro": (
+        "org.apache.hadoop.hive.serde2.avro.AvroSerDe",
+        f"{_AVRO_FORMAT}ContainerInputFormat",
+        f"{_AVRO_FORMAT}ContainerOutputFormat",
+    ),
+}
+"""SerDe, input and output format by the format of the files; those of Java Paimon, and Hive's for Avro."""
+
+_RETENTION = 2**31 - 1
+
+
+def is_created_as_format_table(entry: HiveTable) -> bool:
+    """Return whether Paimon or interbed created the table as a format table."""
+    return bool((entry.parameters or {}).get(TYPE, "").lower() == FORMAT_TABLE)
+
+
+def is_format_entry(entry: HiveTable) -> bool:
+    """Return whether the entry is that of a format table: a table of Hive whose files are read here."""
+    return _format_of(entry) is not None
+
+
+def _format_of(entry: Any) -> str | None:
+    """Return the format of a table's files by its SerDe; None for tables that are not read as files."""
+    if is_ours(entry) or is_view(entry) or is_of_iceberg(entry) or entry.sd is None or entry.sd.serdeInfo is None:
+        return None
+    if not entry.sd.location:
+        return None
+    serde = (entry.sd.serdeInfo.serializationLib or "").lower()
+    given = entry.sd.inputFormat or ""
+    if "parquet" in serde:
+        return "parquet"
+    if "orc" in serde:
+        return "orc"
+    if "avro" in serde:
+        return "avro"
+    if "Text" not in given:
+        return None
+    if "json" in serde:
+        return "json"
+    if serde.endswith("opencsvserde"):
+        return "csv"
+    if serde != _LAZY.lower():
+        return None
+    return "text" if (entry.parameters or {}).get("table_type") == "TEXT" else "csv"
+
+
+def definition_of(identifier: Identifier, entry: Any) -> FormatDefinition:
+    """Return the definition of a format table by its entry.
+
+    Raises NotSupportedError for columns and features of Hive that are not read, InvalidOptionError for wrong options.
+    """
+    file_format = _format_of(entry)
+    assert file_format is not None
+    parameters = {str(k): str(v) for k, v in (entry.parameters or {}).items()}
+    _check_plain(identifier, parameters)
+    created = is_created_as_format_table(entry)
+    options = _options(parameters, file_format) if created else {TYPE: FORMAT_TABLE, "file.format": file_format}
+    if not created:
+        # Hive's directories of partitions.
+        options |= {"partition.default-name": HIVE_DEFAULT_PARTITION, "partition.legacy-name": "false"}
+    schema = _schema(entry, parameters, options)
+    if created:
+        found = FormatDefinition.of(schema)
+        if file_format == "csv" and "csv.field-delimiter" not in options:
+            return FormatDefinition.of(
+                _with_option(schema, "csv.field-delimiter", _of_serde(entry, "field.delim", ","))
+            )
+        return found
+    return _definition_of_hive(entry, schema, file_format, parameters)
+
+
+def _with_option(schema: TableSchema, key: str, value: str) -> TableSchema:
+    return replace(schema, options={**schema.options, key: value})
+
+
+def _check_plain(identifier: Identifier, parameters: Mapping[str, str]) -> None:
+    for key, what in (
+        ("transactional", "has transactions of Hive's, whose changes lie in files of their own"),
+        ("storage_handler", "is kept by a storage handler"),
+    ):
+        if parameters.get(key, "false").lower() not in ("", "false"):
+            raise NotSupportedError(f"The table '{identifier}' {what}; read it by Hive.")
+    if parameters.get("skip.footer.line.count", "0") != "0":
+        raise NotSupportedError(f"The table '{identifier}' has 'skip.footer.line.count', which is not supported.")
+
+
+def _options(parameters: Mapping[str, str], file_format: str) -> dict[str, str]:
+    left_out = {"comment", "EXTERNAL", "table_type", SCHEMA, "transient_lastDdlTime", "path"}
+    return {
+        **{k: v for k, v in parameters.items() if k not in left_out},
+        TYPE: FORMAT_TABLE,
+        "file.format": file_format,
+    }
+
+
+def _schema(entry: Any, parameters: Mapping[str, str], options: Mapping[str, str]) -> TableSchema:
+    stored = parameters.get(SCHEMA)
+    if stored is not None:
+        found = TableSchema.from_json(stored, source=f"the parameter '{SCHEMA}' of the table")
+        if _hive_columns(found) == [(c.name.lower(), c.type.lower()) for c in _columns(entry)]:
+            return TableSchema(
+                id=0,
+                fields=found.fields,
+                highest_field_id=found.highest_field_id,
+                partition_keys=found.partition_keys,
+                options=options,
+                comment=parameters.get("comment"),
+            )
+    fields = tuple(
+        DataField(id=number, name=column.name, type=type_of_hive(column.type, column.name), description=column.comment)
+        for number, column in enumerate(_columns(entry))
+    )
+    return TableSchema(
+        id=0,
+        fields=fields,
+        highest_field_id=highest_field_id(fields),
+        partition_keys=tuple(key.name for key in entry.partitionKeys or ()),
+        options=options,
+        comment=parameters.get("comment"),
+    )
+
+
+def _columns(entry: Any) -> list[Any]:
+    return [*(entry.sd.cols or ()), *(entry.partitionKeys or ())]
+
+
+def _hive_columns(schema: TableSchema) -> list[tuple[str, str]]:
+    """Return names and Hive's types of the columns in the order of an entry: partition columns come last."""
+    keys = schema.partition_keys
+    ordered = [*(f for f in schema.fields if f.name not in keys), *schema.partition_fields]
+    return [(f.name.lower(), hive_type_name(f.type).lower()) for f in ordered]
+
+
+def _of_serde(entry: Any, key: str, default: str) -> str:
+    parameters = entry.sd.serdeInfo.parameters or {}
+    return str(parameters.get(key, default))
+
+
+def _definition_of_hive(
+    entry: Any, schema: TableSchema, file_format: str, parameters: Mapping[str, str]
+) -> FormatDefinition:
+    """Return the definition of a table that Hive or Spark created: the syntax of its files is that of its SerDe."""
+    header = parameters.get("skip.header.line.count", "0")
+    lines = int(header) if header.isdecimal() else 0
+    if file_format == "json":
+        return FormatDefinition(
+            schema=schema, file_format=file_format, syntax=JsonOptions(any_case=True), any_case=True
+        )
+    if file_format != "csv":
+        return FormatDefinition(schema=schema, file_format=file_format, syntax=None, any_case=True)
+    if (entry.sd.serdeInfo.serializationLib or "").lower().endswith("opencsvserde"):
+        syntax = CsvOptions(
+            delimiter=_of_serde(entry, "separatorChar", ","),
+            quote=_of_serde(entry, "quoteChar", '"'),
+            escape=_of_serde(entry, "escapeChar", "\\"),
+            null_literal=None,
+            header_lines=lines,
+            blank_rows=True,
+        )
+        return FormatDefinition(
+            schema=schema,
+            file_format=file_format,
+            syntax=syntax,
+            any_case=True,
+            read_only="its SerDe is OpenCSVSerde, whose files hold no NULL; write it by Hive",
+        )
+    delimiter = _of_serde(entry, "field.delim", _of_serde(entry, "serialization.format", "\x01"))
+    escape = _of_serde(entry, "escape.delim", "")
+    syntax = CsvOptions(
+        # Hive's default of `serialization.format` is the number of the character.
+        delimiter=chr(int(delimiter)) if delimiter.isdecimal() and len(delimiter) < 4 else delimiter,
+        line_delimiter="\n",
+        quote=None,
+        escape=escape or None,
+        null_literal=_of_serde(entry, "serialization.null.format", "\\N"),
+        header_lines=lines,
+        mode=MalformedMode.PERMISSIVE,
+        escapes_all=True,
+        blank_rows=True,
+    )
+    if len(syntax.delimiter) != 1:
+        raise NotSupportedError(f"The delimiter {syntax.delimiter!r} of the table has more than one character.")
+    return FormatDefinition(schema=schema, file_format=file_format, syntax=syntax, any_case=True)
+
+
+def new_format_entry(
+    identifier: Identifier,
+    definition: FormatDefinition,
+    location: str,
+    *,
+    external: bool,
+    locations: Locations,
+) -> HiveTable:
+    """Return the metastore's entry of a new format table, as Java Paimon's catalog makes it."""
+    schema, now = definition.schema, int(time.time())
+    serde, input_format, output_format = _CLASSES[definition.file_format]
+    parameters = {**schema.options, "table_type": definition.file_format.upper()}
+    parameters |= {"file.format": definition.file_format, TYPE: FORMAT_TABLE}
+    if external:
+        parameters["EXTERNAL"] = "TRUE"
+    if schema.comment is not None:
+        parameters["comment"] = schema.comment
+    of_serde = {}
+    if isinstance(definition.syntax, CsvOptions):
+        of_serde["field.delim"] = definition.syntax.delimiter
+    keys = [_column(f) for f in schema.partition_fields]
+    entry: Any = HiveTable(
+        tableName=identifier.table,
+        dbName=identifier.database,
+        owner=current_user(),
+        createTime=now,
+        lastAccessTime=now,
+        retention=_RETENTION,
+        partitionKeys=keys,
+        parameters=parameters,
+        tableType="EXTERNAL_TABLE" if external else "MANAGED_TABLE",
+        sd=StorageDescriptor(
+            cols=[_column(f) for f in definition.data_fields],
+            inputFormat=input_format,
+            outputFormat=output_format,
+            compressed=False,
+            numBuckets=0,
+            serdeInfo=SerDeInfo(serializationLib=serde, parameters=of_serde),
+            bucketCols=[],
+            sortCols=[],
+            parameters={},
+        ),
+    )
+    locations.set(entry, location)
+    if not _says_all(schema):
+        columns = TableSchema(
+            id=0,
+            fields=schema.fields,
+            highest_field_id=schema.highest_field_id,
+            partition_keys=schema.partition_keys,
+        )
+        parameters[SCHEMA] = columns.to_json()
+    return entry
+
+
+def _says_all(schema: TableSchema) -> bool:
+    """Return whether the columns of an entry say all about those of the schema. A metastore folds the case of names."""
+    last = (*(f for f in schema.fields if f.name not in schema.partition_keys), *schema.partition_fields)
+    return last == schema.fields and all(f.name == f.name.lower() and _is_of_hive(f) for f in schema.fields)
+
+
+def _is_of_hive(field: DataField) -> bool:
+    try:
+        return type_of_hive(hive_type_name(field.type).lower(), field.name) == field.type
+    except InterbedError:
+        return False
+
+
+def _column(field: DataField) -> FieldSchema:
+    return FieldSchema(name=field.name, type=hive_type_name(field.type), comment=field.description)
+
+
+class MetastoreRegister:
+    """PartitionRegister of a table of a metastore; `path` makes a path of a location."""
+
+    def __init__(
+        self,
+        client: HiveMetastoreClient,
+        identifier: Identifier,
+        entry: Any,
+        locations: Locations,
+        to_path: Any,
+    ) -> None:
+        self._client = client
+        self._identifier = identifier
+        self._entry = entry
+        self._keys = [key.name for key in entry.partitionKeys or ()]
+        self._locations = locations
+        self._to_path = to_path
+
+    def partitions(self) -> Iterable[tuple[Mapping[str, str], str]]:
+        """Return the values and the directory of each registered partition."""
+        database, table = self._identifier.database, self._identifier.table
+        names = self._client.get_partition_names(database, table)
+        for entry in self._client.get_partitions_by_names(database, table, names):
+            yield dict(zip(self._keys, entry.values, strict=True)), self._to_path(self._locations.of(entry))
+
+    def add(self, partitions: Sequence[FormatPartition]) -> None:
+        """Register partitions; those that are registered stay as they are."""
+        now = int(time.time())
+        made = [self._new(each, now) for each in partitions]
+        if made:
+            self._client.add_partitions(self._identifier.database, self._identifier.table, made, if_not_exists=True)
+
+    def _new(self, partition: FormatPartition, now: int) -> HivePartition:
+        found = HivePartition(
+            values=list(partition.spec.values()),
+            dbName=self._identifier.database,
+            tableName=self._identifier.table,
+            createTime=now,
+            lastAccessTime=now,
+            sd=copy.copy(self._entry.sd),
+            parameters={},
+        )
+        table = self._to_path(self._locations.of(self._entry)).rstrip("/")
+        relative = partition.location.removeprefix(table)
+        self._locations.set(found, f"{self._locations.of(self._entry).rstrip('/')}{relative}")
+        return found
+
+    def remove(self, specs: Sequence[Mapping[str, str]]) -> None:
+        """Remove partitions from the register; missing ones are no error."""
+        for spec in specs:
+            self._client.drop_partition(self._identifier.database, self._identifier.table, list(spec.values()))
