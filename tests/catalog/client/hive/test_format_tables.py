@@ -15,6 +15,7 @@ from interbed.catalog.client.errors import NotAnInterbedTableError, TableExistsE
 from interbed.catalog.client.hive.catalog import HiveCatalog
 from interbed.catalog.client.hive.format_entries import definition_of
 from interbed.catalog.client.identifier import Identifier
+from interbed.catalog.client.table_compaction import TablePatterns, tables_meant
 from interbed.storage.base.errors import InvalidOptionError, NotSupportedError
 from interbed.storage.meta.schema.change import SetOption
 from interbed.storage.table.format_table.format_table import FormatTable
@@ -264,3 +265,18 @@ def test_a_table_of_hive_is_not_dropped_here(catalog: HiveCatalog, tmp_path: Pat
     with pytest.raises(NotAnInterbedTableError, match=r"shop\.h"):
         catalog.drop_table("shop.h")
     assert catalog.client.get_table("shop", "h") is not None
+
+
+def test_tables_about_the_catalog_and_compactions_pass_by_format_tables(catalog: HiveCatalog, tmp_path: Path) -> None:
+    create(catalog).append([row(1)])
+    catalog.create_table("shop.t", SCHEMA)
+    # A table that this version can't open.
+    catalog.client.create_table(of_hive(tmp_path / "h", {"a": "uniontype<int,string>"}))
+    shown = catalog.get_table("sys.tables").scan().to_arrow().to_pylist()
+    assert {"f", "t"} <= {found["table_name"] for found in shown}
+    assert tables_meant(catalog, ["shop"], TablePatterns()) == ["shop.t"]
+    assert [(p.spec, p.file_count) for p in catalog.list_partitions("shop.f")] == [({"dt": "1970-01-01"}, 1)]
+    catalog.create_partitions("shop.f", {"dt": "1970-02-01"})
+    assert "dt=1970-02-01" in catalog.client.get_partition_names("shop", "f")
+    catalog.drop_partitions("shop.f", {"dt": "1970-01-01"})
+    assert catalog.get_table("shop.f").count() == 0

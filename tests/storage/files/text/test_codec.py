@@ -152,6 +152,7 @@ def test_json_takes_texts_and_values_and_ignores_other_members() -> None:
     assert decoded(NUMBER, JsonOptions(any_case=True), lines[2]) == [("other", None)]
 
 
+@pytest.mark.sample(24)
 @pytest.mark.parametrize("file_format", FORMATS)
 @pytest.mark.parametrize("of", SCALARS)
 def test_edge_values_of_each_type_are_read_back(tmp_path: Path, file_format: str, of: str) -> None:
