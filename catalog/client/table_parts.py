@@ -22,7 +22,8 @@ if TYPE_CHECKING:
 def as_format_table(table: object) -> "FormatTable | None":
     """Return an opened table if it is a format table; import nothing for that."""
     module: Any = sys.modules.get("interbed.storage.table.format_table.format_table")
-    return table if module is not None and isinstance(table, module.FormatTable) else None
+    found: Any = table
+    return found if module is not None and isinstance(found, module.FormatTable) else None
 
 
 class TableParts(ABC):

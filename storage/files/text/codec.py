@@ -6,7 +6,6 @@ A file of plain lines has one column of texts: a line is a value, an empty line 
 from collections.abc import Iterator, Sequence
 from typing import Any, Protocol
 
-import numpy as np
 import pyarrow as pa
 
 from interbed.storage.base.errors import InvalidInputError, NotSupportedError
@@ -137,16 +136,16 @@ class TextFileWriter:
         if codec.header is not None:
             self._write([codec.header])
 
-    def write(self, batches: Sequence[pa.RecordBatch], rows: Sequence[Rows] | None = None) -> None:
+    def write(self, batches: Sequence[pa.RecordBatch], numbers: Sequence[Rows]) -> None:
         """Append rows, with their numbers in the data of the caller.
 
         Raises InvalidInputError naming the column and the row of a value that has no text.
         """
         for place, batch in enumerate(batches):
-            numbers = np.arange(batch.num_rows) if rows is None else rows[place]
+            rows = numbers[place]
             for start in range(0, batch.num_rows, _ENCODED_ROWS):
                 end = start + _ENCODED_ROWS
-                self._write(self._codec.encode(batch.slice(start, _ENCODED_ROWS), numbers[start:end]))
+                self._write(self._codec.encode(batch.slice(start, _ENCODED_ROWS), rows[start:end]))
 
     def _write(self, lines: Sequence[str]) -> None:
         end = self._codec.line_delimiter

@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from interbed.storage.base.arrays import Mask
-from interbed.storage.base.arrow_values import array_of, from_numpy, nulls_of, scalar_of, to_numpy
+from interbed.storage.base.arrow_values import FALSE, array_of, from_numpy, nulls_of, scalar_of, to_numpy
 from interbed.storage.base.errors import InvalidInputError
 from interbed.storage.base.types.arrow import type_to_arrow
 from interbed.storage.base.types.casting.cast import cast_text
@@ -89,7 +89,7 @@ def values_of(texts: Array, data_type: AtomicType) -> tuple[Array, Mask | None]:
         return from_numpy(true, ~known), _some(valid & ~known)
     if root in INTEGERS:
         integers: Array = pc.match_substring_regex(texts, _INTEGER)
-        malformed = valid & ~to_numpy(pc.fill_null(integers, False))
+        malformed = valid & ~to_numpy(pc.fill_null(integers, FALSE))
         texts = pc.if_else(from_numpy(malformed), scalar_of(None, pa.string()), texts)
         # Java's integers may have a plus sign, Arrow's have none.
         texts = pc.replace_substring_regex(texts, r"^\+", "")
@@ -110,7 +110,7 @@ _BOOLEANS = ("true", "false")
 def equal_to(texts: Array, text: str) -> Array:
     """Return where texts are equal to one text; false for null."""
     equal: Array = pc.equal(texts, scalar_of(text, pa.string()))
-    filled: Array = pc.fill_null(equal, False)
+    filled: Array = pc.fill_null(equal, FALSE)
     return filled
 
 
