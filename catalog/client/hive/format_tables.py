@@ -72,7 +72,7 @@ class HiveFormatTables:
         if not is_created_as_format_table(entry):
             raise error
         owned = not is_external(entry)
-        if owned and not purge and self._client.drop_and_keep_table(identifier.database, identifier.table):
+        if owned and not purge and self._client.kept_drops.drop_table(identifier.database, identifier.table):
             return
         properties = {"ifPurge": "TRUE"} if purge else {}
         self._client.drop_table(identifier.database, identifier.table, delete_data=owned, properties=properties)
