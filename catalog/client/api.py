@@ -18,6 +18,7 @@ from interbed.catalog.client.errors import (
     TableNotFoundError,
     ViewNotFoundError,
 )
+from interbed.catalog.client.functions import CatalogFunctions
 from interbed.catalog.client.identifier import SYSTEM_DATABASE, Identifier, TableName, check_not_system_database
 from interbed.catalog.client.identifier import parse_table_name as parse_table_name
 from interbed.catalog.client.options import UNNAMED, CatalogOptions
@@ -126,7 +127,7 @@ class Views(ABC):
         )
 
 
-class Catalog(StagedTables, Views, TableParts, ABC):
+class Catalog(StagedTables, Views, CatalogFunctions, TableParts, ABC):
     """Databases and tables by name. Safe to share between threads; close it after use, or use it in a `with` block."""
 
     def __init__(self, name: str, options: CatalogOptions) -> None:

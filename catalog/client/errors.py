@@ -62,6 +62,14 @@ class ViewNotFoundError(CatalogError, LookupError):
     """The catalog has no view of that name."""
 
 
+class FunctionNotFoundError(CatalogError, LookupError):
+    """The catalog has no function of that name."""
+
+
+class FunctionExistsError(CatalogError):
+    """The catalog has a function of that name already."""
+
+
 class PartitionExistsError(CatalogError):
     """The table has a partition of these values already."""
 

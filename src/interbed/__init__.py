@@ -43,8 +43,8 @@ InterbedError
 │   └── LockError (also a CatalogError)  the table's lock could not be had in time; may be retried
 ├── CommitStateUnknownError              it is not known whether the snapshot exists; nothing was cleaned up
 ├── CatalogError
-│   ├── DatabaseNotFoundError, TableNotFoundError, ViewNotFoundError (LookupError)
-│   ├── DatabaseExistsError, TableExistsError, PartitionExistsError
+│   ├── DatabaseNotFoundError, TableNotFoundError, ViewNotFoundError, FunctionNotFoundError (LookupError)
+│   ├── DatabaseExistsError, TableExistsError, PartitionExistsError, FunctionExistsError
 │   ├── DatabaseNotEmptyError            drop it with cascade, or drop its tables first
 │   ├── UnregisteredTableError (also a TableNotFoundError and a TableExistsError)  register it by a repair
 │   ├── NotAnInterbedTableError          the metastore's table is of another format
@@ -85,6 +85,8 @@ if TYPE_CHECKING:
         DatabaseExistsError,
         DatabaseNotEmptyError,
         DatabaseNotFoundError,
+        FunctionExistsError,
+        FunctionNotFoundError,
         LockError,
         LockGoneError,
         NotAnInterbedTableError,
@@ -231,6 +233,8 @@ __all__ = [
     "FileGoneError",
     "FileSystemCatalog",
     "FilterError",
+    "FunctionExistsError",
+    "FunctionNotFoundError",
     "HealthReason",
     "HiveCatalog",
     "IcebergCompaction",
@@ -323,7 +327,7 @@ _HOLDS = {
     "interbed.catalog.client.api": "Catalog Database",
     "interbed.catalog.client.errors": (
         "CallStateUnknownError CatalogAccessError CatalogError CatalogUnavailableError DatabaseExistsError "
-        "DatabaseNotEmptyError DatabaseNotFoundError "
+        "DatabaseNotEmptyError DatabaseNotFoundError FunctionExistsError FunctionNotFoundError "
         "LockError LockGoneError NotAnInterbedTableError PartitionExistsError TableExistsError TableModifiedError "
         "TableNotFoundError "
         "UnregisteredTableError ViewNotFoundError"

@@ -166,6 +166,8 @@ NAMED = {
     ),
     "TableExistsError": ("Pass `ignore_if_exists=True`, or choose another name.", Retry.NO),
     "ViewNotFoundError": ("Create the view, or correct its name.", Retry.NO),
+    "FunctionNotFoundError": ("Create the function, or correct its name.", Retry.NO),
+    "FunctionExistsError": ("Pass `ignore_if_exists=True`, or choose another name.", Retry.NO),
     "PartitionExistsError": ("Pass `ignore_if_exists`, or `IF NOT EXISTS` in SQL.", Retry.NO),
     "NotAnInterbedTableError": ("Query the table with the engine of its format.", Retry.NO),
     "CatalogUnavailableError": ("Check the metastore's address and that it runs.", Retry.SAME),

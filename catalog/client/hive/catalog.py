@@ -49,6 +49,11 @@ if TYPE_CHECKING:
 class HiveCatalog(Catalog):
     """Databases and tables in a Hive metastore, interbed's or a Java one."""
 
+    functions_refusal = (
+        "A Hive catalog reads and changes no functions; use the REST interface of interbed's server: 'metastore' = "
+        "'rest'."
+    )
+
     def __init__(self, name: str, options: CatalogOptions, client: HiveMetastoreClient | None = None) -> None:
         """Connect to the metastore of the options, or use a `client` of another one: then no hive-site.xml is read."""
         super().__init__(name, options)

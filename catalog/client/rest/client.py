@@ -9,6 +9,7 @@ from typing import Any
 from urllib.parse import quote_plus
 
 from interbed.catalog.client.errors import CatalogError
+from interbed.catalog.client.functions import FunctionName
 from interbed.catalog.client.identifier import BRANCH_PREFIX, SEPARATOR, Identifier
 from interbed.catalog.client.rest.http import RestHttp
 from interbed.storage.meta.paths import MAIN_BRANCH
@@ -174,6 +175,28 @@ class RestClient:
         """Rename a view, perhaps into another database."""
         self._http.post(f"{self._root}/views/rename", {"source": _name(source), "destination": _name(target)})
 
+    # -- functions -------------------------------------------------------------------------------------------------
+
+    def functions(self, database: str) -> list[str]:
+        """Return the names of the functions of a database."""
+        return [str(name) for name in self._all(f"{self._database(database)}/functions", "functions")]
+
+    def function(self, name: FunctionName) -> Json:
+        """Return a function with its parameters and definitions."""
+        return self._object(self._function(name))
+
+    def create_function(self, database: str, function: Json) -> None:
+        """Create a function, which has its name."""
+        self._http.post(f"{self._database(database)}/functions", function)
+
+    def alter_function(self, name: FunctionName, changes: Sequence[Json]) -> None:
+        """Apply changes of a function, all or none."""
+        self._http.post(self._function(name), {"changes": list(changes)})
+
+    def drop_function(self, name: FunctionName) -> None:
+        """Drop the function of a name."""
+        self._http.delete(self._function(name))
+
     # -- inside ----------------------------------------------------------------------------------------------------
 
     def _database(self, name: str) -> str:
@@ -184,6 +207,9 @@ class RestClient:
 
     def _view(self, identifier: Identifier) -> str:
         return f"{self._database(identifier.database)}/views/{_encoded(identifier.table)}"
+
+    def _function(self, name: FunctionName) -> str:
+        return f"{self._database(name.database)}/functions/{_encoded(name.function)}"
 
     def _object(self, path: str) -> Json:
         found = self._http.get(path)

@@ -12,6 +12,8 @@ from interbed.catalog.client.errors import (
     CatalogError,
     DatabaseExistsError,
     DatabaseNotFoundError,
+    FunctionExistsError,
+    FunctionNotFoundError,
     PartitionExistsError,
     TableExistsError,
     TableNotFoundError,
@@ -33,6 +35,7 @@ _MISSING: Mapping[str, Callable[[str], InterbedError]] = {
     "DATABASE": DatabaseNotFoundError,
     "TABLE": TableNotFoundError,
     "VIEW": ViewNotFoundError,
+    "FUNCTION": FunctionNotFoundError,
     "TAG": TagNotFoundError,
     "BRANCH": BranchNotFoundError,
     "SNAPSHOT": SnapshotNotFoundError,
@@ -41,6 +44,7 @@ _EXISTING: Mapping[str, Callable[[str], InterbedError]] = {
     "DATABASE": DatabaseExistsError,
     "TABLE": TableExistsError,
     "VIEW": TableExistsError,
+    "FUNCTION": FunctionExistsError,
     "PARTITION": PartitionExistsError,
 }
 _BY_STATUS: Mapping[int, Callable[[str], InterbedError]] = {

@@ -21,7 +21,13 @@ from interbed.catalog.client.errors import (
 from interbed.catalog.client.hive.catalog import HiveCatalog
 from interbed.catalog.client.hive.lock import HiveCatalogLock
 from interbed.catalog.client.hive.registration import CURRENT_SNAPSHOT, same_location
-from interbed.storage.base.errors import CommitConflictError, CommitError, InvalidInputError, InvalidOptionError
+from interbed.storage.base.errors import (
+    CommitConflictError,
+    CommitError,
+    InvalidInputError,
+    InvalidOptionError,
+    NotSupportedError,
+)
 from interbed.storage.base.types.data_type import AtomicType, TypeRoot
 from interbed.storage.meta.schema.change import AddColumn, RemoveOption, SetOption, UpdateComment
 from tests.support.servers.metastore import table as hive_table
@@ -435,3 +441,13 @@ def test_a_write_to_a_branch_that_adds_columns_leaves_the_table_as_it_is(catalog
     assert table.schema.names == ("id", "name")
     assert [column.name for column in catalog.client.get_table("shop", "t").sd.cols] == ["id", "name"]
     assert ids(branch) == [1, 2]
+
+
+def test_functions_are_refused_by_name(catalog: HiveCatalog) -> None:
+    for call in (
+        lambda: catalog.list_functions("shop"),
+        lambda: catalog.get_function("shop.f"),
+        lambda: catalog.drop_function("shop.f", ignore_if_not_exists=True),
+    ):
+        with pytest.raises(NotSupportedError, match="Hive catalog reads and changes no functions; use the REST"):
+            call()

@@ -5,6 +5,8 @@ from typing import Any
 
 import pytest
 
+import interbed
+from interbed.catalog.client.functions import FunctionChange, FunctionName
 from interbed.catalog.client.hive.catalog import HiveCatalog
 from interbed.thrift_idl.hive_metastore import ttypes
 from tests.catalog.server.rest.paimon.conftest import RestAnswer, RestClient
@@ -186,3 +188,17 @@ def test_no_concurrent_change_of_a_function_is_lost(rest: RestClient, database: 
         assert len(list(threads.map(change, range(8), timeout=at_most(60)))) == 8
     found = rest.get("databases", database, "functions", "area.of-box")["definitions"]
     assert {f"d{number}" for number in range(8)} <= set(found)
+
+
+def test_the_client_of_rest_reads_and_writes_functions(rest: RestClient, database: str) -> None:
+    options = {"uri": f"http://127.0.0.1:{rest.port}/paimon", "warehouse": rest.prefix, "token.provider": "bear"}
+    with interbed.load_catalog("test", metastore="rest", token="none", **options) as catalog:
+        rest.post("databases", database, "functions", body=AREA)
+        name = FunctionName(database, "area.of-box")
+        found = catalog.get_function(name)
+        assert found.to_json("area.of-box") == AREA
+        catalog.drop_function(name)
+        catalog.create_function(name, found)
+        catalog.alter_function(name, FunctionChange.drop_definition("spark"))
+        assert list(rest.get("databases", database, "functions", "area.of-box")["definitions"]) == ["trino", "flink"]
+        assert catalog.list_functions(database) == ["area.of-box"]
