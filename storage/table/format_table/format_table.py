@@ -96,7 +96,7 @@ class FormatTable(ArrowRows):
 
     @property
     def options(self) -> CoreOptions:
-        """The options, typed."""
+        """The options of the table, typed."""
         return self.definition.options
 
     @property

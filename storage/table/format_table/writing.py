@@ -114,7 +114,7 @@ class PartitionWriter:
         self.done: list[StagedFile] = []
 
     def write(self, batch: pa.RecordBatch, numbers: RowNumbers) -> None:
-        """Append rows."""
+        """Append rows of the partition."""
         start = 0
         while start < batch.num_rows:
             room = _GROUP_ROWS - self._pending_rows
