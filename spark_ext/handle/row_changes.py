@@ -5,8 +5,9 @@ engine are Paimon's (documentation page `spark/sql-write`). In an append table f
 updated row is deleted and added.
 
 Such columns are hidden: they are read when a query names them. `__interbed_row` is the whole row, with which a MERGE
-deletes a row when the key alone is not enough. Append tables have `__paimon_file_path` and `__paimon_row_index`, as in
-Paimon's connector.
+deletes a row when the key alone is not enough. `__interbed_stored_<column>` is a CHAR of the key as it is stored: Spark
+pads the key of a deleted row, which is another key then. Append tables have `__paimon_file_path` and
+`__paimon_row_index`, as in Paimon's connector.
 
 A write may also bring more columns than the table's: new ones, or one with the kind of each row (`RowsToCome`). A write
 that merges its columns into the table's (Paimon's documentation: spark/sql-write, "Write Merge Schema") is analysed
@@ -26,6 +27,7 @@ from interbed.spark_ext.handle.clustering import clustering_of_changes
 from interbed.spark_ext.values.predicates import FilterHandling, conjunction_of, handling_of
 from interbed.spark_ext.values.spark_types import schema_from_spark, schema_to_spark, type_to_spark
 from interbed.storage.base.errors import SchemaMismatchError
+from interbed.storage.base.predicate.char_columns import char_lengths
 from interbed.storage.base.predicate.expr import AlwaysTrue, Predicate
 from interbed.storage.base.types.data_type import (
     BINARIES,
@@ -65,6 +67,8 @@ from interbed.storage.write.row_statements import (
 from interbed.thrift_idl.planner.ttypes import HiddenColumn, RowChanges, SequenceRule, WriteClustering
 
 OLD_ROW = "__interbed_row"
+STORED = "__interbed_stored_"
+"""The prefix of hidden columns with the texts of CHAR columns of the key as they are stored."""
 
 _COMMENTS = {
     OLD_ROW: "The row as a whole",
@@ -79,7 +83,13 @@ def hidden_fields(schema: TableSchema) -> tuple[DataField, ...]:
     """Return the hidden columns of a table."""
     if schema.has_primary_key:
         whole = RowType(schema.fields, nullable=False)
-        return (DataField(id=_FIRST_ID, name=OLD_ROW, type=whole),) if needs_old_rows(schema) else ()
+        old = (DataField(id=_FIRST_ID, name=OLD_ROW, type=whole),) if needs_old_rows(schema) else ()
+        text = AtomicType(TypeRoot.VARCHAR, length=MAX_LENGTH)
+        stored = (
+            DataField(id=_FIRST_ID + number, name=name, type=text)
+            for number, name in enumerate(_stored_keys(schema), len(old))
+        )
+        return (*old, *stored)
     path = AtomicType(TypeRoot.VARCHAR, length=MAX_LENGTH, nullable=False)
     index = AtomicType(TypeRoot.BIGINT, nullable=False)
     return (
@@ -93,12 +103,26 @@ def hidden_columns_of(schema: TableSchema) -> list[HiddenColumn]:
     return [
         HiddenColumn(
             name=f.name,
-            typeJson=json.dumps(json.loads(schema_to_spark([f]))["fields"][0]["type"]),
+            typeJson=json.dumps(_without_lengths(json.loads(schema_to_spark([f]))["fields"][0]["type"])),
             nullable=f.type.nullable,
-            comment=_COMMENTS[f.name],
+            comment=_COMMENTS.get(f.name, "The text of a CHAR column as it is stored, without more blanks"),
         )
         for f in hidden_fields(schema)
     ]
+
+
+def _stored_keys(schema: TableSchema) -> list[str]:
+    return [f"{STORED}{name}" for name in char_lengths(schema.fields) if name in schema.primary_keys]
+
+
+def _without_lengths(spark_type: Any) -> Any:
+    """Return a type of Spark in JSON with STRING for CHAR and VARCHAR, which no plan of Spark has."""
+    if isinstance(spark_type, str):
+        return "string" if spark_type.startswith(("char(", "varchar(")) else spark_type
+    if isinstance(spark_type, dict):
+        inner = ("type", "elementType", "keyType", "valueType", "fields")
+        return {key: _without_lengths(value) if key in inner else value for key, value in spark_type.items()}
+    return [_without_lengths(each) for each in spark_type] if isinstance(spark_type, list) else spark_type
 
 
 def needs_old_rows(schema: TableSchema) -> bool:
@@ -130,6 +154,11 @@ def read_with_hidden(
         branch = table.branch(split.branch)
         table = Table(branch.name, at_snapshot(branch.store, split.snapshot_id)) if split.of_past else branch
         split = replace(split, branch=None, of_past=False)
+    if any(c.startswith(STORED) and c not in table.schema.by_name for c in columns):
+        names = [c if c in table.schema.by_name else c.removeprefix(STORED) for c in columns]
+        for batch in read_with_hidden(table, list(dict.fromkeys(names)), predicate, split, top=top):
+            yield pa.RecordBatch.from_arrays([batch.column(c) for c in names], names=list(columns))
+        return
     own = tuple(c for c in columns if c in table.schema.by_name)
     if len(own) == len(columns):
         read = table.new_read(own, predicate) if top is None else TopRead(table.store, own, predicate, top)
@@ -164,12 +193,14 @@ def row_changes_of(name: str, schema: TableSchema, unit: int) -> RowChanges:
         return RowChanges(
             rowId=[FILE_PATH, ROW_INDEX], toldOfRows={}, refusals={}, splitsUpdates=True, clustering=by_file
         )
-    sent = {}
+    sent: dict[str, list[str]] = {}
     if needs_old_rows(schema):
         sent = {DELETE: [n for n in schema.names if n not in keys], MERGE: [OLD_ROW]}
     sequences, kept = _sequences(schema), list(kept_for_null(schema))
     if sequences or kept:
         sent[UPDATE] = [OLD_ROW]
+    if stored := _stored_keys(schema):
+        sent |= {command: [*sent.get(command, []), *stored] for command in (DELETE, MERGE)}
     return RowChanges(
         rowId=keys,
         toldOfRows=sent,
@@ -225,8 +256,12 @@ def _deletes_by_key(schema: TableSchema) -> bool:
 
 
 def _has_exact_keys(schema: TableSchema) -> bool:
-    """Return whether keys that are equal for Spark are one key: 0.0 and -0.0 are equal for it, and two keys."""
-    return not any(is_atomic(schema.by_name[k].type, TypeRoot.FLOAT, TypeRoot.DOUBLE) for k in schema.primary_keys)
+    """Return whether keys that are equal for Spark are one key.
+
+    0.0 and -0.0 are equal for it, and texts of a CHAR that differ by blanks at the end; they are two keys.
+    """
+    inexact = (TypeRoot.FLOAT, TypeRoot.DOUBLE, TypeRoot.CHAR)
+    return not any(is_atomic(schema.by_name[k].type, *inexact) for k in schema.primary_keys)
 
 
 def _spread_by(schema: TableSchema) -> list[str]:

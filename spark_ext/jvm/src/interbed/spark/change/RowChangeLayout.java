@@ -16,12 +16,14 @@ import org.apache.spark.sql.types.StructType;
  * not the table's own.
  *
  * <p>A deleted row is known by its id and metadata: `fromId` and `fromMetadata` have the index of each sent column there, -1 for
- * none, and `wholeRow` is the index of a metadata column with the whole row.
+ * none, and `wholeRow` is the index of a metadata column with the whole row. `storedKeys` has the index of a metadata column with
+ * the text of each key column as it is stored, -1 for none: Spark pads those of type CHAR.
  */
 record RowChangeLayout(
-    StructType sent, int tableColumns, int[] fromId, int[] fromMetadata, int wholeRow, int[] keyColumns)
+    StructType sent, int tableColumns, int[] fromId, int[] fromMetadata, int wholeRow, int[] storedKeys, int[] keyColumns)
     implements Serializable {
   static final String KIND = "_row_kind";
+  private static final String STORED = "__interbed_stored_";
 
   static RowChangeLayout of(PlannerTable table, LogicalWriteInfo write) {
     StructType columns = CharVarcharUtils.replaceCharVarcharWithStringInSchema(table.schema());
@@ -39,7 +41,8 @@ record RowChangeLayout(
     }
     int wholeRow = -1;
     for (int i = 0; i < metadata.length(); i++) {
-      if (!has(columns, metadata.apply(i).name())) {
+      String name = metadata.apply(i).name();
+      if (!has(columns, name) && !name.startsWith(STORED)) {
         wholeRow = i;
       }
     }
@@ -50,6 +53,7 @@ record RowChangeLayout(
         places(sent, rowId),
         places(sent, metadata),
         wholeRow,
+        keys.stream().mapToInt(key -> place(metadata, STORED + key)).toArray(),
         keys.stream().mapToInt(columns::fieldIndex).toArray());
   }
 
@@ -62,8 +66,10 @@ record RowChangeLayout(
   }
 
   private static int[] places(StructType sent, StructType source) {
-    return Arrays.stream(sent.fieldNames())
-        .mapToInt(name -> has(source, name) ? source.fieldIndex(name) : -1)
-        .toArray();
+    return Arrays.stream(sent.fieldNames()).mapToInt(name -> place(source, name)).toArray();
+  }
+
+  private static int place(StructType source, String name) {
+    return has(source, name) ? source.fieldIndex(name) : -1;
   }
 }

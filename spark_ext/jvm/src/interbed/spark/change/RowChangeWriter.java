@@ -8,6 +8,7 @@ import org.apache.spark.sql.catalyst.expressions.GenericInternalRow;
 import org.apache.spark.sql.connector.write.DeltaWriter;
 import org.apache.spark.sql.connector.write.WriterCommitMessage;
 import org.apache.spark.sql.types.DataType;
+import org.apache.spark.unsafe.types.UTF8String;
 
 /** Sends the changes of one task to Python, each as a row with its kind. */
 final class RowChangeWriter implements DeltaWriter<InternalRow> {
@@ -42,7 +43,29 @@ final class RowChangeWriter implements DeltaWriter<InternalRow> {
         sent.update(i, null);
       }
     }
+    checkStoredKey(metadata);
     send(DELETE);
+  }
+
+  /** Refuses the deletion of a key that is stored without the blanks that Spark adds: the row would remain. */
+  private void checkStoredKey(InternalRow metadata) {
+    for (int i = 0; i < layout.keyColumns().length; i++) {
+      int place = layout.storedKeys()[i];
+      if (place < 0 || metadata == null || metadata.isNullAt(place)) {
+        continue;
+      }
+      UTF8String stored = metadata.getUTF8String(place);
+      Object key = sent.get(layout.keyColumns()[i], layout.type(layout.keyColumns()[i]));
+      if (!stored.equals(key)) {
+        throw new UnsupportedOperationException(
+            "The row with '"
+                + stored
+                + "' in the primary key column '"
+                + layout.sent().apply(layout.keyColumns()[i]).name()
+                + "' can't be deleted by Spark: another writer has stored it without the blanks at its end, and with the blanks "
+                + "that Spark adds it is another key. Nothing was changed; delete it by `interbed sql`.");
+      }
+    }
   }
 
   @Override
