@@ -56,6 +56,7 @@ OFFERED: Mapping[str, tuple[str, ...]] = {
         "base.bucket_id",
         "base.clock",
         "base.columnar_records",
+        "base.decompression",
         "base.errors",
         "io.prefetch.inputs",
         "io.prefetch.versions",

@@ -22,7 +22,7 @@ from pyiceberg.transforms import IdentityTransform
 from interbed.iceberg.meta.live_files import LiveFile
 from interbed.iceberg.read.file_columns import FileColumns, read_file_schema
 from interbed.storage.base.avro.blocks import METADATA_BLOCK_BYTES_MAX
-from interbed.storage.base.avro.codecs import plain_content
+from interbed.storage.base.decompression import plain_content
 from interbed.storage.base.errors import InvalidOptionError
 from interbed.storage.base.predicate.expr import Predicate
 from interbed.storage.files.format.api import ReadChecks, data_file_errors

@@ -1,4 +1,4 @@
-"""The compression of blocks of Avro files, by Avro's names of the codecs, and of JSON files of metadata.
+"""The compression of blocks of Avro files, by Avro's names of the codecs.
 
 Blocks of `deflate` have no header; blocks of `snappy` end with the CRC-32 of the plain bytes. Blocks of `zstandard` may
 end with a checksum of the plain bytes, which decoders verify; interbed writes one. `bzip2` and `xz` always have one;
@@ -12,9 +12,11 @@ import sys
 import zlib
 from collections.abc import Callable
 from functools import partial
-from typing import Any, Protocol
+from typing import Any
 
 import pyarrow as pa
+
+from interbed.storage.base.decompression import TooManyBytesError, check_size, stream_content, streams_content
 
 if sys.version_info >= (3, 14):
     from compression import zstd
@@ -22,29 +24,12 @@ else:
     from backports import zstd
 
 _CRC_BYTES = 4
-_GZIP = b"\x1f\x8b"
 _MOST_SNAPPY = 64
 """The greatest ratio of plain to compressed bytes in snappy: a copy of at most 64 bytes takes two."""
 _DAMAGE: tuple[type[Exception], ...] = (
     *(ValueError, EOFError, OSError, zlib.error, lzma.LZMAError, zstd.ZstdError, pa.ArrowException),
 )
 """The errors of the codecs' libraries for damaged bytes."""
-
-
-class TooManyBytesError(ValueError):
-    """The plain bytes are more than a limit."""
-
-
-class _Unpacker(Protocol):
-    """Decompressor of one stream."""
-
-    @property
-    def eof(self) -> bool: ...
-
-    @property
-    def unused_data(self) -> bytes: ...
-
-    def decompress(self, data: bytes, max_length: int, /) -> bytes: ...
 
 
 def compressor(codec: str, zstd_level: int) -> Callable[[bytes], bytes]:
@@ -76,13 +61,13 @@ def decompressor(codec: str, limit: int) -> Callable[[bytes], bytes]:
         case "snappy":
             unpacked = _unsnappy
         case "zstandard":
-            unpacked = partial(_streams, zstd.ZstdDecompressor)
+            unpacked = partial(streams_content, zstd.ZstdDecompressor)
         case "deflate":
             unpacked = _inflated
         case "bzip2":
-            unpacked = partial(_streams, bz2.BZ2Decompressor)
+            unpacked = partial(streams_content, bz2.BZ2Decompressor)
         case "xz":
-            unpacked = partial(_streams, lzma.LZMADecompressor)
+            unpacked = partial(streams_content, lzma.LZMADecompressor)
         case _:
             raise pa.ArrowNotImplementedError(f"the codec '{codec}' is unknown")
 
@@ -95,30 +80,6 @@ def decompressor(codec: str, limit: int) -> Callable[[bytes], bytes]:
             raise ValueError(f"a block of the codec '{codec}' can't be decompressed: {error}") from error
 
     return decompress
-
-
-def plain_content(content: bytes, limit: int) -> bytes:
-    """Return the plain bytes of a file that may be compressed by gzip, whatever its name.
-
-    Raises TooManyBytesError beyond the limit, ValueError for damaged bytes.
-    """
-    if not content.startswith(_GZIP):
-        _check_size(len(content), limit)
-        return content
-    found: list[bytes] = []
-    rest = content
-    try:
-        while rest:
-            unpacker = zlib.decompressobj(16 + zlib.MAX_WBITS)
-            found.append(_stream(unpacker, rest, limit))
-            limit -= len(found[-1])
-            # Members may be followed by zeros.
-            rest = unpacker.unused_data.lstrip(b"\0")
-    except TooManyBytesError:
-        raise
-    except (ValueError, zlib.error) as error:
-        raise ValueError(f"it is damaged: {error}") from error
-    return b"".join(found)
 
 
 def _zstd(level: int) -> Callable[[bytes], bytes]:
@@ -138,33 +99,13 @@ def _snappy(block: bytes) -> bytes:
 
 
 def _plain(block: bytes, limit: int) -> bytes:
-    _check_size(len(block), limit)
+    check_size(len(block), limit)
     return block
-
-
-def _streams(made: Callable[[], _Unpacker], block: bytes, limit: int) -> bytes:
-    """Return the plain bytes of streams one after another."""
-    found: list[bytes] = []
-    rest = block
-    while rest:
-        unpacker = made()
-        found.append(_stream(unpacker, rest, limit))
-        limit -= len(found[-1])
-        rest = unpacker.unused_data
-    return found[0] if len(found) == 1 else b"".join(found)
 
 
 def _inflated(block: bytes, limit: int) -> bytes:
     # fastavro leaves a part of zlib's checksum behind the stream.
-    return _stream(zlib.decompressobj(-zlib.MAX_WBITS), block, limit)
-
-
-def _stream(unpacker: _Unpacker, packed: bytes, limit: int) -> bytes:
-    plain = unpacker.decompress(packed, limit + 1)
-    _check_size(len(plain), limit)
-    if not unpacker.eof:
-        raise ValueError("it ends too early")
-    return plain
+    return stream_content(zlib.decompressobj(-zlib.MAX_WBITS), block, limit)
 
 
 def _unsnappy(block: bytes, limit: int) -> bytes:
@@ -176,15 +117,10 @@ def _unsnappy(block: bytes, limit: int) -> bytes:
         shift += 7
         if byte < 0x80:
             break
-    _check_size(size, limit)
+    check_size(size, limit)
     if size > len(packed) * _MOST_SNAPPY:
         raise ValueError("a block is smaller than its rows can be")
     plain: Any = pa.Codec("snappy").decompress(packed, size, asbytes=True)
     if zlib.crc32(plain).to_bytes(_CRC_BYTES, "big") != checksum:
         raise ValueError("the checksum of a block is wrong")
     return bytes(plain)
-
-
-def _check_size(size: int, limit: int) -> None:
-    if size > limit:
-        raise TooManyBytesError(f"its plain bytes are more than the limit of {limit}")

@@ -6,6 +6,7 @@ its size is checked before it is read, and what is unpacked of it has the same b
 
 from interbed.catalog.server.service.errors import DamagedFileError, MetastoreError, UnboundedFileError
 from interbed.catalog.server.service.warehouse import with_files
+from interbed.storage.base.decompression import TooManyBytesError, plain_content
 from interbed.storage.io.api import FileIO
 
 FILE_BYTES_MAX = 256 << 20
@@ -39,9 +40,6 @@ def read_unpacked(location: str, message: str) -> bytes:
     content = read_bounded(location, message)
     if not content.startswith(_GZIP):
         return content
-    # Loads Arrow, which takes longer than the rest of a server's start.
-    from interbed.storage.base.avro.codecs import TooManyBytesError, plain_content
-
     try:
         return plain_content(content, FILE_BYTES_MAX)
     except TooManyBytesError as error:

@@ -6,6 +6,7 @@ import pytest
 
 from interbed.catalog.server.service import warehouse
 from interbed.catalog.server.service.errors import InvalidOperationError, MetastoreError
+from interbed.catalog.server.service.tables.pointed_files import read_bounded
 from interbed.catalog.server.service.warehouse import (
     Warehouse,
     contains,
@@ -14,7 +15,6 @@ from interbed.catalog.server.service.warehouse import (
     make_directories,
     make_directory,
     normalized_location,
-    read_bounded,
     remove_empty_directory,
     rename_directory,
     same_location,

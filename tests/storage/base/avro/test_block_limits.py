@@ -16,8 +16,9 @@ from interbed.storage.base.avro.blocks import (
     block_bytes,
     header_bytes,
 )
-from interbed.storage.base.avro.codecs import TooManyBytesError, compressor, decompressor, plain_content
+from interbed.storage.base.avro.codecs import compressor, decompressor
 from interbed.storage.base.avro.records import read_records, write_records
+from interbed.storage.base.decompression import TooManyBytesError, plain_content
 from interbed.storage.base.errors import CorruptFileError
 from interbed.storage.meta.manifest import entry_decoder
 from tests.support.avro_bombs import with_bombs
