@@ -59,12 +59,15 @@ class RowConverter:
         floats = (pa.float32(), pa.float64())
         self._float_keys = [n for n, f in enumerate(schema.arrow) if f.name in placing and f.type in floats]
 
-    def batches(self, data: pa.Table | pa.RecordBatch, *, keeps_nulls: KeptNulls = False) -> list[pa.RecordBatch]:
+    def batches(
+        self, data: pa.Table | pa.RecordBatch, *, keeps_nulls: KeptNulls = False, keeps_nan: bool = False
+    ) -> list[pa.RecordBatch]:
         """Return the rows with the columns of the table; all are checked before the first is returned.
 
         Columns are matched by name; absent nullable ones become null or their default. `keeps_nulls` says where null
-        stays null although the column has a default: in rows of the table. Raises SchemaMismatchError and
-        InvalidInputError.
+        stays null although the column has a default: in rows of the table. NaN in keys, partitions and bucket keys
+        becomes Java's, unless `keeps_nan`: rows of the table are found where their own bits placed them. Raises
+        SchemaMismatchError and InvalidInputError.
         """
         if not isinstance(data, pa.Table | pa.RecordBatch):
             raise InvalidInputError(
@@ -82,7 +85,7 @@ class RowConverter:
         for part in parts:
             batches += cast_to_schema(part, target, what=self._table, first_row=first_row)
             first_row += part.num_rows
-        for place in self._float_keys:
+        for place in () if keeps_nan else self._float_keys:
             batches = [
                 batch.set_column(place, batch.schema.field(place), one_nan(batch.column(place))) for batch in batches
             ]

@@ -186,7 +186,9 @@ class TableWrite:
         are_new: bool,
     ) -> None:
         self._check_open()
-        batches = self._incoming.batches(data, keeps_nulls=keeps_nulls)
+        # Deletions and updates of rows of the table, and rows that are written again, have its keys.
+        keeps_nan = keeps_nulls is True or (keeps_nulls is not False and row_kinds is not None)
+        batches = self._incoming.batches(data, keeps_nulls=keeps_nulls, keeps_nan=keeps_nan)
         kinds = None if row_kinds is None else self._incoming.kinds(row_kinds, data.num_rows)
         offset = 0
         with self._aborted_by_errors():

@@ -8,8 +8,10 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pytest
+from click.testing import CliRunner
 
 import interbed
+from interbed.cli import main
 
 DOUBLES = np.array([0x7FF8000000000000, 0xFFF8000000000000, 0x7FF8000000000001], np.uint64).view(np.float64)
 FLOATS = np.array([0x7FC00000, 0xFFC00000, 0x7FC00001], np.uint32).view(np.float32)
@@ -33,6 +35,24 @@ def test_a_key_of_nan_is_in_one_bucket(tmp_path: Path, values: npt.NDArray[Any])
     assert row["n"] == len(values) - 1
     assert table.get_many(pa.array(values), columns=["n"])["n"].to_pylist() == [row["n"]] * len(values)
     assert table.get(float("nan"), columns=["n"]) == {"n": row["n"]}
+    table.delete("k = 'NaN'")
+    assert table.count() == 0
+
+
+@pytest.mark.parametrize("options", [{}, {"deletion-vectors.enabled": "true"}], ids=["merged", "vectors"])
+def test_rows_of_another_nan_are_deleted_and_updated_in_their_buckets(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, options: dict[str, str]
+) -> None:
+    table = table_of(tmp_path, pa.float64(), ["k"], options={"bucket": "16", **options})
+    with monkeypatch.context() as other_writer:
+        other_writer.setattr("interbed.storage.write.row_converter.one_nan", lambda values: values)
+        for number, value in enumerate([DOUBLES[1], DOUBLES[2]]):
+            table.upsert(pa.table({"k": pa.array(np.array([value])), "n": pa.array([number], pa.int32())}))
+    assert numbers(table) == [0, 1]
+    for statement in ("UPDATE d.t SET n = n + 10 WHERE k = 'NaN'", "DELETE FROM d.t WHERE n = 10"):
+        result = CliRunner().invoke(main, ["-o", f"warehouse={tmp_path}", "sql", statement])
+        assert result.exit_code == 0, result.output
+    assert numbers(table) == [11]
     table.delete("k = 'NaN'")
     assert table.count() == 0
 
