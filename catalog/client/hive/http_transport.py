@@ -9,7 +9,7 @@ import ssl
 from http import HTTPStatus
 from pathlib import Path
 
-from thrift.transport.TTransport import TTransportBase, TTransportException
+from thrift.transport.TTransport import TTransportException
 
 from interbed.catalog.client.errors import CatalogAccessError, CatalogUnavailableError
 from interbed.storage.base.errors import InvalidOptionError
@@ -18,8 +18,8 @@ _TEXT_BYTES_MAX = 1000
 _CONTENT_TYPE = "application/x-thrift"
 
 
-class HttpTransport(TTransportBase):  # type: ignore[misc]
-    """Transport of one connection. `token_file` is read for each call, because tokens are renewed there."""
+class HttpTransport:
+    """Thrift transport of one connection. `token_file` is read for each call, because tokens are renewed there."""
 
     def __init__(
         self,

@@ -384,7 +384,7 @@ class RestCatalog(Catalog):
         try:
             present, has_query = self._read_view(name)
         except (ViewNotFoundError, DatabaseNotFoundError):
-            present = None
+            present, has_query = None, False
         if present is not None and replace:
             self._replace_view(name, present, view, has_dialect=has_query)
             return

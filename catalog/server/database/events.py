@@ -11,6 +11,7 @@ from typing import Any
 
 from sqlalchemy import ColumnElement, Connection, bindparam, delete, func, insert, select, update
 
+from interbed.catalog.server.database.client_keys import SqlIdempotencyKeys
 from interbed.catalog.server.database.documents import (
     constraint_document,
     constraint_from,
@@ -25,7 +26,6 @@ from interbed.catalog.server.database.documents import (
     table_document,
     table_from,
 )
-from interbed.catalog.server.database.idempotency import SqlIdempotencyKeys
 from interbed.catalog.server.database.models import EventRow, SequenceRow
 from interbed.catalog.server.database.statement import Statement
 from interbed.catalog.server.service.events import ChangedName, EventBody, NotificationEvent

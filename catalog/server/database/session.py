@@ -4,13 +4,12 @@ from functools import partial
 
 from sqlalchemy import Connection
 
-from interbed.catalog.server.database.access_tokens import SqlAccessTokens
+from interbed.catalog.server.database.client_keys import SqlAccessTokens, SqlIdempotencyKeys
 from interbed.catalog.server.database.databases import SqlCatalogs, SqlDatabases, SqlFunctions, SqlProperties
 from interbed.catalog.server.database.dropped import SqlDroppedObjects
 from interbed.catalog.server.database.engine import SqlUnits, open_engine
 from interbed.catalog.server.database.events import SqlEvents
 from interbed.catalog.server.database.history import SqlHistory
-from interbed.catalog.server.database.idempotency import SqlIdempotencyKeys
 from interbed.catalog.server.database.locks import SqlLocks
 from interbed.catalog.server.database.partitions import SqlPartitions
 from interbed.catalog.server.database.places import SqlLocationIndex, SqlMoves

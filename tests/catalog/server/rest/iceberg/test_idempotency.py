@@ -284,7 +284,7 @@ _PROGRAM = """
 import os, signal, sys
 from pathlib import Path
 from interbed.catalog.server.service.requests.idempotency import IdempotencyService
-from interbed.catalog.server.database.idempotency import SqlIdempotencyKeys
+from interbed.catalog.server.database.client_keys import SqlIdempotencyKeys
 from interbed.catalog.server.rest.iceberg.idempotency import RepeatableRoutes
 from tests.catalog.server.rest.iceberg.test_idempotency import LocalRequests, UPDATE
 
