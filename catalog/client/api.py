@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from types import TracebackType
 from typing import TYPE_CHECKING, Self, cast
 
+from interbed.catalog.client.dropped import CatalogDrops
 from interbed.catalog.client.errors import (
     UNREADABLE,
     DatabaseExistsError,
@@ -33,7 +34,6 @@ from interbed.storage.table.table import Table
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from interbed.catalog.client.dropped import DroppedEntry
     from interbed.catalog.client.repair_report import RepairReport
     from interbed.iceberg.table import IcebergTable
     from interbed.storage.base.incoming import IncomingRows
@@ -127,7 +127,7 @@ class Views(ABC):
         )
 
 
-class Catalog(StagedTables, Views, CatalogFunctions, TableParts, ABC):
+class Catalog(StagedTables, Views, CatalogFunctions, CatalogDrops, TableParts, ABC):
     """Databases and tables by name. Safe to share between threads; close it after use, or use it in a `with` block."""
 
     def __init__(self, name: str, options: CatalogOptions) -> None:
@@ -252,47 +252,6 @@ class Catalog(StagedTables, Views, CatalogFunctions, TableParts, ABC):
     def repair_table(self, identifier: "str | Identifier", *, dry_run: bool = False) -> "RepairReport":
         """Repair one table, as `repair_catalog` does; raises TableNotFoundError when it has no files."""
         raise self._no_repair()
-
-    # -- dropped objects ------------------------------------------------------------------------------------------
-
-    def list_dropped(self, database: str | None = None) -> "list[DroppedEntry]":
-        """Return the dropped tables and databases that can be put back, of one database or of all, the latest first.
-
-        Raises NotSupportedError in a catalog on a metastore: `interbed metastore dropped` lists them.
-        """
-        raise self._no_dropped("dropped")
-
-    def undrop_table(
-        self, identifier: "str | Identifier", *, new_name: str | None = None, drop_id: str | None = None
-    ) -> None:
-        """Put the latest dropped table or view of a name back, or the one of an id, with its files, perhaps under a new
-        name.
-
-        Raises TableNotFoundError if none is kept, TableExistsError, DatabaseNotFoundError, NotSupportedError unless
-        the catalog is on a metastore of interbed's or keeps its tables in a file system.
-        """
-        raise self._no_dropped("undrop")
-
-    def undrop_database(self, name: str, *, drop_id: str | None = None) -> None:
-        """Put the latest dropped database of a name back, with the tables that were dropped with it.
-
-        Raises as undrop_table.
-        """
-        raise self._no_dropped("undrop")
-
-    def purge_dropped(self, name: str | None = None, *, drop_id: str | None = None, only_expired: bool = False) -> int:
-        """Delete the files of a dropped object for good, or of all; return the number of objects that were deleted.
-
-        `name` is `database.table` or that of a database. What cannot be deleted wholly is not counted, and logged.
-        Raises TableNotFoundError, NotSupportedError in a catalog on a metastore.
-        """
-        raise self._no_dropped("purge")
-
-    def _no_dropped(self, command: str) -> NotSupportedError:
-        return NotSupportedError(
-            f"The catalog '{self.name}' keeps no dropped tables itself: its server does, if it is `interbed server`, "
-            f"where `interbed metastore {command}` does this."
-        )
 
     def _no_table(self, identifier: Identifier) -> TableNotFoundError:
         return TableNotFoundError(f"There is no table '{identifier}' in {self.described}.")

@@ -187,3 +187,27 @@ def check_authentication(settings: AuthenticationSettings, sources: Mapping[str,
             "the optimizer beside the server does not authenticate itself; run `interbed optimizer run` by itself "
             "instead",
         )
+
+
+class OptimizerSettings(Protocol):
+    """The settings of an optimizer beside the server, and those that it depends on."""
+
+    @property
+    def optimizer(self) -> str: ...
+    @property
+    def tls_certificate(self) -> Path | None: ...
+    @property
+    def protocol(self) -> str: ...
+
+
+def check_optimizer(settings: OptimizerSettings, sources: Mapping[str, str]) -> None:
+    """Check that an optimizer beside the server can speak to it."""
+    if settings.optimizer == "off":
+        return
+    for name in ("tls_certificate", "protocol"):
+        value = getattr(settings, name)
+        if value not in (None, "binary"):
+            raise ServerSettingsError(
+                f"{sources['optimizer']}: the optimizer beside the server speaks to it without TLS and in the binary "
+                f"protocol, and {name} is {value} ({sources[name]}); run `interbed optimizer run` by itself instead"
+            )

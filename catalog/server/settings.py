@@ -22,6 +22,7 @@ from interbed.catalog.server.setting_checks import (
     check_http_path,
     check_locations,
     check_metadata_root,
+    check_optimizer,
     check_paimon_warehouses,
     check_pem,
     check_ports,
@@ -475,7 +476,7 @@ def _check(settings: ServerSettings, sources: Mapping[str, str]) -> None:
     )
     check_locations("allowed_locations", listed(settings.allowed_locations), (), sources["allowed_locations"])
     check_metadata_root(settings.warehouse, settings.iceberg_metadata_root, sources["iceberg_metadata_root"])
-    _check_optimizer(settings, sources)
+    check_optimizer(settings, sources)
     check_authentication(settings, sources)
     if (settings.tls_certificate is None) != (settings.tls_key is None):
         given, missing = ("tls_certificate", "tls_key") if settings.tls_key is None else ("tls_key", "tls_certificate")
@@ -494,15 +495,3 @@ def _check(settings: ServerSettings, sources: Mapping[str, str]) -> None:
     check_separator(settings.iceberg_namespace_separator, sources["iceberg_namespace_separator"])
     ports = {"port": settings.port, "http_port": settings.http_port, "health_port": settings.health_port}
     check_ports(ports, sources)
-
-
-def _check_optimizer(settings: ServerSettings, sources: Mapping[str, str]) -> None:
-    if settings.optimizer == "off":
-        return
-    for name in ("tls_certificate", "protocol"):
-        value = getattr(settings, name)
-        if value not in (None, "binary"):
-            raise ServerSettingsError(
-                f"{sources['optimizer']}: the optimizer beside the server speaks to it without TLS and in the binary "
-                f"protocol, and {name} is {value} ({sources[name]}); run `interbed optimizer run` by itself instead"
-            )

@@ -6,8 +6,7 @@ partitions need no call: their files are the truth, for the server too. Commits,
 tables are made by the server; those of an external table are made in its files, as by Paimon's Java client.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from interbed.catalog.client.api import Catalog, Database, View, ViewColumn, parse_table_name
@@ -15,14 +14,11 @@ from interbed.catalog.client.errors import (
     DatabaseExistsError,
     DatabaseNotEmptyError,
     DatabaseNotFoundError,
-    FunctionExistsError,
-    FunctionNotFoundError,
     NotAnInterbedTableError,
     TableExistsError,
     TableNotFoundError,
     ViewNotFoundError,
 )
-from interbed.catalog.client.functions import CatalogFunction, FunctionChange, FunctionName
 from interbed.catalog.client.identifier import (
     SYSTEM_DATABASE,
     Identifier,
@@ -31,6 +27,7 @@ from interbed.catalog.client.identifier import (
     check_database_name,
 )
 from interbed.catalog.client.options import CatalogOptions
+from interbed.catalog.client.rest.functions import RestFunctions
 from interbed.catalog.client.rest.messages import has_dialect, view_changes, view_from_json, view_to_json
 from interbed.catalog.client.rest.refusal import CONFLICT, NOT_FOUND, RestRefusedError, catalog_error
 from interbed.catalog.client.rest.settings import open_client
@@ -52,7 +49,7 @@ _COMMENT = "comment"
 _LOCATION = "location"
 
 
-class RestCatalog(Catalog):
+class RestCatalog(RestFunctions, Catalog):
     """Databases and tables of a Paimon REST server, Java's or interbed's."""
 
     def __init__(self, name: str, options: CatalogOptions) -> None:
@@ -444,65 +441,6 @@ class RestCatalog(Catalog):
             return DatabaseNotFoundError(f"There is no database '{identifier.database}' in {self.described}.")
         if error.status == NOT_FOUND:
             return ViewNotFoundError(f"There is no view '{identifier}' in {self.described}.")
-        return catalog_error(error)
-
-    # -- functions -------------------------------------------------------------------------------------------------
-
-    def list_functions(self, database: str) -> list[str]:
-        try:
-            return sorted(self.client.functions(check_database_name(database)))
-        except RestRefusedError as error:
-            raise self._of_database(database, error) from error
-
-    def get_function(self, identifier: "str | FunctionName") -> CatalogFunction:
-        name = FunctionName.of(identifier)
-        with self._function_errors(name):
-            found = self.client.function(name)
-        return CatalogFunction.from_json(found, source=f"The answer of {self.client.uri} about the function '{name}'")
-
-    def create_function(
-        self, identifier: "str | FunctionName", function: CatalogFunction, ignore_if_exists: bool = False
-    ) -> None:
-        name = FunctionName.of(identifier)
-        try:
-            self.client.create_function(name.database, function.to_json(name.function))
-        except RestRefusedError as error:
-            if error.status != CONFLICT:
-                raise self._of_function(name, error) from error
-            if not ignore_if_exists:
-                raise FunctionExistsError(f"There is a function '{name}' in {self.described} already.") from error
-
-    def alter_function(
-        self,
-        identifier: "str | FunctionName",
-        changes: Sequence[FunctionChange] | FunctionChange,
-        ignore_if_not_exists: bool = False,
-    ) -> None:
-        name = FunctionName.of(identifier)
-        given = [each.to_json() for each in (changes if isinstance(changes, Sequence) else [changes])]
-        with self._function_errors(name, ignore_if_not_exists=ignore_if_not_exists):
-            self.client.alter_function(name, given)
-
-    def drop_function(self, identifier: "str | FunctionName", ignore_if_not_exists: bool = False) -> None:
-        name = FunctionName.of(identifier)
-        with self._function_errors(name, ignore_if_not_exists=ignore_if_not_exists):
-            self.client.drop_function(name)
-
-    @contextmanager
-    def _function_errors(self, name: FunctionName, *, ignore_if_not_exists: bool = False) -> Iterator[None]:
-        """Raise refusals as errors about the function."""
-        try:
-            yield
-        except RestRefusedError as error:
-            found = self._of_function(name, error)
-            if not (ignore_if_not_exists and isinstance(found, FunctionNotFoundError)):
-                raise found from error
-
-    def _of_function(self, identifier: FunctionName, error: RestRefusedError) -> Exception:
-        if error.is_missing("DATABASE"):
-            return DatabaseNotFoundError(f"There is no database '{identifier.database}' in {self.described}.")
-        if error.is_missing("FUNCTION", ""):
-            return self._no_function(identifier)
         return catalog_error(error)
 
     def _no_repair(self) -> NotSupportedError:
