@@ -138,6 +138,20 @@ class SplitsRead(Protocol):
         ...
 
 
+def shown_query(columns: Sequence[str] | None, predicate: Predicate | None, limit: int | None) -> list[str]:
+    """Return what a query asks for, as parts of a representation."""
+    parts = ["all columns" if columns is None else f"columns {_short(', '.join(columns))}"]
+    if predicate is not None:
+        parts.append(f"filter {_short(str(predicate))}")
+    if limit is not None:
+        parts.append(f"limit {limit}")
+    return parts
+
+
+def _short(text: str) -> str:
+    return text if len(text) <= 60 else text[:59] + "…"
+
+
 def check_limit(limit: int | None) -> None:
     """Raise InvalidInputError for a negative limit."""
     if limit is not None and limit < 0:

@@ -11,7 +11,7 @@ from interbed.storage.base.predicate.expr import Predicate, and_
 from interbed.storage.base.types.data_type import DataField
 from interbed.storage.files.format.readers import begin_loading
 from interbed.storage.meta.file_store import FileStore
-from interbed.storage.read.arrow_rows import ArrowRows, check_limit, limited
+from interbed.storage.read.arrow_rows import ArrowRows, check_limit, limited, shown_query
 from interbed.storage.scan.fallback import plan_rows
 from interbed.storage.scan.scan import TableScan
 from interbed.storage.scan.split import Plan
@@ -38,12 +38,7 @@ class Scan(ArrowRows):
     level_filter: Callable[[int], bool] | None = None
 
     def __repr__(self) -> str:
-        columns = "all columns" if self.columns is None else f"columns {_short(', '.join(self.columns))}"
-        parts = [self.store.location, columns]
-        if self.predicate is not None:
-            parts.append(f"filter {_short(str(self.predicate))}")
-        if self.limit is not None:
-            parts.append(f"limit {self.limit}")
+        parts = [self.store.location, *shown_query(self.columns, self.predicate, self.limit)]
         if self.snapshot_id is not None:
             parts.append(f"snapshot {self.snapshot_id}")
         return f"Scan({'; '.join(parts)})"
@@ -130,7 +125,3 @@ class Scan(ArrowRows):
             narrow = TableRead(self.store, (), self.predicate)
             total = sum(batch.num_rows for batch in narrow.to_reader(self.plan.splits, threads=self.threads))
         return total if self.limit is None else min(total, self.limit)
-
-
-def _short(text: str) -> str:
-    return text if len(text) <= 60 else text[:59] + "…"

@@ -18,7 +18,7 @@ from interbed.storage.base.row.binary_row import decode_rows
 from interbed.storage.base.types.arrow import fields_to_schema, type_to_arrow
 from interbed.storage.base.types.data_type import DataField
 from interbed.storage.io.api import FileStatus
-from interbed.storage.read.arrow_rows import ArrowRows, check_limit, limited
+from interbed.storage.read.arrow_rows import ArrowRows, check_limit, limited, shown_query
 from interbed.storage.scan.partition_filter import PredicatePartitions
 from interbed.storage.table.format_table.definition import FormatDefinition
 from interbed.storage.table.format_table.directories import FormatDirectories, FormatPartition
@@ -48,12 +48,7 @@ class FormatScan(ArrowRows):
     limit: int | None = None
 
     def __repr__(self) -> str:
-        columns = "all columns" if self.columns is None else f"columns {', '.join(self.columns)}"
-        parts = [self.directories.location, columns]
-        if self.predicate is not None:
-            parts.append(f"filter {self.predicate}")
-        if self.limit is not None:
-            parts.append(f"limit {self.limit}")
+        parts = [self.directories.location, *shown_query(self.columns, self.predicate, self.limit)]
         return f"FormatScan({'; '.join(parts)})"
 
     def __post_init__(self) -> None:
