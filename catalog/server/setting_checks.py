@@ -159,8 +159,6 @@ class AuthenticationSettings(Protocol):
     def http_port(self) -> int | None: ...
     @property
     def tls_client_ca(self) -> Path | None: ...
-    @property
-    def optimizer(self) -> str: ...
 
 
 def check_authentication(settings: AuthenticationSettings, sources: Mapping[str, str]) -> None:
@@ -181,12 +179,6 @@ def check_authentication(settings: AuthenticationSettings, sources: Mapping[str,
     for name in ("jwt_issuer", "jwt_audience", "jwt_keys", "jwt_groups"):
         if "jwt" not in mechanisms and getattr(settings, name) is not None:
             refuse(name, f"{name} is set, and authentication has no jwt")
-    if mechanisms and settings.optimizer == "on":
-        refuse(
-            "optimizer",
-            "the optimizer beside the server does not authenticate itself; run `interbed optimizer run` by itself "
-            "instead",
-        )
 
 
 class OptimizerSettings(Protocol):
@@ -194,6 +186,8 @@ class OptimizerSettings(Protocol):
 
     @property
     def optimizer(self) -> str: ...
+    @property
+    def authentication(self) -> str: ...
     @property
     def tls_certificate(self) -> Path | None: ...
     @property
@@ -204,6 +198,11 @@ def check_optimizer(settings: OptimizerSettings, sources: Mapping[str, str]) -> 
     """Check that an optimizer beside the server can speak to it."""
     if settings.optimizer == "off":
         return
+    if settings.authentication:
+        raise ServerSettingsError(
+            f"{sources['optimizer']}: the optimizer beside the server does not authenticate itself; run `interbed "
+            "optimizer run` by itself instead"
+        )
     for name in ("tls_certificate", "protocol"):
         value = getattr(settings, name)
         if value not in (None, "binary"):

@@ -218,7 +218,7 @@ class ClientProcess:
         return line
 
     def start(self, operation: str, seconds: float, clients: int) -> None:
-        """Let it send requests for a time, as so many clients."""
+        """Let it send requests for a time, as this number of clients."""
         assert self._process.stdin is not None
         self._process.stdin.write(f"{operation} {seconds} {clients}\n")
         self._process.stdin.flush()

@@ -1,6 +1,6 @@
 """Authentication of clients.
 
 Read principals.py (values, the protocol of a mechanism), authentication.py (the mechanisms of a server together), then
-the mechanisms: issued_tokens.py with token_records.py, json_web_tokens.py with jwt_rules.py and signing_keys.py,
-certificates.py.
+the mechanisms of tokens: issued_tokens.py with token_records.py, json_web_tokens.py with jwt_rules.py and
+signing_keys.py.
 """

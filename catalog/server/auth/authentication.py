@@ -9,9 +9,8 @@ import hashlib
 import threading
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 
-from interbed.catalog.server.auth.certificates import certificate_principal
 from interbed.catalog.server.auth.issued_tokens import PREFIX
 from interbed.catalog.server.auth.principals import (
     AuthenticationError,
@@ -20,6 +19,7 @@ from interbed.catalog.server.auth.principals import (
     Credentials,
     Mechanism,
     Principal,
+    checked_name,
 )
 
 KEPT_MAX = 10_000
@@ -87,7 +87,7 @@ class Authentication:
 
     def _without_token(self, credentials: Credentials) -> Principal:
         if self._certificates and credentials.common_names is not None:
-            return certificate_principal(credentials.common_names)
+            return _certificate_principal(credentials.common_names)
         raise AuthenticationError(f"The request is not authenticated; accepted: {self.accepted}")
 
     def _keep(self, token: str, result: Principal | AuthenticationError, until: float) -> None:
@@ -95,6 +95,17 @@ class Authentication:
             self._kept[_key(token)] = (result, until)
             while len(self._kept) > KEPT_MAX:
                 self._kept.popitem(last=False)
+
+
+def _certificate_principal(names: Sequence[str]) -> Principal:
+    """Return the principal of a certificate that TLS has verified, by the common names of its subject."""
+    # Another reader of a subject with several names could take another one.
+    if len(names) != 1:
+        raise AuthenticationError(
+            f"The subject of the client's certificate has {len(names)} common names; exactly one names the principal"
+        )
+    name = checked_name(names[0], "The common name of the client's certificate")
+    return Principal(name=name, mechanism=Mechanism.CERTIFICATE)
 
 
 def _key(token: str) -> bytes:

@@ -26,7 +26,7 @@ from interbed.catalog.server.service.errors import InvalidObjectError, Metastore
 T = TypeVar("T")
 
 PREFIX = "ibt_"
-"""The beginning of issued tokens, by which they are told from JWTs and found by scanners for secrets."""
+"""The beginning of issued tokens, which distinguishes them from JWTs and lets scanners for secrets find them."""
 
 CHECKED_SECONDS = 1.0
 """Time for which a process uses its last look at a token in the database."""

@@ -47,8 +47,8 @@ def list_dropped(dropped: "UndropService", /, *, catalog: str, database: str | N
                     entry.qualified,
                     str(entry.kind),
                     str(entry.state),
-                    _time(entry.dropped_at),
-                    _time(entry.expires_at),
+                    shown_time(entry.dropped_at),
+                    shown_time(entry.expires_at),
                     entry.dropped_by or "",
                     "" if entry.parent_id is None else str(entry.parent_id),
                     entry.aside or "in place",
@@ -111,5 +111,6 @@ def _found(dropped: "UndropService", catalog: str, name: str, entry_id: int | No
     return dropped.find(catalog, database, table or None, entry_id)
 
 
-def _time(seconds: int) -> str:
+def shown_time(seconds: int) -> str:
+    """Return seconds since the epoch as a time in UTC."""
     return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%d %H:%M:%SZ")

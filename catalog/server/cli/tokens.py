@@ -5,10 +5,10 @@ They work on the database directly (opened.py). Servers accept them where the se
 
 import json
 import time
-from datetime import UTC, datetime
 
 import click
 
+from interbed.catalog.server.cli.dropped import shown_time
 from interbed.catalog.server.cli.opened import db_option, opened
 from interbed.catalog.server.setting_kinds import parse_seconds
 from interbed.storage.base.terminal import SuggestingGroup, print_columns, print_line
@@ -95,9 +95,9 @@ def list_tokens(*, db: str | None, as_json: bool) -> None:
                     record.principal,
                     ",".join(record.groups),
                     _state(record.revoked_at, record.expires_at, now),
-                    _time(record.created_at),
+                    shown_time(record.created_at),
                     record.created_by or "",
-                    "never" if record.expires_at is None else _time(record.expires_at),
+                    "never" if record.expires_at is None else shown_time(record.expires_at),
                     record.comment or "",
                 ]
                 for record in records
@@ -122,7 +122,3 @@ def _state(revoked_at: int | None, expires_at: int | None, now: float) -> str:
     if revoked_at is not None:
         return "revoked"
     return "expired" if expires_at is not None and now >= expires_at else "valid"
-
-
-def _time(seconds: int) -> str:
-    return datetime.fromtimestamp(seconds, UTC).isoformat(sep=" ", timespec="seconds").removesuffix("+00:00")

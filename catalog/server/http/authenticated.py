@@ -27,7 +27,7 @@ logger = logging.getLogger(__name__)
 
 THREADS = 2
 WAITING_MAX = 64
-"""Requests that wait for a thread; a further one is told to try again."""
+"""Requests that wait for a thread; a further one is answered with status 503."""
 
 _CHALLENGE = (b"www-authenticate", b'Bearer realm="interbed"')
 
