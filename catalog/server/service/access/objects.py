@@ -1,0 +1,104 @@
+"""Privileges and the objects that they are on.
+
+An object lies in its containers: server, catalog, database, then table, view or function. A privilege on a container
+holds for everything in it. Names of privileges are those of Hive (SQL standard based authorization).
+"""
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+
+class Privilege(StrEnum):
+    """Privileges. ALL contains each of the others."""
+
+    USAGE = "USAGE"
+    """Use a catalog or a database: see that it exists, with its properties."""
+    SELECT = "SELECT"
+    """Read rows, and see the metadata, of tables and views."""
+    INSERT = "INSERT"
+    UPDATE = "UPDATE"
+    DELETE = "DELETE"
+    CREATE = "CREATE"
+    """Create objects in a container."""
+    ALTER = "ALTER"
+    DROP = "DROP"
+    LOCATION = "LOCATION"
+    """Choose directories: create objects at a given location, or move them."""
+    ALL = "ALL"
+
+
+class SecuredKind(StrEnum):
+    """Kinds of objects that privileges are on. A view is of the kind of tables."""
+
+    SERVER = "server"
+    CATALOG = "catalog"
+    DATABASE = "database"
+    TABLE = "table"
+    FUNCTION = "function"
+
+
+@dataclass(frozen=True, slots=True)
+class SecuredObject:
+    """An object by its names, in lower case; those that its kind lacks are None."""
+
+    kind: SecuredKind
+    catalog: str | None = None
+    database: str | None = None
+    name: str | None = None
+
+    @property
+    def container(self) -> "SecuredObject | None":
+        """The object that this one lies in; None for the server."""
+        match self.kind:
+            case SecuredKind.SERVER:
+                return None
+            case SecuredKind.CATALOG:
+                return SERVER
+            case SecuredKind.DATABASE:
+                return SecuredObject(SecuredKind.CATALOG, self.catalog)
+            case _:
+                return SecuredObject(SecuredKind.DATABASE, self.catalog, self.database)
+
+    @property
+    def containers(self) -> "tuple[SecuredObject, ...]":
+        """All objects that this one lies in, the innermost first."""
+        container = self.container
+        return () if container is None else (container, *container.containers)
+
+    def __str__(self) -> str:
+        names = [name for name in (self.catalog, self.database, self.name) if name is not None]
+        return f"{self.kind} {'.'.join(names)}".rstrip()
+
+
+SERVER = SecuredObject(SecuredKind.SERVER)
+
+
+def catalog_object(catalog: str) -> SecuredObject:
+    """Return a catalog as an object of privileges."""
+    return SecuredObject(SecuredKind.CATALOG, catalog)
+
+
+def database_object(catalog: str, database: str) -> SecuredObject:
+    """Return a database as an object of privileges."""
+    return SecuredObject(SecuredKind.DATABASE, catalog, database)
+
+
+def table_object(catalog: str, database: str, table: str) -> SecuredObject:
+    """Return a table or a view as an object of privileges."""
+    return SecuredObject(SecuredKind.TABLE, catalog, database, table)
+
+
+def function_object(catalog: str, database: str, function: str) -> SecuredObject:
+    """Return a function as an object of privileges."""
+    return SecuredObject(SecuredKind.FUNCTION, catalog, database, function)
+
+
+@dataclass(frozen=True, slots=True)
+class Access:
+    """A question to an authorizer: may the caller use this privilege on this object?
+
+    `privilege` None asks whether the caller may see the object at all.
+    """
+
+    privilege: Privilege | None
+    on: SecuredObject
