@@ -21,7 +21,7 @@ import tempfile
 import threading
 import time
 import uuid
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
@@ -76,13 +76,14 @@ SCHEMA = {
 class RestLoad:
     """Requests of one client, on one connection."""
 
-    def __init__(self, address: str, number: int, tables: int) -> None:
+    def __init__(self, address: str, number: int, tables: int, own: str = "t") -> None:
         parts = urlsplit(address)
         assert parts.hostname is not None
         self._connection = http.client.HTTPConnection(parts.hostname, parts.port, timeout=WAIT_SECONDS)
         self._root = f"{parts.path}/v1"
         self._number = number
         self._tables = tables
+        self._own = own
         self._turn = 0
         config = self.ask("GET", f"{self._root}/config")
         prefix = {**config.get("defaults", {}), **config.get("overrides", {})}.get("prefix")
@@ -113,11 +114,13 @@ class RestLoad:
         self.ask("POST", f"{self._root}/namespaces", {"namespace": ["race"], "properties": {}})
         self._create("race", "t")
 
+    def own_namespace(self) -> None:
+        """Create the namespace of the tables that the clients of this process create and commit to."""
+        self.ask("POST", f"{self._root}/namespaces", {"namespace": [f"own{self._number}"], "properties": {}})
+
     def own_table(self) -> None:
         """Create the table that this client commits to."""
-        name = f"own{self._number}"
-        self.ask("POST", f"{self._root}/namespaces", {"namespace": [name], "properties": {}})
-        self._create(name, "t")
+        self._create(f"own{self._number}", self._own)
 
     def operation(self, name: str) -> Callable[[], object]:
         """Return the function of one request."""
@@ -126,8 +129,8 @@ class RestLoad:
             "exists": lambda: self.ask("HEAD", self._next_table()),
             "list": lambda: self.ask("GET", f"{self._root}/namespaces/load/tables"),
             "create": lambda: self._create(f"own{self._number}", uuid.uuid4().hex),
-            "commit": lambda: self._commit(f"own{self._number}"),
-            "race": lambda: self._commit("race"),
+            "commit": lambda: self._commit(f"own{self._number}", self._own),
+            "race": lambda: self._commit("race", "t"),
         }[name]
 
     def _next_table(self) -> str:
@@ -137,10 +140,10 @@ class RestLoad:
     def _create(self, namespace: str, name: str) -> Any:
         return self.ask("POST", f"{self._root}/namespaces/{namespace}/tables", {"name": name, "schema": SCHEMA})
 
-    def _commit(self, namespace: str) -> Any:
+    def _commit(self, namespace: str, table: str) -> Any:
         self._turn += 1
         change = {"action": "set-properties", "updates": {f"turn{self._number}": str(self._turn)}}
-        path = f"{self._root}/namespaces/{namespace}/tables/t"
+        path = f"{self._root}/namespaces/{namespace}/tables/{table}"
         while True:
             found = self.ask("POST", path, {"requirements": [], "updates": [change]}, conflicts=namespace == "race")
             if found is not None:
@@ -165,13 +168,15 @@ def run_client(address: str, number: int, tables: int) -> None:
         first.prepare()
         print("ready", flush=True)
         return
+    first.own_namespace()
     first.own_table()
     loads = [first]
     print("ready", flush=True)
     for line in sys.stdin:
         name, seconds, clients = line.split()
         while len(loads) < int(clients):
-            loads.append(RestLoad(address, number, tables))
+            loads.append(RestLoad(address, number, tables, f"t{len(loads)}"))
+            loads[-1].own_table()
         chosen = loads[: int(clients)]
         until = time.perf_counter() + float(seconds)
         if len(chosen) == 1:
@@ -249,8 +254,8 @@ class MeasuredServer:
                     total += times.user + times.system
         return total
 
-    def measure(self, operation: str, clients: int, seconds: float) -> None:
-        """Measure one turn, and keep it if its requests took less CPU time."""
+    def measure(self, operation: str, clients: int, seconds: float) -> dict[str, float]:
+        """Return the figures of one turn, and keep them if its requests took less CPU time."""
         before = self.cpu_seconds()
         chosen = self.clients[:clients]
         for client in chosen:
@@ -263,6 +268,7 @@ class MeasuredServer:
             "p99_ms": times[int(len(times) * 0.99)] * 1000,
         }
         self._keep((operation, clients), found)
+        return found
 
     def measure_pages(self, pages: int) -> None:
         """Measure one list by pages of the namespace `race`: a rate of whole lists, CPU time and seconds of each."""
@@ -354,7 +360,8 @@ def compared(
                 for count in counts:
                     for each in measured:
                         with console.status(f"{operation}: {count} clients, {each.name}"):
-                            each.measure(operation, count, seconds)
+                            found = each.measure(operation, count, seconds)
+                        console.log(f"{operation}: {count} clients, {each.name}: {shown_figures(found)}")
         if pages:
             for _ in range(turns):
                 for each in measured:
@@ -388,6 +395,11 @@ def copy_tables(db: str, count: int, *, is_peer: bool) -> None:
     engine.dispose()
 
 
+def shown_figures(found: Mapping[str, float]) -> str:
+    """Return figures as a text."""
+    return f"{found['rate']:.0f}/s  {found['cpu_ms']:.2f} ms  p99 {found['p99_ms']:.1f}"
+
+
 def shown(measured: Sequence[MeasuredServer]) -> Table:
     """Return the figures as a table: rate, CPU milliseconds and 99th percentile, and the ratio of CPU times to those of
     the first server.
@@ -396,7 +408,7 @@ def shown(measured: Sequence[MeasuredServer]) -> Table:
     peer = measured[0].figures
     for key in peer:
         found = [each.figures[key] for each in measured]
-        cells = [f"{one['rate']:.0f}/s  {one['cpu_ms']:.2f} ms  p99 {one['p99_ms']:.1f}" for one in found]
+        cells = [shown_figures(one) for one in found]
         ratios = [f"{peer[key]['cpu_ms'] / each.figures[key]['cpu_ms']:.1f}x" for each in measured[1:]]
         table.add_row(key[0], str(key[1]), *cells, ", ".join(ratios))
     return table
