@@ -7,9 +7,7 @@ its place, and the allowed values.
 """
 
 import dataclasses
-import difflib
-import tomllib
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
@@ -49,11 +47,7 @@ from interbed.catalog.server.setting_kinds import (
     some_of,
     switch,
 )
-
-ENVIRONMENT_PREFIX = "INTERBED_SERVER_"
-
-_ENVIRONMENT_OF_THE_COMMAND = frozenset({"INTERBED_SERVER_CONFIG", "INTERBED_SERVER_HIVE_SITE"})
-"""Variables that name sources of settings, and are no settings themselves."""
+from interbed.catalog.server.setting_sources import Setting, from_environment, from_file, parsed
 
 
 def _about(text: str, kind: SettingKind[Any]) -> Mapping[str, Any]:
@@ -356,26 +350,6 @@ class ServerSettings:
     )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Setting:
-    """One field of ServerSettings, as the command line and the documentation show it."""
-
-    name: str
-    kind: SettingKind[Any]
-    default: Any
-    help: str
-
-    @property
-    def option(self) -> str:
-        """The name of its command-line option."""
-        return f"--{self.name.replace('_', '-')}"
-
-    @property
-    def variable(self) -> str:
-        """The name of its environment variable."""
-        return f"{ENVIRONMENT_PREFIX}{self.name.upper()}"
-
-
 SETTINGS: Mapping[str, Setting] = {
     each.name: Setting(name=each.name, kind=each.metadata["kind"], default=each.default, help=each.metadata["help"])
     for each in dataclasses.fields(ServerSettings)
@@ -397,11 +371,11 @@ def load(
     values: dict[str, Any] = {}
     sources = dict.fromkeys(SETTINGS, "default")
     for name, source, text in (
-        *([] if file is None else _from_file(file)),
-        *_from_environment(environ),
+        *([] if file is None else from_file(file, SETTINGS)),
+        *from_environment(environ, SETTINGS),
         *((name, SETTINGS[name].option, text) for name, text in arguments.items() if text is not None),
     ):
-        values[name] = _parsed(name, source, text)
+        values[name] = parsed(SETTINGS[name], source, text)
         sources[name] = source
     if site is not None:
         try:
@@ -411,60 +385,11 @@ def load(
         except hive_site.HiveSiteError as error:
             raise ServerSettingsError(str(error)) from error
         for name, (source, text) in given.items():
-            values[name] = _parsed(name, source, text)
+            values[name] = parsed(SETTINGS[name], source, text)
             sources[name] = source
     settings = ServerSettings(**values)
     _check(settings, sources)
     return settings, sources
-
-
-def _from_file(file: Path) -> Iterator[tuple[str, str, str]]:
-    try:
-        content = tomllib.loads(file.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise ServerSettingsError(f"cannot read the configuration file {file}: {error.strerror}") from error
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise ServerSettingsError(f"the configuration file {file} is not TOML: {error}") from error
-    for key, value in content.items():
-        if key not in SETTINGS:
-            raise ServerSettingsError(f"{file}: {_unknown(key, list(SETTINGS))}")
-        if isinstance(value, bool) or not isinstance(value, str | int | float):
-            raise ServerSettingsError(f"{file}: {key} is {_toml_type(value)}; allowed is {SETTINGS[key].kind.allowed}")
-        yield key, f"{file}", str(value)
-
-
-def _from_environment(environ: Mapping[str, str]) -> Iterator[tuple[str, str, str]]:
-    variables = {setting.variable: setting for setting in SETTINGS.values()}
-    for variable, text in environ.items():
-        if not variable.startswith(ENVIRONMENT_PREFIX) or variable in _ENVIRONMENT_OF_THE_COMMAND:
-            continue
-        if variable not in variables:
-            raise ServerSettingsError(f"the environment: {_unknown(variable, list(variables))}")
-        yield variables[variable].name, variable, text
-
-
-def _parsed(name: str, source: str, text: str) -> Any:
-    kind = SETTINGS[name].kind
-    try:
-        return kind.parse(text)
-    except (ValueError, KeyError, OverflowError):
-        secret = name == "db"
-        what = "this value" if secret else f"{text!r:.200}"
-        raise ServerSettingsError(f"{source}: {name} cannot be {what}; allowed is {kind.allowed}") from None
-
-
-def _unknown(key: str, known: list[str]) -> str:
-    near = difflib.get_close_matches(key, known, n=1)
-    hint = f"did you mean {near[0]}?" if near else f"known are {', '.join(known)}"
-    return f"there is no setting {key:.200}; {hint}"
-
-
-def _toml_type(value: object) -> str:
-    if isinstance(value, bool):
-        return "a boolean"
-    if isinstance(value, list):
-        return "a list"
-    return "a table" if isinstance(value, dict) else "a date or a time"
 
 
 def _check(settings: ServerSettings, sources: Mapping[str, str]) -> None:

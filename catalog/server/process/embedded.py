@@ -15,7 +15,8 @@ from pathlib import Path
 from typing import Self
 
 from interbed.catalog.server.service.errors import MetastoreError
-from interbed.catalog.server.settings import ENVIRONMENT_PREFIX, SETTINGS
+from interbed.catalog.server.setting_sources import ENVIRONMENT_PREFIX
+from interbed.catalog.server.settings import SETTINGS
 from interbed.catalog.server.shown_settings import without_password
 
 START_SECONDS_MAX = 60.0
