@@ -5,7 +5,9 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import NoReturn, Protocol
+from urllib.parse import urlsplit
 
+from interbed.catalog.server.credentials.session_policy import ROLE_ARN, ROLE_ARN_FORM
 from interbed.catalog.server.setting_kinds import ServerSettingsError, listed
 
 _SEPARATOR = re.compile(r"[$.~-]{1,4}|_{2,4}")
@@ -179,6 +181,44 @@ def check_authentication(settings: AuthenticationSettings, sources: Mapping[str,
     for name in ("jwt_issuer", "jwt_audience", "jwt_keys", "jwt_groups"):
         if "jwt" not in mechanisms and getattr(settings, name) is not None:
             refuse(name, f"{name} is set, and authentication has no jwt")
+
+
+class CredentialSettings(Protocol):
+    """The settings of storage credentials, and those that they depend on."""
+
+    @property
+    def credentials_s3_role(self) -> str | None: ...
+    @property
+    def credentials_s3_region(self) -> str | None: ...
+    @property
+    def credentials_s3_endpoint(self) -> str | None: ...
+    @property
+    def authentication(self) -> str: ...
+    @property
+    def http_port(self) -> int | None: ...
+
+
+def check_credentials(settings: CredentialSettings, sources: Mapping[str, str]) -> None:
+    """Check that credentials are issued to authenticated clients only, and by an address without secrets."""
+    for name in ("credentials_s3_region", "credentials_s3_endpoint"):
+        if getattr(settings, name) is not None and settings.credentials_s3_role is None:
+            raise ServerSettingsError(f"{sources[name]}: {name} is set without credentials_s3_role")
+    if settings.credentials_s3_role is None:
+        return
+    source = sources["credentials_s3_role"]
+    if not listed(settings.authentication):
+        raise ServerSettingsError(f"{source}: credentials_s3_role needs `authentication`: who would get credentials?")
+    if settings.http_port is None:
+        raise ServerSettingsError(f"{source}: credentials_s3_role needs http_port: REST catalogs issue the credentials")
+    if ROLE_ARN.fullmatch(settings.credentials_s3_role) is None:
+        raise ServerSettingsError(f"{source}: credentials_s3_role is not the ARN of a role, {ROLE_ARN_FORM}")
+    endpoint = settings.credentials_s3_endpoint
+    if endpoint is not None:
+        found = urlsplit(endpoint)
+        if found.scheme not in ("http", "https") or not found.hostname or found.username or found.query:
+            raise ServerSettingsError(
+                f"{sources['credentials_s3_endpoint']}: credentials_s3_endpoint is not an address https://host[:port]"
+            )
 
 
 class OptimizerSettings(Protocol):

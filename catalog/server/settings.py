@@ -17,6 +17,7 @@ from interbed.catalog.server.auth.jwt_rules import ALGORITHMS
 from interbed.catalog.server.service.locks import DISCONNECT_SECONDS
 from interbed.catalog.server.setting_checks import (
     check_authentication,
+    check_credentials,
     check_http_path,
     check_locations,
     check_metadata_root,
@@ -224,6 +225,25 @@ class ServerSettings:
     jwt_groups: str | None = field(
         default=None, metadata=_about("The claim of JWTs with the user's groups; nothing: none.", optional(TEXT))
     )
+    credentials_s3_role: str | None = field(
+        default=None,
+        metadata=_about(
+            "The ARN of a role for short-lived credentials of S3, each for the directory of one table; nothing: "
+            "clients need keys of their own.",
+            optional(TEXT),
+        ),
+    )
+    credentials_s3_region: str | None = field(
+        default=None, metadata=_about("The region of the role's buckets, for clients.", optional(TEXT))
+    )
+    credentials_s3_endpoint: str | None = field(
+        default=None,
+        metadata=_about("The address of a store that is not AWS's: its S3, and its AssumeRole.", optional(TEXT)),
+    )
+    credentials_seconds: int = field(
+        default=3600,
+        metadata=_about("How long these credentials are valid.", integer(900, 43200, "a number of seconds")),
+    )
     health_host: str = field(default="127.0.0.1", metadata=_about("Address of the port for health and metrics.", TEXT))
     health_port: int | None = field(
         default=None,
@@ -403,6 +423,7 @@ def _check(settings: ServerSettings, sources: Mapping[str, str]) -> None:
     check_metadata_root(settings.warehouse, settings.iceberg_metadata_root, sources["iceberg_metadata_root"])
     check_optimizer(settings, sources)
     check_authentication(settings, sources)
+    check_credentials(settings, sources)
     if (settings.tls_certificate is None) != (settings.tls_key is None):
         given, missing = ("tls_certificate", "tls_key") if settings.tls_key is None else ("tls_key", "tls_certificate")
         raise ServerSettingsError(f"{sources[given]}: {given} needs {missing}, too")

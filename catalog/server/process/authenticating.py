@@ -1,4 +1,4 @@
-"""The authentication of a server, assembled from its settings."""
+"""The authentication of a server and the credentials that it issues, assembled from its settings."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -8,7 +8,10 @@ from interbed.catalog.server.auth.authentication import Authentication
 from interbed.catalog.server.auth.issued_tokens import TokenService
 from interbed.catalog.server.auth.jwt_rules import JwtRules
 from interbed.catalog.server.auth.principals import AuthenticationError, BearerVerifier, Credentials, Mechanism
+from interbed.catalog.server.credentials.issued import StorageOperation
+from interbed.catalog.server.credentials.table_credentials import TableCredentials
 from interbed.catalog.server.database.session import SqlRepository
+from interbed.catalog.server.service.access.objects import SecuredObject
 from interbed.catalog.server.service.errors import MetastoreError
 from interbed.catalog.server.setting_kinds import listed
 from interbed.catalog.server.settings import ServerSettings
@@ -42,6 +45,25 @@ def admission(authentication: Authentication | None) -> Callable[[ClientSession]
         return replace(session, principal=principal, user=principal.name)
 
     return admit
+
+
+def credentials_for(
+    settings: ServerSettings, store: SqlRepository, operation: Callable[[SecuredObject], StorageOperation]
+) -> TableCredentials | None:
+    """Return the storage credentials that a server issues, None if it issues none. MissingExtraError."""
+    if settings.credentials_s3_role is None:
+        return None
+    # Needs the libraries of an extra.
+    from interbed.catalog.server.credentials.sts import AssumedRole
+
+    issuer = AssumedRole(
+        settings.credentials_s3_role,
+        seconds=settings.credentials_seconds,
+        region=settings.credentials_s3_region,
+        endpoint=settings.credentials_s3_endpoint,
+        store_endpoint=settings.credentials_s3_endpoint,
+    )
+    return TableCredentials(store, [issuer], operation)
 
 
 def _jwt_verifier(settings: ServerSettings) -> BearerVerifier:

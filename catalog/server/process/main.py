@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Protocol
 
 from interbed.catalog.server.auth.principals import Mechanism
+from interbed.catalog.server.credentials.issued import StorageOperation
 from interbed.catalog.server.database import schema
 from interbed.catalog.server.database.engine import parse_database_url
 from interbed.catalog.server.database.generation import open_generation_reader
@@ -19,7 +20,7 @@ from interbed.catalog.server.database.session import SqlRepository
 from interbed.catalog.server.ops.metrics import CacheFigures, PoolFigures, ServerMetrics
 from interbed.catalog.server.ops.observers import ServerOperations, metrics_for, observers_for
 from interbed.catalog.server.ops.vital_signs import OwnSigns, SharedBoard, WorkerPlace
-from interbed.catalog.server.process.authenticating import admission, authentication_for
+from interbed.catalog.server.process.authenticating import admission, authentication_for, credentials_for
 from interbed.catalog.server.process.workers import CLOSED, END_SOON, READY, Supervisor, received
 from interbed.catalog.server.service.directories.locations import SCHEMES, LocationRules
 from interbed.catalog.server.service.directories.remote_files import REMOTE_FILES
@@ -301,6 +302,7 @@ def loop_for(
                     for name, location in named_locations(settings.paimon_warehouses).items()
                 },
                 namespaces=NamespaceMapping(settings.iceberg_namespace_separator),
+                credentials=credentials_for(settings, store, lambda table: StorageOperation.WRITE),
             )
             answers = HttpAnswers(loop.shared, deaths)
             further = mounts(metastore, answers, rest)

@@ -60,12 +60,13 @@ class RestEndpoint:
         self.table = RouteTable(interface.routes)
         self.answers = answers
         self.edge = answers.edge
+        self._uncached_with = None if interface.uncached_with is None else interface.uncached_with.encode()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one HTTP request."""
         client = client_of(scope)
         _name_user(scope, client)
-        key = answer_key(scope) if self.answers.is_on and scope["method"] in _READS else None
+        key = answer_key(scope, self._uncached_with) if self.answers.is_on and scope["method"] in _READS else None
         if key is not None:
             started = time.monotonic()
             entry = await self.answers.find(key)
@@ -297,8 +298,8 @@ class _EncodedReply:
         await send({"type": "http.response.body", "body": body})
 
 
-def answer_key(scope: Scope) -> bytes | None:
-    """Return the bytes that determine the answer to a read; None if it has a body.
+def answer_key(scope: Scope, uncached_with: bytes | None = None) -> bytes | None:
+    """Return the bytes that determine the answer to a read; None if it has a body, or the header `uncached_with`.
 
     The address begins with a slash, by which the key differs from those of Thrift's messages. No part contains a NUL.
     """
@@ -306,7 +307,7 @@ def answer_key(scope: Scope) -> bytes | None:
     for name, value in scope["headers"]:
         if name == b"if-none-match":
             matched = value
-        elif name == b"transfer-encoding" or (name == b"content-length" and value != b"0"):
+        elif name in (b"transfer-encoding", uncached_with) or (name == b"content-length" and value != b"0"):
             return None
     method: str = scope["method"]
     return b"\0".join((scope["raw_path"], method.encode(), scope["query_string"], matched))

@@ -162,7 +162,8 @@ class RestInterface:
     """An interface: `name` as in metrics and logs, `path` where it is mounted (`/iceberg`), its routes.
 
     `error_body` returns the JSON of an error. `translated` returns the error for an exception of a handler, None for an
-    internal error. `missing` returns the error for a path or a method without a route.
+    internal error. `missing` returns the error for a path or a method without a route. Answers to requests with the
+    header `uncached_with` are neither cached nor taken from the cache; its name is in lower case.
     """
 
     name: str
@@ -171,6 +172,7 @@ class RestInterface:
     error_body: Callable[[RestError], object]
     translated: Callable[[Exception], RestError | None]
     missing: Callable[[str, str], RestError]
+    uncached_with: str | None = None
 
 
 @dataclass(slots=True)

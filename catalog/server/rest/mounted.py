@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from starlette.routing import Mount
 from starlette.types import Receive, Scope, Send
 
+from interbed.catalog.server.credentials.table_credentials import TableCredentials
 from interbed.catalog.server.http.answers import HttpAnswers
 from interbed.catalog.server.rest.endpoint import RestEndpoint
 from interbed.catalog.server.rest.iceberg.names import NamespaceMapping
@@ -34,7 +35,8 @@ PATHS: Mapping[str, str] = {"iceberg": "/iceberg", "paimon": "/paimon", "interbe
 class RestSettings:
     """Settings of the interfaces: the names of those that are served, whether Iceberg's has the tables in Paimon's
     format, where metadata for them are made (None: in the directories of the tables), the names of the databases of
-    Iceberg's namespaces, and the directories of tables without a metastore that Paimon's serves, by their names.
+    Iceberg's namespaces, the directories of tables without a metastore that Paimon's serves, by their names, and the
+    credentials of stores that both issue.
     """
 
     names: Collection[str] = tuple(PATHS)
@@ -42,6 +44,7 @@ class RestSettings:
     metadata_root: str | None = None
     warehouses: Mapping[str, str] = field(default_factory=dict)
     namespaces: NamespaceMapping = field(default_factory=NamespaceMapping)
+    credentials: TableCredentials | None = None
 
 
 class LazyEndpoint:
@@ -68,13 +71,15 @@ def interfaces(
     """Return the interfaces that a server may offer, each as a function that loads it, by their names."""
 
     def iceberg() -> RestInterface:
-        return iceberg_interface(metastore, _own_tables(metastore, edge, settings), settings.namespaces)
+        own = _own_tables(metastore, edge, settings)
+        return iceberg_interface(metastore, own, settings.namespaces, settings.credentials)
 
     def paimon() -> RestInterface:
         from interbed.catalog.server.rest.paimon.access import CatalogAccess
         from interbed.catalog.server.rest.paimon.interface import paimon_interface
 
-        return paimon_interface(CatalogAccess(metastore, edge.dispatcher, settings.warehouses), metastore.functions)
+        access = CatalogAccess(metastore, edge.dispatcher, settings.warehouses)
+        return paimon_interface(access, metastore.functions, settings.credentials)
 
     return {"iceberg": iceberg, "paimon": paimon, "interbed": lambda: own_interface(metastore)}
 

@@ -6,7 +6,10 @@
 from collections.abc import Sequence
 from http import HTTPStatus
 
+from interbed.catalog.server.credentials.table_credentials import TableCredentials
 from interbed.catalog.server.rest.iceberg.configuration import ConfigurationHandler
+from interbed.catalog.server.rest.iceberg.delegated import HEADER as DELEGATION
+from interbed.catalog.server.rest.iceberg.delegated import DelegatedRoutes
 from interbed.catalog.server.rest.iceberg.errors import error_body, translated
 from interbed.catalog.server.rest.iceberg.functions import IcebergFunctionHandler
 from interbed.catalog.server.rest.iceberg.idempotency import (
@@ -65,9 +68,14 @@ _PLANNING = (
 
 
 def interface(
-    metastore: Metastore, own: OwnTables | None = None, mapping: NamespaceMapping | None = None
+    metastore: Metastore,
+    own: OwnTables | None = None,
+    mapping: NamespaceMapping | None = None,
+    credentials: TableCredentials | None = None,
 ) -> RestInterface:
-    """Return the interface over the tables of a metastore, with its own ones if they are given."""
+    """Return the interface over the tables of a metastore, with its own ones if they are given. With `credentials` it
+    issues storage credentials.
+    """
     store = TableStore(metastore, own, mapping)
     made: list[RestRoute] = []
 
@@ -76,8 +84,15 @@ def interface(
 
     repeatable = RepeatableRoutes(metastore.idempotency, _loads(store)).repeatable
     made.extend(map(repeatable, _routes(store, ConfigurationHandler(metastore.catalogs, endpoints))))
+    routes = made if credentials is None else list(map(DelegatedRoutes(credentials, store.mapping).delegating, made))
     return RestInterface(
-        name="iceberg", path=PATH, routes=made, error_body=error_body, translated=translated, missing=_missing
+        name="iceberg",
+        path=PATH,
+        routes=routes,
+        error_body=error_body,
+        translated=translated,
+        missing=_missing,
+        uncached_with=None if credentials is None else DELEGATION,
     )
 
 

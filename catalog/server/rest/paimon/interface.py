@@ -1,5 +1,6 @@
 """All routes of Paimon's REST interface, and those of its document that are refused by name, with status 501."""
 
+from interbed.catalog.server.credentials.table_credentials import TableCredentials
 from interbed.catalog.server.rest.interface import (
     AccessPrivilege,
     Handler,
@@ -17,26 +18,25 @@ from interbed.catalog.server.rest.paimon.partitions import PartitionRoutes
 from interbed.catalog.server.rest.paimon.refusals import error_body, no_route, translated, unsupported
 from interbed.catalog.server.rest.paimon.snapshots import SnapshotRoutes
 from interbed.catalog.server.rest.paimon.tables import TABLE, TableRoutes
+from interbed.catalog.server.rest.paimon.tokens import TokenRoutes
 from interbed.catalog.server.rest.paimon.versions import VersionRoutes
 from interbed.catalog.server.rest.paimon.views import ViewRoutes
 from interbed.catalog.server.service.databases import FunctionService
 
 PATH = "/paimon"
 
-_REFUSED = (
-    (
-        "GET",
-        f"{TABLE}/token",
-        "getTableToken",
-        "Tokens for the data of tables need identities of clients, which this server does not have; set "
-        "'data-token.enabled' to false, and give the credentials of the file system to the client.",
-    ),
+_NO_TOKENS = (
+    "The server issues no tokens for the files of tables. Set 'data-token.enabled' to false, and give the keys of the "
+    "file system to the client; or set credentials_s3_role for the server."
 )
-"""Method, path, operation and reason of requests about tables that are refused."""
 
 
-def paimon_interface(access: CatalogAccess, functions: FunctionService) -> RestInterface:
-    """Return Paimon's REST interface of a server over the catalogs of its requests, and over its functions."""
+def paimon_interface(
+    access: CatalogAccess, functions: FunctionService, credentials: TableCredentials | None = None
+) -> RestInterface:
+    """Return Paimon's REST interface of a server over the catalogs of its requests, and over its functions. With
+    `credentials` it issues tokens for the files of tables.
+    """
     nouns = (
         DatabaseRoutes(access, functions),
         TableRoutes(access),
@@ -46,10 +46,11 @@ def paimon_interface(access: CatalogAccess, functions: FunctionService) -> RestI
         ViewRoutes(access),
         FunctionRoutes(access, functions),
     )
+    tokens = refused_routes() if credentials is None else TokenRoutes(access, credentials).routes()
     return RestInterface(
         name="paimon",
         path=PATH,
-        routes=[*(each for noun in nouns for each in noun.routes()), *refused_routes()],
+        routes=[each for noun in nouns for each in noun.routes()] + tokens,
         error_body=error_body,
         translated=translated,
         missing=no_route,
@@ -57,10 +58,9 @@ def paimon_interface(access: CatalogAccess, functions: FunctionService) -> RestI
 
 
 def refused_routes() -> list[RestRoute]:
-    """Return the routes that are refused."""
+    """Return the route of tokens, which is refused."""
     return [
-        route(method, template, operation, AccessPrivilege.USAGE, ObjectKind.TABLE, _refusing(reason))
-        for method, template, operation, reason in _REFUSED
+        route("GET", f"{TABLE}/token", "getTableToken", AccessPrivilege.USAGE, ObjectKind.TABLE, _refusing(_NO_TOKENS))
     ]
 
 

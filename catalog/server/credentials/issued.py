@@ -1,0 +1,49 @@
+"""Credentials of a store, and the protocol of their issuers."""
+
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Protocol
+
+from interbed.catalog.server.service.errors import MetastoreError
+
+
+class StorageOperation(StrEnum):
+    """What a holder of credentials may do with the files of a directory. WRITE contains READ."""
+
+    READ = "read"
+    WRITE = "write"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StorageCredentials:
+    """Credentials for the files below `location`, a URI. `expires_millis` is their end, in milliseconds since the
+    epoch. `endpoint` and `region` say where clients find the store; None where the client's own settings count.
+    """
+
+    location: str
+    access_key: str
+    secret_key: str = field(repr=False)
+    session_token: str = field(repr=False)
+    expires_millis: int
+    region: str | None = None
+    endpoint: str | None = None
+
+
+class CredentialsError(MetastoreError):
+    """There are no credentials for this directory; the text has the reason."""
+
+
+class CredentialsUnavailableError(CredentialsError):
+    """The issuer does not answer at present; the client may try again later."""
+
+
+class CredentialIssuer(Protocol):
+    """Issues credentials for directories. Safe for many threads; does I/O."""
+
+    def serves(self, scheme: str) -> bool:
+        """Return whether locations of this scheme are those of its store."""
+        ...
+
+    def issue(self, location: str, operation: StorageOperation, principal: str) -> StorageCredentials:
+        """Return credentials for a directory, in the name of a principal. CredentialsError."""
+        ...

@@ -1,0 +1,147 @@
+"""For which directories credentials are issued, and for how long they are kept."""
+
+import threading
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from pathlib import Path
+
+import pytest
+
+from interbed.catalog.server.credentials.issued import CredentialsError, StorageCredentials, StorageOperation
+from interbed.catalog.server.credentials.table_credentials import TableCredentials
+from interbed.catalog.server.database import schema
+from interbed.catalog.server.database.session import SqlRepository
+from interbed.catalog.server.service.model import (
+    EXTERNAL_TABLE,
+    MetastoreColumn,
+    MetastoreDatabase,
+    MetastoreTable,
+    StorageDescriptor,
+)
+from interbed.catalog.server.service.repository import Transaction
+from interbed.catalog.server.service.service import Metastore
+
+SECONDS = 3600.0
+
+
+class CountingIssuer:
+    """An issuer whose credentials are numbered."""
+
+    def __init__(self) -> None:
+        self.now = 1000.0
+        self.issued: list[tuple[str, StorageOperation, str]] = []
+        self._guard = threading.Lock()
+
+    def serves(self, scheme: str) -> bool:
+        return scheme in ("s3", "s3a")
+
+    def issue(self, location: str, operation: StorageOperation, principal: str) -> StorageCredentials:
+        with self._guard:
+            self.issued.append((location, operation, principal))
+            number = len(self.issued)
+        return StorageCredentials(
+            location=location,
+            access_key=f"key{number}",
+            secret_key="s",
+            session_token="t",
+            expires_millis=int((self.now + SECONDS) * 1000),
+        )
+
+
+@pytest.fixture
+def repository(tmp_path: Path) -> Iterator[SqlRepository]:
+    """A metastore with tables in one bucket."""
+    repository = SqlRepository(f"sqlite:///{tmp_path / 'metastore.db'}")
+    schema.upgrade(repository.engine)
+    metastore = Metastore(repository, f"file:{tmp_path / 'warehouse'}")
+    metastore.databases.bootstrap()
+    metastore.databases.create(MetastoreDatabase(name="shop", location=f"file:{tmp_path / 'warehouse' / 'shop.db'}"))
+    for name, location in (
+        ("orders", "s3a://lake/wh/orders"),
+        ("orders_old", "s3://lake/wh/orders_old"),
+        ("around", "s3://lake/outer"),
+        ("inside", "s3://lake/outer/inner"),
+        ("twin", "s3n://lake/twin"),
+        ("other_twin", "s3://lake/twin"),
+        ("root", "s3://bucket"),
+        ("local", f"file:{tmp_path / 'elsewhere'}"),
+    ):
+        columns = (MetastoreColumn(name="id", type="bigint"),)
+        storage = StorageDescriptor(columns=columns, location=location)
+        parameters = {"EXTERNAL": "TRUE"}
+        table = MetastoreTable(
+            database="shop", name=name, table_type=EXTERNAL_TABLE, storage=storage, parameters=parameters
+        )
+        repository.write(partial(added, table))
+    yield repository
+    repository.close()
+
+
+def added(table: MetastoreTable, transaction: Transaction) -> None:
+    """Add a table's entry, whatever the rules for new tables say."""
+    database = transaction.databases.find("hive", "shop")
+    assert database is not None
+    assert transaction.tables.add(database.id, table) is not None
+
+
+def credentials(repository: SqlRepository, issuer: CountingIssuer) -> TableCredentials:
+    """Return the credentials of all tables, for writing."""
+    return TableCredentials(repository, [issuer], lambda table: StorageOperation.WRITE, lambda: issuer.now)
+
+
+def test_credentials_are_for_the_directory_of_the_table(repository: SqlRepository) -> None:
+    issuer = CountingIssuer()
+    issued = credentials(repository, issuer).of_table("hive", "shop", "orders", "ann")
+    assert issued.location == "s3://lake/wh/orders"
+    assert issuer.issued == [("s3://lake/wh/orders", StorageOperation.WRITE, "ann")]
+
+
+@pytest.mark.parametrize("name", ["around", "inside", "twin", "other_twin", "root", "local", "missing"])
+def test_a_directory_that_is_not_the_table_s_alone_gets_none(repository: SqlRepository, name: str) -> None:
+    issuer = CountingIssuer()
+    with pytest.raises(CredentialsError):
+        credentials(repository, issuer).of_table("hive", "shop", name, "ann")
+    assert issuer.issued == []
+
+
+def test_credentials_are_kept_for_half_of_their_time(repository: SqlRepository) -> None:
+    issuer = CountingIssuer()
+    found = credentials(repository, issuer)
+    first = found.of_table("hive", "shop", "orders", "ann")
+    issuer.now += SECONDS / 2 - 1
+    assert found.of_table("hive", "shop", "orders", "ann") is first
+    issuer.now += 2
+    assert found.of_table("hive", "shop", "orders", "ann").access_key == "key2"
+
+
+def test_each_principal_has_its_own(repository: SqlRepository) -> None:
+    issuer = CountingIssuer()
+    found = credentials(repository, issuer)
+    keys = {found.of_table("hive", "shop", "orders", name).access_key for name in ("ann", "bob", "ann")}
+    assert keys == {"key1", "key2"}
+
+
+def test_many_requests_at_once_ask_the_issuer_once(repository: SqlRepository) -> None:
+    issuer = CountingIssuer()
+    found = credentials(repository, issuer)
+    with ThreadPoolExecutor(8) as pool:
+        issued = list(pool.map(lambda _: found.of_table("hive", "shop", "orders", "ann"), range(32)))
+    assert {each.access_key for each in issued} == {"key1"}
+
+
+def test_a_refusal_of_the_operation_comes_first(repository: SqlRepository) -> None:
+    issuer = CountingIssuer()
+
+    def refuse(_table: object) -> StorageOperation:
+        raise PermissionError
+
+    with pytest.raises(PermissionError):
+        TableCredentials(repository, [issuer], refuse).of_table("hive", "shop", "orders", "ann")
+    assert issuer.issued == []
+
+
+def test_secrets_are_not_shown() -> None:
+    issued = CountingIssuer().issue("s3://b/t", StorageOperation.READ, "ann")
+    assert "secret" not in repr(issued)
+    assert "session_token" not in repr(issued)
