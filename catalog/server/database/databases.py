@@ -5,6 +5,7 @@ import json
 from sqlalchemy import Connection, bindparam, delete, select, update
 from sqlalchemy.exc import IntegrityError
 
+from interbed.catalog.server.database.access.grants import follow
 from interbed.catalog.server.database.documents import (
     database_document,
     database_from,
@@ -13,6 +14,8 @@ from interbed.catalog.server.database.documents import (
 )
 from interbed.catalog.server.database.models import CatalogRow, DatabaseRow, FunctionRow, PropertyRow
 from interbed.catalog.server.database.statement import Statement, insert_unless_taken
+from interbed.catalog.server.service.access.grants import owner_key
+from interbed.catalog.server.service.access.objects import SecuredKind
 from interbed.catalog.server.service.directories.locations import indexed_place
 from interbed.catalog.server.service.model import Function, MetastoreCatalog, MetastoreDatabase
 from interbed.catalog.server.service.repository import StoredRow
@@ -76,7 +79,8 @@ class SqlCatalogs:
         )
 
     def remove(self, name: str) -> None:
-        """Remove an empty catalog."""
+        """Remove an empty catalog and its grants."""
+        follow(self._connection, SecuredKind.CATALOG, name)
         self._connection.execute(delete(CatalogRow).where(CatalogRow.name == name))
 
 
@@ -111,6 +115,7 @@ class SqlDatabases:
             name=database.name,
             document=database_document(database),
             place=indexed_place(database.location),
+            owner=owner_key(database.owner_name, database.owner_type),
         )
         return self._connection.execute(statement).scalar_one_or_none()
 
@@ -119,11 +124,16 @@ class SqlDatabases:
         self._connection.execute(
             update(DatabaseRow)
             .where(DatabaseRow.id == database_id)
-            .values(document=database_document(database), place=indexed_place(database.location))
+            .values(
+                document=database_document(database),
+                place=indexed_place(database.location),
+                owner=owner_key(database.owner_name, database.owner_type),
+            )
         )
 
     def remove(self, database_id: int) -> None:
-        """Remove an empty database."""
+        """Remove an empty database and its grants."""
+        follow(self._connection, SecuredKind.DATABASE, database_id)
         self._connection.execute(delete(DatabaseRow).where(DatabaseRow.id == database_id))
 
 
@@ -164,7 +174,10 @@ class SqlFunctions:
     def add(self, database_id: int, function: Function) -> int | None:
         """Store a new function; None if the name is taken."""
         statement = insert_unless_taken(self._connection, FunctionRow, FunctionRow.id).values(
-            database_id=database_id, name=function.name, document=function_document(function)
+            database_id=database_id,
+            name=function.name,
+            document=function_document(function),
+            owner=owner_key(function.owner_name, function.owner_type),
         )
         return self._connection.execute(statement).scalar_one_or_none()
 
@@ -172,18 +185,25 @@ class SqlFunctions:
         """Replace the function, perhaps under another name; False if that is taken, which ends the
         transaction.
         """
+        follow(self._connection, SecuredKind.FUNCTION, function_id)
         try:
             self._connection.execute(
                 update(FunctionRow)
                 .where(FunctionRow.id == function_id)
-                .values(database_id=database_id, name=function.name, document=function_document(function))
+                .values(
+                    database_id=database_id,
+                    name=function.name,
+                    document=function_document(function),
+                    owner=owner_key(function.owner_name, function.owner_type),
+                )
             )
         except IntegrityError:
             return False
         return True
 
     def remove(self, function_id: int) -> None:
-        """Remove the function of a row."""
+        """Remove the function of a row and its grants."""
+        follow(self._connection, SecuredKind.FUNCTION, function_id)
         self._connection.execute(delete(FunctionRow).where(FunctionRow.id == function_id))
 
 

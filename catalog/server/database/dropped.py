@@ -1,8 +1,8 @@
 """Dropped objects in SQL.
 
 The partitions of a dropped table, with their statistics, stay in their rows: the set of partitions refers to the entry
-instead of the table, so that a drop takes the same time for any number of partitions. Statistics, constraints and links
-of the table are copied to the entry as rows.
+instead of the table, so that a drop takes the same time for any number of partitions. Statistics, constraints,
+links and grants of the table are copied to the entry as rows.
 """
 
 import json
@@ -11,6 +11,7 @@ from typing import Any
 
 from sqlalchemy import Connection, delete, insert, select, update
 
+from interbed.catalog.server.database.access.grants import kept_grants, put_back
 from interbed.catalog.server.database.documents import (
     database_document,
     database_from,
@@ -21,12 +22,15 @@ from interbed.catalog.server.database.documents import (
 )
 from interbed.catalog.server.database.models import (
     ConstraintRow,
+    DatabaseRow,
     DroppedObjectRow,
+    FunctionRow,
     LinkedPlaceRow,
     PartitionSetRow,
     TableRow,
     TableStatisticsRow,
 )
+from interbed.catalog.server.service.access.objects import SecuredKind
 from interbed.catalog.server.service.dropped import DroppedKind, DroppedObject, DroppedState
 from interbed.catalog.server.service.model import Function, MetastoreDatabase, MetastoreTable
 
@@ -107,6 +111,7 @@ class SqlDroppedObjects:
             "statistics": self._rows(TableStatisticsRow, _STATISTICS, table_id),
             "links": self._rows(LinkedPlaceRow, _LINKS, table_id),
             "constraints": self._constraints(table_id),
+            "grants": kept_grants(self._connection, SecuredKind.TABLE, table_id),
         }
         self._complete(entry_id, table_document(table), attached, table.table_type)
         self._connection.execute(
@@ -115,7 +120,15 @@ class SqlDroppedObjects:
 
     def keep_database(self, entry_id: int, database: MetastoreDatabase, functions: Sequence[Function]) -> None:
         """Complete the entry of a database that is removed right after."""
-        attached = {"functions": [[each.name, function_document(each)] for each in functions]}
+        chosen = select(DatabaseRow.id).where(
+            DatabaseRow.catalog == database.catalog, DatabaseRow.name == database.name
+        )
+        database_id = self._connection.execute(chosen).scalar_one()
+        attached = {
+            "functions": [[each.name, function_document(each)] for each in functions],
+            "grants": kept_grants(self._connection, SecuredKind.DATABASE, database_id),
+            "function_grants": self._function_grants(database_id),
+        }
         self._complete(entry_id, database_document(database), attached, None)
 
     def adopt(self, entry_id: int, parent_id: int) -> None:
@@ -123,7 +136,7 @@ class SqlDroppedObjects:
         self._connection.execute(update(_ROW).where(_ROW.id == entry_id).values(parent_id=parent_id))
 
     def attach(self, entry_id: int, table_id: int) -> None:
-        """Give a table that was put back its partitions, statistics, constraints and links."""
+        """Give a table that was put back its partitions, statistics, constraints, links and grants."""
         attached = self._attached(entry_id)
         self._put(TableStatisticsRow, _STATISTICS, table_id, attached.get("statistics", ()))
         self._put(LinkedPlaceRow, _LINKS, table_id, attached.get("links", ()))
@@ -133,11 +146,22 @@ class SqlDroppedObjects:
                 continue
             fields = dict(zip(_CONSTRAINTS, values, strict=True))
             self._connection.execute(insert(ConstraintRow).values(table_id=table_id, parent_table_id=parent, **fields))
+        put_back(self._connection, SecuredKind.TABLE, table_id, attached.get("grants", ()))
         self._connection.execute(
             update(PartitionSetRow)
             .where(PartitionSetRow.dropped_id == entry_id)
             .values(table_id=table_id, dropped_id=None)
         )
+
+    def attach_database(self, entry_id: int, database_id: int) -> None:
+        """Give a database that was put back with its functions the grants on it and on them."""
+        attached = self._attached(entry_id)
+        put_back(self._connection, SecuredKind.DATABASE, database_id, attached.get("grants", ()))
+        for name, rows in attached.get("function_grants", ()):
+            chosen = select(FunctionRow.id).where(FunctionRow.database_id == database_id, FunctionRow.name == name)
+            function_id = self._connection.execute(chosen).scalar_one_or_none()
+            if function_id is not None:
+                put_back(self._connection, SecuredKind.FUNCTION, function_id, rows)
 
     def functions(self, entry_id: int) -> list[Function]:
         """Return the functions of a dropped database."""
@@ -200,6 +224,13 @@ class SqlDroppedObjects:
             parent = 0 if parent_id == table_id else parent_id
             found.append([*values, parent, self._number(parent) if parent else None])
         return found
+
+    def _function_grants(self, database_id: int) -> list[list[Any]]:
+        """Return the functions of a database that have grants, by name, with these."""
+        chosen = select(FunctionRow.id, FunctionRow.name).where(FunctionRow.database_id == database_id)
+        rows = self._connection.execute(chosen).all()
+        found = [[row.name, kept_grants(self._connection, SecuredKind.FUNCTION, row.id)] for row in rows]
+        return [each for each in found if each[1]]
 
     def _number(self, table_id: int) -> int | None:
         """Return the number of a registered table, None if there is none. The id of a row may be used again."""

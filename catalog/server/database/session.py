@@ -4,6 +4,7 @@ from functools import partial
 
 from sqlalchemy import Connection
 
+from interbed.catalog.server.database.access.grants import SqlAccess
 from interbed.catalog.server.database.client_keys import SqlAccessTokens, SqlIdempotencyKeys
 from interbed.catalog.server.database.databases import SqlCatalogs, SqlDatabases, SqlFunctions, SqlProperties
 from interbed.catalog.server.database.dropped import SqlDroppedObjects
@@ -25,6 +26,7 @@ class SqlTransaction:
     """One unit of work on an open connection; the repositories share it."""
 
     __slots__ = (
+        "access",
         "access_tokens",
         "catalogs",
         "constraints",
@@ -46,6 +48,7 @@ class SqlTransaction:
     )
 
     def __init__(self, connection: Connection, history: HistoryPolicy | None = None) -> None:
+        self.access = SqlAccess(connection)
         self.access_tokens = SqlAccessTokens(connection)
         self.catalogs = SqlCatalogs(connection)
         self.databases = SqlDatabases(connection)

@@ -25,10 +25,13 @@ from sqlalchemy import (
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.orm import aliased
 
+from interbed.catalog.server.database.access.grants import follow
 from interbed.catalog.server.database.documents import constraint_document, constraint_from, table_document, table_from
 from interbed.catalog.server.database.kinds import fill_kinds, names_of_kinds
 from interbed.catalog.server.database.models import ConstraintRow, DatabaseRow, TableRow
 from interbed.catalog.server.database.statement import Statement, insert_statement, insert_unless_taken
+from interbed.catalog.server.service.access.grants import owner_key
+from interbed.catalog.server.service.access.objects import SecuredKind
 from interbed.catalog.server.service.directories.locations import indexed_place
 from interbed.catalog.server.service.model import (
     NAMES_MAX,
@@ -76,6 +79,7 @@ _REPLACE = Statement(
         document=bindparam("new_document"),
         place=bindparam("new_place"),
         kind=bindparam("new_kind"),
+        owner=bindparam("new_owner"),
     )
 )
 _SELECT = _IN_DATABASE.where(TableRow.name.in_(bindparam("names", expanding=True)))
@@ -86,9 +90,14 @@ _ALL_NAMES = (
 )
 _NAMES = Statement(_ALL_NAMES)
 _NAMES_OF_TYPE = Statement(_ALL_NAMES.where(TableRow.table_type == bindparam("table_type")))
+_NAMES_OF = Statement(
+    select(DatabaseRow.catalog, DatabaseRow.name, TableRow.name.label("table_name"))
+    .join(DatabaseRow, DatabaseRow.id == TableRow.database_id)
+    .where(TableRow.id == bindparam("table_id"))
+)
 _NEW: dict[str, Any] = {
     column: bindparam(column)
-    for column in ("database_id", "name", "table_type", "comment", "document", "place", "kind")
+    for column in ("database_id", "name", "table_type", "comment", "document", "place", "kind", "owner")
 }
 _INSERT = insert_statement(TableRow, _NEW, TableRow.id)
 
@@ -117,12 +126,15 @@ _ALL = (
 
 
 class SqlTables:
-    """Tables by catalog, database and name."""
+    """Tables by catalog, database and name. `_locked` has the names of rows that the transaction has locked, on
+    PostgreSQL alone: there an object is for one transaction, and looking them up again takes a round trip.
+    """
 
-    __slots__ = ("_connection",)
+    __slots__ = ("_connection", "_locked")
 
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
+        self._locked: dict[int, tuple[str, str, str]] = {}
 
     def find(
         self, catalog: str, database: str, name: str, *, for_update: bool = False
@@ -133,6 +145,8 @@ class SqlTables:
         if row is None:
             return None
         number, found, table_type, document = row
+        if for_update:
+            self._remember(number, (catalog, database, found))
         return StoredRow(id=number, value=table_from(catalog, database, found, table_type, document, number))
 
     def lock(self, table_id: int) -> StoredRow[MetastoreTable] | None:
@@ -140,6 +154,7 @@ class SqlTables:
         row = self._connection.execute(_LOCK, {"table_id": table_id}).one_or_none()
         if row is None:
             return None
+        self._remember(row.id, (row.catalog, row.database, row.name))
         table = table_from(row.catalog, row.database, row.name, row.table_type, row.document, row.id)
         return StoredRow(id=row.id, value=table)
 
@@ -221,12 +236,17 @@ class SqlTables:
                 "document": table_document(table),
                 "place": _place(table),
                 "kind": int(table.kind),
+                "owner": _owner(table),
             },
         )
         return None if row is None else int(row[0])
 
     def replace(self, table_id: int, database_id: int, table: MetastoreTable) -> bool:
         """Replace the table, perhaps in another database; False if that name is taken, which ends the transaction."""
+        if self._names(table_id) != (table.catalog, table.database, table.name):
+            # Grants follow the row; servers that have them in memory by names have to read them again.
+            follow(self._connection, SecuredKind.TABLE, table_id)
+            self._locked.pop(table_id, None)
         try:
             _REPLACE.change(
                 self._connection,
@@ -239,6 +259,7 @@ class SqlTables:
                     "new_document": table_document(table),
                     "new_place": _place(table),
                     "new_kind": int(table.kind),
+                    "new_owner": _owner(table),
                 },
             )
         except IntegrityError:
@@ -246,12 +267,26 @@ class SqlTables:
         return True
 
     def remove(self, table_id: int) -> None:
-        """Remove the table and detach its partitions."""
+        """Remove the table and its grants, and detach its partitions."""
+        follow(self._connection, SecuredKind.TABLE, table_id)
+        self._locked.pop(table_id, None)
         self._connection.execute(delete(TableRow).where(TableRow.id == table_id))
+
+    def _remember(self, table_id: int, names: tuple[str, str, str]) -> None:
+        if self._connection.dialect.name != "sqlite":
+            self._locked[table_id] = names
+
+    def _names(self, table_id: int) -> tuple[Any, ...]:
+        """Return catalog, database and name of the table of a row."""
+        return self._locked.get(table_id) or tuple(_NAMES_OF.row(self._connection, {"table_id": table_id}) or ())
 
 
 def _place(table: MetastoreTable) -> str | None:
     return indexed_place(table.location)
+
+
+def _owner(table: MetastoreTable) -> str | None:
+    return owner_key(table.owner, table.extra.get("ownerType"))
 
 
 class SqlConstraints:

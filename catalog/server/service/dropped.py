@@ -110,7 +110,7 @@ class DroppedObjects(Protocol):
 
     def keep_table(self, entry_id: int, table_id: int, table: MetastoreTable) -> None:
         """Complete the entry of a table that is removed right after: take over its partitions, statistics,
-        constraints and links. The entry is DROPPED then.
+        constraints, links and grants. The entry is DROPPED then.
         """
         ...
 
@@ -123,9 +123,13 @@ class DroppedObjects(Protocol):
         ...
 
     def attach(self, entry_id: int, table_id: int) -> None:
-        """Give a table that was put back its partitions, statistics, constraints and links. Foreign keys whose other
-        table no longer exists are left out.
+        """Give a table that was put back its partitions, statistics, constraints, links and grants. Foreign keys
+        whose other table no longer exists are left out, and grants to roles that no longer exist.
         """
+        ...
+
+    def attach_database(self, entry_id: int, database_id: int) -> None:
+        """Give a database that was put back with its functions the grants on it and on them."""
         ...
 
     def functions(self, entry_id: int) -> list[Function]:

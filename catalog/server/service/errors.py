@@ -13,6 +13,8 @@
       NoSuchLockError             the lock was released or its lease ran out
       ConfigValueError            a configuration key that clients may not read
       UnstorableTextError         a text has a character that the database does not keep
+      AccessDeniedError           the caller lacks a privilege on an object that it sees
+      AccessUnavailableError      the authorizer cannot decide at present
       OutcomeUnknownError         the change may have been made, or not: nothing that belongs to it may be undone
 
 The server maps each to the exception of Hive's interface (thrift/structs/errors.py); the message is shown to users, and
@@ -84,3 +86,11 @@ class UnboundedFileError(MetastoreError):
 
 class DamagedFileError(MetastoreError):
     """A packed file cannot be unpacked."""
+
+
+class AccessDeniedError(MetastoreError):
+    """The caller lacks a privilege on an object that it sees, or has no principal."""
+
+
+class AccessUnavailableError(MetastoreError):
+    """The authorizer cannot decide at present; the call may be repeated."""

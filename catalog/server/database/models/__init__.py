@@ -5,8 +5,13 @@ storage) are a JSON document in a text column, written by documents.py, so that 
 need a migration in alembic/.
 """
 
-from interbed.catalog.server.database.models.metastore import (
+from interbed.catalog.server.database.models.access import (
+    AccessGrantRow,
+    AccessMemberRow,
+    AccessRoleRow,
     AccessTokenRow,
+)
+from interbed.catalog.server.database.models.metastore import (
     Base,
     CatalogRow,
     ConstraintRow,
@@ -43,6 +48,9 @@ from interbed.catalog.server.database.models.optimizer import (
 )
 
 __all__ = [
+    "AccessGrantRow",
+    "AccessMemberRow",
+    "AccessRoleRow",
     "AccessTokenRow",
     "Base",
     "CatalogRow",

@@ -67,24 +67,31 @@ class DatabaseRow(Base):
     """A database; the document holds parameters, description, owner and locations."""
 
     __tablename__ = "databases"
-    __table_args__ = (UniqueConstraint("catalog", "name"), Index("ix_databases_place", "place"))
+    __table_args__ = (
+        UniqueConstraint("catalog", "name"),
+        Index("ix_databases_place", "place"),
+        Index("ix_databases_owner", "owner"),
+    )
 
     id: Mapped[int] = mapped_column(RowId, primary_key=True)
     catalog: Mapped[str] = mapped_column(ForeignKey("catalogs.name"))
     name: Mapped[str] = mapped_column(String(128))
     document: Mapped[str] = mapped_column(Text)
     place: Mapped[str | None] = mapped_column(PlaceText)
+    owner: Mapped[str | None] = mapped_column(Text)
 
 
 class TableRow(Base):
     """A table or view; the document holds its columns, storage and parameters. `kind` is a TableKind
-    (service/model.py), NULL in rows of an older interbed that were not filled yet.
+    (service/model.py), NULL in rows of an older interbed that were not filled yet. `owner` is the text of a grantee
+    (service/access/grants.py), as in the rows of databases and functions.
     """
 
     __tablename__ = "tables"
     __table_args__ = (
         UniqueConstraint("database_id", "name"),
         Index("ix_tables_place", "place"),
+        Index("ix_tables_owner", "owner", "database_id"),
         # PostgreSQL's has the name with the collation "C" (database/kinds.py). The type is there for lists by type.
         Index("ix_tables_kind", "database_id", "kind", "name", "table_type"),
     )
@@ -97,6 +104,7 @@ class TableRow(Base):
     document: Mapped[str] = mapped_column(Text)
     place: Mapped[str | None] = mapped_column(PlaceText)
     kind: Mapped[int | None] = mapped_column(SmallInteger)
+    owner: Mapped[str | None] = mapped_column(Text)
 
 
 class LinkedPlaceRow(Base):
@@ -114,12 +122,13 @@ class FunctionRow(Base):
     """A user-defined function of a database."""
 
     __tablename__ = "functions"
-    __table_args__ = (UniqueConstraint("database_id", "name"),)
+    __table_args__ = (UniqueConstraint("database_id", "name"), Index("ix_functions_owner", "owner", "database_id"))
 
     id: Mapped[int] = mapped_column(RowId, primary_key=True)
     database_id: Mapped[int] = mapped_column(ForeignKey("databases.id"))
     name: Mapped[str] = mapped_column(String(128))
     document: Mapped[str] = mapped_column(Text)
+    owner: Mapped[str | None] = mapped_column(Text)
 
 
 class ConstraintRow(Base):
@@ -474,19 +483,3 @@ class IdempotencyKeyRow(Base):
     owner: Mapped[str] = mapped_column(String(32))
     claimed_at: Mapped[int] = mapped_column(BigInteger)
     answer: Mapped[bytes | None] = mapped_column(LargeBinary)
-
-
-class AccessTokenRow(Base):
-    """A token that the server has issued: the hash of its secret, and the principal."""
-
-    __tablename__ = "access_tokens"
-
-    token_id: Mapped[str] = mapped_column(String(16), primary_key=True)
-    principal: Mapped[str] = mapped_column(String(256))
-    groups: Mapped[str] = mapped_column(Text)
-    secret_hash: Mapped[str] = mapped_column(String(64))
-    created_at: Mapped[int] = mapped_column(BigInteger)
-    created_by: Mapped[str | None] = mapped_column(Text)
-    expires_at: Mapped[int | None] = mapped_column(BigInteger)
-    revoked_at: Mapped[int | None] = mapped_column(BigInteger)
-    comment: Mapped[str | None] = mapped_column(Text)

@@ -36,6 +36,9 @@ _PARTITIONS = {EventType.ADD_PARTITION, EventType.ALTER_PARTITION, EventType.DRO
 _IGNORED = {EventType.INSERT, EventType.UPDATE_PARTITION_COLUMN_STAT, EventType.DELETE_PARTITION_COLUMN_STAT}
 _TABLE_STATISTICS = {EventType.UPDATE_TABLE_COLUMN_STAT, EventType.DELETE_TABLE_COLUMN_STAT}
 
+_ACCESS = {"CREATE_ROLE", "DROP_ROLE", "GRANT_ROLE", "REVOKE_ROLE", "GRANT", "REVOKE"}
+"""Changes of roles and grants (access/records.py), whose details have their kind."""
+
 _is_secret = lru_cache(maxsize=10_000)(is_secret)
 
 
@@ -56,7 +59,8 @@ class RecordedChange:
     def object_id(self) -> int | None:
         """The number of a table."""
         table = self.event.body.table
-        return None if table is None else table.number
+        number: int | None = self.event.body.details.get("object_id") if table is None else table.number
+        return number
 
 
 def changes_of(changes: Sequence[NotificationEvent]) -> Iterator[RecordedChange]:
@@ -79,6 +83,8 @@ def _group(event: NotificationEvent) -> tuple[object, ...] | None:
 
 def _recorded(event: NotificationEvent) -> RecordedChange | None:
     body = event.body
+    if event.type in _ACCESS:
+        return RecordedChange(kind=HistoryKind(body.details["kind"]), event=event, body=body)
     table = body.table
     if event.type in _TABLE_STATISTICS:
         if table is None or body.table_before is None or table.parameters == body.table_before.parameters:

@@ -14,12 +14,14 @@ from interbed.catalog.server.service.events import EventBody, NotificationEvent
 
 
 class HistoryKind(StrEnum):
-    """The kind of a changed object. A view is a table."""
+    """The kind of a changed object. A view is a table. Grants are changes of the object that they are on."""
 
+    SERVER = "server"
     CATALOG = "catalog"
     DATABASE = "database"
     TABLE = "table"
     FUNCTION = "function"
+    ROLE = "role"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

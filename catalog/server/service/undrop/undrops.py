@@ -201,6 +201,7 @@ class UndropService:
             for function in transaction.dropped.functions(entry.id):
                 transaction.functions.add(database_id, function)
                 made.append(events.create_function(function))
+            transaction.dropped.attach_database(entry.id, database_id)
             later = []
             for child in transaction.dropped.children(entry.id):
                 if child.state != DroppedState.DROPPED:

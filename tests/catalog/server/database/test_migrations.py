@@ -57,6 +57,29 @@ def test_a_filled_database_is_downgraded_and_upgraded(store: SqlRepository, tmp_
     assert metastore.tables.names("hive", "default") == []
 
 
+def test_owners_become_columns(store: SqlRepository, tmp_path: Path) -> None:
+    schema.upgrade(store.engine)
+    metastore = Metastore(store, f"file:{tmp_path / 'warehouse'}")
+    metastore.databases.bootstrap()
+    owners: dict[str, tuple[str, int | None]] = {"a": ("Ann", None), "b": ("Etl", 2), "c": ("lords", 3)}
+    owners |= {"d": ("x" * 257, 1), "e": ("e\0", 1), "f": ("", 1)}
+    storage = StorageDescriptor(columns=(MetastoreColumn(name="id", type="int"),))
+    for name, (owner, kind) in owners.items():
+        extra = {} if kind is None else {"ownerType": kind}
+        metastore.tables.create(
+            MetastoreTable(database="default", name=name, owner=owner, storage=storage, extra=extra)
+        )
+    owned = text("SELECT name, owner FROM tables ORDER BY name")
+    expected = [("a", "user:Ann"), ("b", "role:etl"), ("c", "group:lords"), ("d", None), ("e", None), ("f", None)]
+    with store.engine.connect() as connection:
+        assert connection.execute(owned).all() == expected
+    schema.downgrade(store.engine, "0016")
+    schema.upgrade(store.engine)
+    with store.engine.connect() as connection:
+        assert connection.execute(owned).all() == expected
+        assert connection.execute(text("SELECT name, owner FROM databases")).all() == [("default", "role:public")]
+
+
 def test_a_downgrade_refuses_names_that_are_too_long_for_the_older_version(
     store: SqlRepository, tmp_path: Path
 ) -> None:

@@ -1,0 +1,230 @@
+"""The built-in authorizer: decides by the roles and grants in the metastore's database, and by the owners of objects.
+
+Roles and grants are in memory. A process looks at their generation every CHECKED_SECONDS, so that a revocation is in
+force on all servers within that time. What they do not permit is decided again on the present state of the database,
+where the owners are looked up as well, so that a grant and a new object are in force at once.
+"""
+
+import threading
+import time
+from collections import OrderedDict
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass, field
+from typing import Protocol, TypeVar
+
+from interbed.catalog.server.service.access.authorizer import AuthorizerUnavailableError, Caller
+from interbed.catalog.server.service.access.grants import PUBLIC, AccessRepository, AccessState, OwnedScope
+from interbed.catalog.server.service.access.objects import Access, SecuredKind, SecuredObject
+from interbed.catalog.server.service.access.rights import ONLY_OF_CONTAINERS, CallerRights, GrantIndex
+from interbed.catalog.server.service.access.roles import RoleGraph
+from interbed.catalog.server.service.errors import MetastoreError
+
+T = TypeVar("T")
+
+CHECKED_SECONDS = 0.5
+"""Time for which a process uses its last look at the generation of roles and grants."""
+
+CALLERS_MAX = 1000
+"""Callers whose rights are kept, in each process."""
+
+_NAMES_MAX = 500
+"""Names whose owners are looked up by name; of more, all objects of the owners are looked up."""
+
+_NAMED = frozenset((SecuredKind.TABLE, SecuredKind.FUNCTION))
+
+
+class GrantsTransaction(Protocol):
+    """One unit of work on a database with roles and grants."""
+
+    @property
+    def access(self) -> AccessRepository: ...
+
+
+class GrantsReads(Protocol):
+    """Database with roles and grants: the metastore's."""
+
+    def read(self, work: Callable[[GrantsTransaction], T]) -> T: ...
+
+
+@dataclass(slots=True, kw_only=True)
+class _Snapshot:
+    """Roles and grants at a generation, with the rights of callers as far as they were asked for."""
+
+    generation: int
+    graph: RoleGraph
+    index: GrantIndex
+    callers: "OrderedDict[Caller, CallerRights]" = field(default_factory=OrderedDict)
+
+    def rights(self, caller: Caller) -> CallerRights:
+        """Return the rights of a caller. The caller holds the authorizer's lock."""
+        found = self.callers.get(caller)
+        if found is None:
+            found = self.callers[caller] = self.index.rights(self.graph.grantees(caller))
+            if len(self.callers) > CALLERS_MAX:
+                self.callers.popitem(last=False)
+        self.callers.move_to_end(caller)
+        return found
+
+
+class BuiltinAuthorizer:
+    """Decides by grants, roles and owners. Safe for many threads. `admins` are users in the role `admin`."""
+
+    def __init__(
+        self, store: GrantsReads, *, admins: Collection[str] = (), clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._store = store
+        self._admins = frozenset(admins)
+        self._clock = clock
+        self._guard = threading.Lock()
+        self._snapshot: _Snapshot | None = None
+        self._checked_at = float("-inf")
+
+    def decide(self, caller: Caller, questions: Sequence[Access]) -> Sequence[bool]:
+        """Return an answer to each question, in their order. AuthorizerUnavailableError if the database does not
+        answer.
+        """
+        rights = self._rights(caller)
+        if rights.is_admin:
+            return [True] * len(questions)
+        answers = rights.decide(questions)
+        return answers if all(answers) else self._on_present_state(caller, questions)
+
+    def generation(self) -> int:
+        """Return the generation of roles and grants that decisions are made by, for caches of answers."""
+        now = self._clock()
+        with self._guard:
+            if self._snapshot is not None and now - self._checked_at < CHECKED_SECONDS:
+                return self._snapshot.generation
+        return self._checked(now).generation
+
+    def _rights(self, caller: Caller) -> CallerRights:
+        now = self._clock()
+        with self._guard:
+            if self._snapshot is not None and now - self._checked_at < CHECKED_SECONDS:
+                return self._snapshot.rights(caller)
+        snapshot = self._checked(now)
+        with self._guard:
+            return snapshot.rights(caller)
+
+    def _checked(self, now: float) -> _Snapshot:
+        """Return the roles and grants of the present generation. `now` is before the look at it."""
+        snapshot = self._read(lambda transaction: self._present(transaction.access))
+        self._keep(snapshot, now)
+        return snapshot
+
+    def _present(self, access: AccessRepository) -> _Snapshot:
+        snapshot = self._snapshot
+        if snapshot is not None and access.generation() == snapshot.generation:
+            return snapshot
+        return self._snapshot_of(access.state())
+
+    def _snapshot_of(self, state: AccessState) -> _Snapshot:
+        return _Snapshot(
+            generation=state.generation, graph=RoleGraph.of(state.members, self._admins), index=GrantIndex.of(state)
+        )
+
+    def _keep(self, snapshot: _Snapshot, now: float) -> None:
+        with self._guard:
+            # Another thread may have seen a later state meanwhile.
+            if self._snapshot is None or snapshot.generation >= self._snapshot.generation:
+                self._snapshot = snapshot
+                self._checked_at = max(self._checked_at, now)
+
+    def _on_present_state(self, caller: Caller, questions: Sequence[Access]) -> Sequence[bool]:
+        now = self._clock()
+
+        def work(transaction: GrantsTransaction) -> tuple[_Snapshot, list[bool]]:
+            snapshot = self._present(transaction.access)
+            with self._guard:
+                rights = snapshot.rights(caller)
+            if rights.is_admin:
+                return snapshot, [True] * len(questions)
+            return snapshot, _with_owners(transaction.access, rights, questions)
+
+        snapshot, answers = self._read(work)
+        self._keep(snapshot, now)
+        return answers
+
+    def _read(self, work: Callable[[GrantsTransaction], T]) -> T:
+        try:
+            return self._store.read(work)
+        except MetastoreError as error:
+            raise AuthorizerUnavailableError(f"the grants cannot be read: {error}") from error
+
+
+def _with_owners(access: AccessRepository, rights: CallerRights, questions: Sequence[Access]) -> list[bool]:
+    """Return the answers of the grants and of the owners of the objects."""
+    answers = rights.decide(questions)
+    open_numbers = [number for number, answer in enumerate(answers) if not answer]
+    if not open_numbers:
+        return answers
+    owned = _OwnedObjects(access, rights, [questions[number].on for number in open_numbers])
+    for number in open_numbers:
+        answers[number] = owned.permits(questions[number])
+    return answers
+
+
+class _OwnedObjects:
+    """The owners of the objects of some questions, looked up as far as the questions need it."""
+
+    def __init__(self, access: AccessRepository, rights: CallerRights, objects: Sequence[SecuredObject]) -> None:
+        self._access = access
+        self._rights = rights
+        self._databases = access.owned_databases(rights.owners)
+        self._of_public: set[tuple[str, str]] | None = None
+        self._around: set[tuple[str, str]] | None = None
+        self._names = {scope: self._owned(scope, names) for scope, names in _scopes(objects, self._databases).items()}
+
+    def permits(self, question: Access) -> bool:
+        """Return whether an owner among the caller's grantees permits it."""
+        on, privilege = question.on, question.privilege
+        if on.database is not None and (on.catalog, on.database) in self._databases:
+            return True
+        if on.kind in _NAMED:
+            return on.name in self._names.get((on.kind, on.catalog or "", on.database or ""), ())
+        if on.kind is SecuredKind.DATABASE:
+            place = (on.catalog, on.database)
+            if (privilege is None or privilege in ONLY_OF_CONTAINERS) and place in self._databases_of_public():
+                return True
+            return privilege is None and place in self._databases_around()
+        if privilege is not None:
+            return False
+        seen = self._databases | self._databases_of_public() | self._databases_around()
+        return bool(seen) if on.kind is SecuredKind.SERVER else any(catalog == on.catalog for catalog, _ in seen)
+
+    def _owned(self, scope: tuple[SecuredKind, str, str], names: set[str]) -> set[str]:
+        kind, catalog, database = scope
+        wanted = names if len(names) <= _NAMES_MAX else None
+        return self._access.owned(
+            OwnedScope(kind=kind, catalog=catalog, database=database, names=wanted), self._rights.grantees
+        )
+
+    def _databases_of_public(self) -> set[tuple[str, str]]:
+        if self._of_public is None:
+            self._of_public = self._access.owned_databases([PUBLIC])
+        return self._of_public
+
+    def _databases_around(self) -> set[tuple[str, str]]:
+        if self._around is None:
+            self._around = self._access.databases_with_owned(self._rights.grantees)
+        return self._around
+
+
+def _scopes(
+    objects: Sequence[SecuredObject], owned: Collection[tuple[str, str]]
+) -> dict[tuple[SecuredKind, str, str], set[str]]:
+    """Return the names of tables and functions by kind and database, without those in owned databases."""
+    found: dict[tuple[SecuredKind, str, str], set[str]] = {}
+    last: tuple[object, ...] = (None,) * 3
+    names: set[str] = set()
+    for on in objects:
+        if on.kind not in _NAMED or on.catalog is None or on.database is None or on.name is None:
+            continue
+        # Mostly in the same database as the object before.
+        if on.kind is not last[0] or on.catalog != last[1] or on.database != last[2]:
+            last = (on.kind, on.catalog, on.database)
+            names = set()
+            if (on.catalog, on.database) not in owned:
+                names = found.setdefault((on.kind, on.catalog, on.database), set())
+        names.add(on.name)
+    return found

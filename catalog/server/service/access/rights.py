@@ -1,0 +1,126 @@
+"""The rights that one caller has by grants: the privileges of its user, groups and roles together.
+
+Decisions about many objects take a fraction of a microsecond each: questions of a list mostly differ in the name alone,
+so that what the containers permit is found once for all of them.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from interbed.catalog.server.service.access.grants import (
+    ADMIN_ROLE,
+    PUBLIC,
+    AccessState,
+    Grant,
+    Grantee,
+    role_named,
+)
+from interbed.catalog.server.service.access.objects import Access, Privilege, SecuredKind, SecuredObject
+
+ONLY_OF_CONTAINERS = frozenset((Privilege.USAGE, Privilege.CREATE))
+"""Privileges on a container that do not show what is in it. They are also what the owner `role public` of a database
+means: as in Hive, everyone may use it and create tables in it, and no more.
+"""
+
+_CONTAINERS = frozenset((SecuredKind.SERVER, SecuredKind.CATALOG, SecuredKind.DATABASE))
+_NOTHING: frozenset[str | None] = frozenset()
+_ITSELF: frozenset[str | None] = frozenset((None,))
+
+_Scope = tuple[SecuredKind, str | None, str | None]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GrantIndex:
+    """The grants of a state by their grantees."""
+
+    by_grantee: Mapping[Grantee, Sequence[Grant]]
+
+    @classmethod
+    def of(cls, state: AccessState) -> "GrantIndex":
+        """Return the index of a state."""
+        found: dict[Grantee, list[Grant]] = {}
+        for grant in state.grants:
+            found.setdefault(grant.to, []).append(grant)
+        return cls(by_grantee=found)
+
+    def rights(self, grantees: Iterable[Grantee]) -> "CallerRights":
+        """Return the rights of a caller with these grantees."""
+        rights = CallerRights(grantees=tuple(grantees))
+        for grantee in rights.grantees:
+            for grant in self.by_grantee.get(grantee, ()):
+                rights.add(grant)
+        return rights
+
+
+@dataclass(slots=True, kw_only=True)
+class CallerRights:
+    """The privileges of a caller by grants, for many decisions. It is not changed once it is in use."""
+
+    grantees: tuple[Grantee, ...]
+    _on_containers: dict[SecuredObject, set[Privilege]] = field(default_factory=dict)
+    _on_names: dict[_Scope, dict[str, set[Privilege]]] = field(default_factory=dict)
+    _around: set[SecuredObject] = field(default_factory=set)
+    """Containers of objects on which the caller has a privilege."""
+
+    @property
+    def is_admin(self) -> bool:
+        """Whether the caller may do everything."""
+        return role_named(ADMIN_ROLE) in self.grantees
+
+    @property
+    def owners(self) -> tuple[Grantee, ...]:
+        """The owners of databases that stand for the caller."""
+        return tuple(each for each in self.grantees if each != PUBLIC)
+
+    def add(self, grant: Grant) -> None:
+        """Add a grant of one of the grantees."""
+        on = grant.on
+        self._around.update(on.containers)
+        if on.kind in _CONTAINERS:
+            self._on_containers.setdefault(on, set()).add(grant.privilege)
+            return
+        assert on.name is not None
+        names = self._on_names.setdefault((on.kind, on.catalog, on.database), {})
+        names.setdefault(on.name, set()).add(grant.privilege)
+
+    def decide(self, questions: Sequence[Access]) -> list[bool]:
+        """Return the answers of the grants alone, without owners."""
+        answers: list[bool] = []
+        known: dict[tuple[Privilege | None, _Scope], frozenset[str | None] | None] = {}
+        last: tuple[object, ...] = (None,) * 4
+        permitted: frozenset[str | None] | None = _NOTHING
+        for question in questions:
+            on, privilege = question.on, question.privilege
+            # Mostly as in the question before: comparing is quicker than a look into the dictionary.
+            if (
+                privilege is not last[0]
+                or on.kind is not last[1]
+                or on.catalog != last[2]
+                or on.database != last[3]
+                or not answers
+            ):
+                last = (privilege, on.kind, on.catalog, on.database)
+                key = (privilege, (on.kind, on.catalog, on.database))
+                if key not in known:
+                    known[key] = self._permitted(privilege, on)
+                permitted = known[key]
+            answers.append(permitted is None or on.name in permitted)
+        return answers
+
+    def _permitted(self, privilege: Privilege | None, on: SecuredObject) -> frozenset[str | None] | None:
+        """Return the names of a scope that a question is permitted for; None for all names."""
+        for container in on.containers:
+            held = self._on_containers.get(container)
+            if held and _is_enough(held - ONLY_OF_CONTAINERS if privilege is None else held, privilege):
+                return None
+        if on.kind in _CONTAINERS:
+            held = self._on_containers.get(on, set())
+            is_seen = privilege is None and on in self._around
+            return _ITSELF if is_seen or _is_enough(held, privilege) else _NOTHING
+        names = self._on_names.get((on.kind, on.catalog, on.database), {})
+        return frozenset(name for name, held in names.items() if _is_enough(held, privilege))
+
+
+def _is_enough(held: set[Privilege], privilege: Privilege | None) -> bool:
+    """Return whether some privileges contain one, or any if it is None."""
+    return bool(held) if privilege is None else privilege in held or Privilege.ALL in held
