@@ -65,6 +65,18 @@ def _at(statement: str) -> Statement:
     return Statement(text(statement.format(condition=_AMONG)), for_sqlite=on_sqlite)
 
 
+def _all_of(statement: str) -> str:
+    return statement.replace("LIMIT 1", "LIMIT :limit")
+
+
+_DATABASE_AT = "SELECT p.catalog, p.name FROM databases p WHERE {condition} LIMIT 1"
+_DATABASES_HELD = _inside(_all_of(_DATABASE_AT))
+_DATABASES_AROUND = _at(_all_of(_DATABASE_AT))
+_TABLES_HELD = (_inside(_all_of(_TABLE)), _inside(_all_of(_LINKED)))
+_TABLES_AROUND = (_at(_all_of(_TABLE)), _at(_all_of(_LINKED)))
+_SETS_HELD = (_inside(_all_of(_SET)), _inside(_all_of(_PARTITION)))
+_SETS_AROUND = (_at(_all_of(_PARTITION)),)
+
 _TABLES_INSIDE = (_inside(_TABLE), _inside(_LINKED))
 _SETS_INSIDE = (_inside(_SET), _inside(_PARTITION))
 _TABLES_AT = (_at(_TABLE), _at(_LINKED))
@@ -89,6 +101,31 @@ class SqlLocationIndex:
             if found is not None:
                 return found
         return self._around(above, own)
+
+    def holders(self, texts: Collection[str], above: Collection[str], limit: int) -> list[tuple[str, str, str | None]]:
+        """Return the databases and tables registered at or below one of the places, and those at one of the places
+        `above`: all, or more than `limit` of them.
+        """
+        bounds = {"table_id": _NO_TABLE, "limit": limit + 1}
+        found: dict[tuple[str, str, str | None], None] = {}
+        sets: dict[int, None] = {}
+        for place in texts:
+            at = {"at": place_key(place), **_range(place), **bounds}
+            found.update(((*row, None), None) for row in _DATABASES_HELD.rows(self._connection, at))
+            for statement in _TABLES_HELD:
+                found.update((tuple(row), None) for row in statement.rows(self._connection, at))
+            for statement in _SETS_HELD:
+                sets.update((row[0], None) for row in statement.rows(self._connection, at))
+        if above:
+            around = {"keys": self._keys(above), **bounds}
+            found.update(((*row, None), None) for row in _DATABASES_AROUND.rows(self._connection, around))
+            for statement in _TABLES_AROUND:
+                found.update((tuple(row), None) for row in statement.rows(self._connection, around))
+            for statement in _SETS_AROUND:
+                sets.update((row[0], None) for row in statement.rows(self._connection, around))
+        for set_id in sets:
+            found.update((tuple(row), None) for row in _TABLE_OF_SET.rows(self._connection, {"set_id": set_id}))
+        return list(found)
 
     def databases(self, outside: str | None = None) -> list[DatabasePlaces]:
         """Return all catalogs, and the databases that do not lie below the place `outside` or have a second
@@ -133,12 +170,9 @@ class SqlLocationIndex:
         return None
 
     def _around(self, above: Collection[str], own: int) -> str | None:
-        keys: Any = sorted({place_key(each) or "" for each in above})
-        if not keys:
+        if not above:
             return None
-        if self._connection.dialect.name == "sqlite":
-            keys = json.dumps(keys)
-        values = {"keys": keys, "table_id": own}
+        values = {"keys": self._keys(above), "table_id": own}
         for statement in _TABLES_AT:
             table = statement.row(self._connection, values)
             if table is not None:
@@ -147,6 +181,10 @@ class SqlLocationIndex:
         if found is not None:
             return f"it lies in a partition of the table {self._table_of(found[0])}"
         return None
+
+    def _keys(self, places: Collection[str]) -> Any:
+        keys = sorted({place_key(each) or "" for each in places})
+        return json.dumps(keys) if self._connection.dialect.name == "sqlite" else keys
 
     def _table_of(self, set_id: int) -> str:
         row = _TABLE_OF_SET.row(self._connection, {"set_id": set_id})

@@ -6,6 +6,16 @@ from collections.abc import Callable
 
 from interbed.catalog.server.service import events
 from interbed.catalog.server.service import warehouse as files
+from interbed.catalog.server.service.access.objects import SERVER, Privilege, catalog_object
+from interbed.catalog.server.service.access.places import check_not_of_others
+from interbed.catalog.server.service.access.secured import (
+    SecuredService,
+    filtered,
+    needs,
+    secured,
+    the_catalog,
+    the_server,
+)
 from interbed.catalog.server.service.directories.deletions import GuardedDeletions
 from interbed.catalog.server.service.directories.guard import DeletionClaim
 from interbed.catalog.server.service.directories.locations import made_places
@@ -23,7 +33,7 @@ from interbed.catalog.server.service.repository import Repository, Transaction
 from interbed.catalog.server.service.warehouse import Warehouse
 
 
-class CatalogService:
+class CatalogService(SecuredService):
     """The calls about catalogs."""
 
     def __init__(
@@ -39,10 +49,13 @@ class CatalogService:
         self._deletions = deletions
         self._clock = clock
 
+    @filtered("catalogs that the caller sees")
     def names(self) -> list[str]:
         """Return the names of all catalogs, in order."""
-        return self._store.read(lambda transaction: transaction.catalogs.names())
+        found = self._store.read(lambda transaction: transaction.catalogs.names())
+        return self._access.visible(found, catalog_object, SERVER)
 
+    @secured(needs(None, the_catalog))
     def get(self, name: str | None) -> MetastoreCatalog:
         """Return the catalog; NoSuchObjectError if there is none of that name."""
         found = self._store.read(lambda transaction: transaction.catalogs.find(normalized(name)))
@@ -50,6 +63,7 @@ class CatalogService:
             raise catalog_not_found(name)
         return found
 
+    @secured(needs(Privilege.CREATE, the_server), needs(Privilege.LOCATION, the_server))
     def create(self, catalog: MetastoreCatalog) -> None:
         """Create a catalog, its directory, and the database `default` in it. Its location is kept as it was given.
 
@@ -63,6 +77,8 @@ class CatalogService:
         now = int(self._clock())
         complete = dataclasses.replace(catalog, location=catalog.location, create_time=catalog.create_time or now)
         place = self._warehouse.qualified(catalog.location)
+        if self._access.is_on:
+            check_not_of_others(self._access, self._store, self._deletions.guard, place)
         home = MetastoreDatabase(
             catalog=complete.name,
             name=DEFAULT_DATABASE,
@@ -96,6 +112,7 @@ class CatalogService:
                 files.remove_empty_directory(place)
             raise
 
+    @secured(needs(Privilege.ALTER, the_catalog))
     def alter(self, name: str | None, changed: MetastoreCatalog) -> None:
         """Store a new description and location where they are given; databases stay where they are.
 
@@ -104,6 +121,7 @@ class CatalogService:
         key = normalized(name)
         if changed.name and changed.name != key:
             raise InvalidOperationError(f"Catalog {key} cannot be renamed to {shortened(changed.name)}")
+        rights = self._access.rights(catalog_object(key))
 
         def work(transaction: Transaction) -> None:
             old = transaction.catalogs.find(key, for_update=True)
@@ -111,6 +129,7 @@ class CatalogService:
                 raise catalog_not_found(name)
             if changed.location and changed.location != old.location:
                 self._warehouse.qualified(changed.location)
+                rights.require(Privilege.LOCATION)
             new = dataclasses.replace(
                 old,
                 description=changed.description or old.description,
@@ -122,6 +141,7 @@ class CatalogService:
 
         self._store.write(work)
 
+    @secured(needs(Privilege.DROP, the_catalog))
     def drop(self, name: str | None, *, if_exists: bool = False) -> None:
         """Drop a catalog that holds nothing but an empty database `default`. The directories of both are deleted if
         they are empty.

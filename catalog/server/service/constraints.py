@@ -11,6 +11,16 @@ import zlib
 from collections.abc import Callable, Iterable, Sequence
 
 from interbed.catalog.server.service import events
+from interbed.catalog.server.service.access.hiding import tables_of
+from interbed.catalog.server.service.access.objects import Privilege, SecuredObject, catalog_object
+from interbed.catalog.server.service.access.secured import (
+    Arguments,
+    SecuredService,
+    filtered,
+    needs,
+    secured,
+    the_table,
+)
 from interbed.catalog.server.service.errors import InvalidObjectError, MetastoreError, NoSuchObjectError
 from interbed.catalog.server.service.events import NotificationEvent
 from interbed.catalog.server.service.model import Constraint, ConstraintKind, MetastoreTable, QualifiedTableName
@@ -39,13 +49,22 @@ _ORDER = (
 """Keys come first: a foreign key of the same call may refer to them."""
 
 
-class ConstraintService:
+def _the_tables_of_the_constraints(arguments: Arguments) -> tuple[SecuredObject, ...]:
+    return tuple(dict.fromkeys(tables_of(each)[0] for each in arguments["constraints"]))
+
+
+def _the_parents_of_the_constraints(arguments: Arguments) -> tuple[SecuredObject, ...]:
+    return tuple(dict.fromkeys(table for each in arguments["constraints"] for table in tables_of(each)[1:]))
+
+
+class ConstraintService(SecuredService):
     """The calls about constraints."""
 
     def __init__(self, store: Repository, *, clock: Callable[[], float] = time.time) -> None:
         self._store = store
         self._clock = clock
 
+    @secured(needs(Privilege.ALTER, _the_tables_of_the_constraints), needs(None, _the_parents_of_the_constraints))
     def add(self, constraints: Sequence[Constraint]) -> None:
         """Add constraints to tables that exist, all or none.
 
@@ -60,6 +79,7 @@ class ConstraintService:
         if constraints:
             self._store.write(work)
 
+    @secured(needs(Privilege.ALTER, the_table))
     def drop(self, catalog: str, database: str, table: str, name: str) -> None:
         """Drop a constraint. NoSuchObjectError if the table has none of that name."""
         key = (catalog, normalized(database), normalized(table))
@@ -78,6 +98,7 @@ class ConstraintService:
 
         self._store.write(work)
 
+    @filtered("constraints of tables, and to tables, that the caller sees")
     def select(
         self,
         kind: ConstraintKind | None,
@@ -91,7 +112,7 @@ class ConstraintService:
         """Return the constraints of a kind (of all kinds if None) by the names of their table, and for foreign keys
         also of the table referred to; an absent name matches any.
         """
-        return self._store.read(
+        found = self._store.read(
             lambda transaction: transaction.constraints.select(
                 kind,
                 catalog=catalog,
@@ -101,6 +122,8 @@ class ConstraintService:
                 parent_table=normalized(parent_table) or None,
             )
         )
+        seen = self._access.visible(found, lambda each: tables_of(each)[0], catalog_object(catalog))
+        return self._access.visible(seen, lambda each: tables_of(each)[-1], catalog_object(catalog))
 
 
 def add_constraints(

@@ -10,6 +10,24 @@ from collections.abc import Callable, Sequence
 
 from interbed.catalog.server.service import events
 from interbed.catalog.server.service import warehouse as files
+from interbed.catalog.server.service.access.database_places import DatabasePlaceRules
+from interbed.catalog.server.service.access.objects import (
+    Privilege,
+    SecuredObject,
+    catalog_object,
+    database_object,
+    function_object,
+)
+from interbed.catalog.server.service.access.secured import (
+    Arguments,
+    SecuredService,
+    filtered,
+    needs,
+    secured,
+    the_database,
+    the_function,
+    unsecured,
+)
 from interbed.catalog.server.service.directories.deletions import GuardedDeletions
 from interbed.catalog.server.service.directories.guard import DeletionClaim
 from interbed.catalog.server.service.directories.locations import made_places
@@ -46,7 +64,11 @@ from interbed.catalog.server.service.warehouse import Warehouse
 IDENTITY_PROPERTY = "metastore.uuid"
 
 
-class DatabaseService:
+def _the_catalog_of_the_database(arguments: Arguments) -> tuple[SecuredObject, ...]:
+    return (catalog_object(arguments["database"].catalog),)
+
+
+class DatabaseService(SecuredService):
     """The calls about databases."""
 
     def __init__(
@@ -61,9 +83,11 @@ class DatabaseService:
         self._store = store
         self._warehouse = warehouse
         self._deletions = deletions
+        self._places = DatabasePlaceRules(store, warehouse, deletions.guard)
         self._clock = clock
         self._soft_drops = soft_drops
 
+    @unsecured("the server calls it at its start")
     def bootstrap(self) -> None:
         """Make the warehouse, the catalog `hive` and the database `default` where they do not exist yet, and complete
         the changes that a crash interrupted.
@@ -101,6 +125,7 @@ class DatabaseService:
         settle_all(self._store, self._deletions.guard)
         settle_drops(self._store, self._deletions.guard)
 
+    @unsecured("the UUID of the metastore names no object")
     def identity(self) -> str:
         """Return the UUID that identifies this metastore. MetastoreError before `bootstrap`."""
         found = self._store.read(lambda transaction: transaction.properties.get(IDENTITY_PROPERTY))
@@ -108,6 +133,7 @@ class DatabaseService:
             raise MetastoreError("the metastore has no identity yet: it was never started")
         return found
 
+    @secured(needs(Privilege.CREATE, _the_catalog_of_the_database))
     def create(self, database: MetastoreDatabase, *, has_any_name: bool = False) -> None:
         """Create a database and its directory. With `has_any_name` the caller has checked the name by other rules than
         Hive's.
@@ -115,6 +141,7 @@ class DatabaseService:
         InvalidObjectError for a bad name or catalog, AlreadyExistsError, MetastoreError if the directory cannot be
         made.
         """
+        database = self._places.new(self._access, database)
         # Checked before the directory is made; checked again when the row is stored, which decides.
         location = self._store.read(lambda transaction: self._location_for(transaction, database, has_any_name))
         managed = database.managed_location
@@ -142,6 +169,7 @@ class DatabaseService:
             self._remove_made(made)
             raise
 
+    @secured(needs(None, the_database))
     def get(self, catalog: str, name: str) -> MetastoreDatabase:
         """Return the database. NoSuchObjectError whose text is the name alone, as in Hive."""
         found = self._store.read(lambda transaction: transaction.databases.find(catalog, normalized(name)))
@@ -149,10 +177,13 @@ class DatabaseService:
             raise NoSuchObjectError(shortened(name))
         return found.value
 
+    @filtered("databases that the caller sees")
     def names(self, catalog: str, pattern: str | None = None) -> list[str]:
         """Return the names that match a pattern, in order."""
-        return matching(self._store.read(lambda transaction: transaction.databases.names(catalog)), pattern)
+        found = matching(self._store.read(lambda transaction: transaction.databases.names(catalog)), pattern)
+        return self._access.visible(found, lambda name: database_object(catalog, name), catalog_object(catalog))
 
+    @filtered("databases that the caller sees")
     def select(self, catalog: str, pattern: str | None = None) -> list[MetastoreDatabase]:
         """Return the databases that match a pattern, ordered by name."""
 
@@ -161,8 +192,11 @@ class DatabaseService:
             found = (transaction.databases.find(catalog, name) for name in names)
             return [stored.value for stored in found if stored is not None]
 
-        return self._store.read(work)
+        return self._access.visible(
+            self._store.read(work), lambda each: database_object(catalog, each.name), catalog_object(catalog)
+        )
 
+    @secured(needs(Privilege.ALTER, the_database))
     def alter(self, catalog: str, name: str, changed: MetastoreDatabase) -> None:
         """Store new parameters and a new owner, and a new description and location where they are given.
 
@@ -182,11 +216,13 @@ class DatabaseService:
 
         self.change(catalog, name, change)
 
+    @secured(needs(Privilege.ALTER, the_database))
     def change(self, catalog: str, name: str, change: Callable[[MetastoreDatabase], MetastoreDatabase]) -> None:
         """Store what `change` returns for the database, in one transaction. It must have no effect, since a transaction
         may run more than once. NoSuchObjectError, InvalidLocationError for a new location that is refused.
         """
         key = normalized(name)
+        allowed = self._places.changed(self._access, catalog, key, change)
 
         def work(transaction: Transaction) -> None:
             stored = transaction.databases.find(catalog, key, for_update=True)
@@ -194,6 +230,8 @@ class DatabaseService:
                 raise NoSuchObjectError(shortened(name))
             old = stored.value
             asked = change(old)
+            if (asked.owner_name, asked.owner_type) != (old.owner_name, old.owner_type):
+                allowed.rights.require(Privilege.ALL)
             new = dataclasses.replace(
                 asked,
                 location=self._warehouse.qualified(asked.location, old.location) if asked.location else old.location,
@@ -201,11 +239,14 @@ class DatabaseService:
                 if asked.managed_location
                 else old.managed_location,
             )
+            allowed.check(new.location, old.location)
+            allowed.check(new.managed_location, old.managed_location)
             transaction.databases.replace(stored.id, new)
             transaction.events.append(events.alter_database(old, new))
 
         self._store.write(work)
 
+    @secured(needs(Privilege.DROP, the_database))
     def drop(self, catalog: str, name: str, *, delete_data: bool, cascade: bool, if_exists: bool = False) -> None:
         """Drop a database, with everything in it if `cascade`, with its directory if `delete_data`. With soft drops its
         entry and those of its tables are kept.
@@ -314,19 +355,25 @@ class DatabaseService:
             files.remove_empty_directory(location)
 
 
-class FunctionService:
+def _the_database_of_the_function(arguments: Arguments) -> tuple[SecuredObject, ...]:
+    return (database_object(arguments["function"].catalog, arguments["function"].database),)
+
+
+class FunctionService(SecuredService):
     """The calls about functions."""
 
     def __init__(self, store: Repository, *, clock: Callable[[], float] = time.time) -> None:
         self._store = store
         self._clock = clock
 
+    @secured(needs(Privilege.CREATE, _the_database_of_the_function))
     def create(self, function: Function) -> None:
         """Create a function. InvalidObjectError for a bad name or without a class, NoSuchObjectError for the database,
         AlreadyExistsError.
         """
         _check(function)
-        complete = dataclasses.replace(function, create_time=int(self._clock()))
+        owner = self._access.owner(function.owner_name)
+        complete = dataclasses.replace(function, owner_name=owner, create_time=int(self._clock()))
 
         def work(transaction: Transaction) -> None:
             database = transaction.databases.find(function.catalog, function.database, for_child=True)
@@ -338,6 +385,7 @@ class FunctionService:
 
         self._store.write(work)
 
+    @secured(needs(None, the_function))
     def get(self, catalog: str, database: str, name: str) -> Function:
         """Return the function; NoSuchObjectError if there is none of that name."""
         key = (catalog, normalized(database), normalized(name))
@@ -346,15 +394,20 @@ class FunctionService:
             raise NoSuchObjectError(f"Function {shortened(database)}.{shortened(name)} does not exist")
         return found.value
 
+    @filtered("functions that the caller sees")
     def names(self, catalog: str, database: str, pattern: str | None = None) -> list[str]:
         """Return the names that match a pattern, in order; none if there is no such database."""
         functions = self.select(catalog, normalized(database))
         return matching([function.name for function in functions], pattern)
 
+    @filtered("functions that the caller sees")
     def select(self, catalog: str, database: str | None = None) -> list[Function]:
         """Return the functions of a database, or of all."""
-        return self._store.read(lambda transaction: transaction.functions.select(catalog, database))
+        found = self._store.read(lambda transaction: transaction.functions.select(catalog, database))
+        within = catalog_object(catalog) if database is None else database_object(catalog, normalized(database))
+        return self._access.visible(found, lambda each: function_object(catalog, each.database, each.name), within)
 
+    @secured(needs(Privilege.ALTER, the_function))
     def alter(self, catalog: str, database: str, name: str, changed: Function) -> None:
         """Replace the function, perhaps under another name. MetastoreError if there is none, or for what cannot be:
         other errors than those of `create`, as with Hive.
@@ -364,12 +417,18 @@ class FunctionService:
         except (NoSuchObjectError, InvalidObjectError) as error:
             raise MetastoreError(str(error)) from error
 
+    @secured(needs(Privilege.ALTER, the_function))
     def change(self, catalog: str, database: str, name: str, change: Callable[[Function], Function]) -> None:
         """Replace the function by what `change` makes of it, which must have no effect: it may run more than once.
 
         NoSuchObjectError if there is none, InvalidObjectError for a function that cannot be, MetastoreError.
         """
         key = (catalog, normalized(database), normalized(name))
+        rights = self._access.rights(function_object(*key))
+        found = self._store.read(lambda transaction: transaction.functions.find(*key)) if self._access.is_on else None
+        target = None if found is None else database_object(found.value.catalog, change(found.value).database)
+        if target is not None and target.database != key[1] and not self._access.may((Privilege.CREATE,), target):
+            raise MetastoreError(f"The database {shortened(target.database)} does not exist")
 
         def work(transaction: Transaction) -> None:
             stored = transaction.functions.find(*key, for_update=True)
@@ -377,16 +436,22 @@ class FunctionService:
                 raise NoSuchObjectError(f"function {shortened(name)} doesn't exist")
             changed = change(stored.value)
             _check(changed)
-            target = transaction.databases.find(changed.catalog, changed.database, for_child=True)
-            if target is None:
+            old = stored.value
+            if (changed.owner_name, changed.owner_type) != (old.owner_name, old.owner_type):
+                rights.require(Privilege.ALL)
+            if target is not None and target.database != changed.database:
+                raise MetastoreError(f"function {shortened(name)} was changed meanwhile, try again")
+            home = transaction.databases.find(changed.catalog, changed.database, for_child=True)
+            if home is None:
                 raise MetastoreError(f"The database {shortened(changed.database)} does not exist")
             complete = dataclasses.replace(changed, create_time=stored.value.create_time)
-            if not transaction.functions.replace(stored.id, target.id, complete):
+            if not transaction.functions.replace(stored.id, home.id, complete):
                 raise MetastoreError(f"Function {changed.name} already exists")
             transaction.events.append(events.drop_function(stored.value), events.create_function(complete))
 
         self._store.write(work)
 
+    @secured(needs(Privilege.DROP, the_function))
     def drop(self, catalog: str, database: str, name: str) -> None:
         """Drop a function; NoSuchObjectError if there is none of that name."""
         key = (catalog, normalized(database), normalized(name))

@@ -21,22 +21,34 @@ renewal, which is done at intervals and not at every poll.
 import logging
 import os
 import time
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import replace
 
+from interbed.catalog.server.service.access.guard import WRITE
+from interbed.catalog.server.service.access.objects import (
+    SERVER,
+    Privilege,
+    SecuredObject,
+    database_object,
+    table_object,
+)
+from interbed.catalog.server.service.access.secured import SecuredService, filtered, secured_inside, unsecured
 from interbed.catalog.server.service.errors import InvalidObjectError, NoSuchLockError
 from interbed.catalog.server.service.lock_model import (
     IN_PROCESS,
     EarlierLock,
     Lock,
+    LockComponent,
     LockCutoff,
     LockFigures,
     LockLevel,
     LockRequest,
     LockState,
+    LockType,
     blocking,
     is_blocked_by,
 )
+from interbed.catalog.server.service.model import DEFAULT_CATALOG
 from interbed.catalog.server.service.repository import Repository, Transaction
 
 logger = logging.getLogger(__name__)
@@ -64,7 +76,16 @@ _MARK_CHARACTERS = len(LEASE_ONLY)
 _COMPONENTS_LOGGED_MAX = 10
 
 
-class LockService:
+_EXCLUDES = (*WRITE, Privilege.ALTER, Privilege.DROP)
+
+
+def _locked(component: LockComponent, catalog: str = DEFAULT_CATALOG) -> SecuredObject:
+    if component.table is None:
+        return database_object(catalog, component.database)
+    return table_object(catalog, component.database, component.table)
+
+
+class LockService(SecuredService):
     """The lock calls. `clock` gives seconds since the epoch and is there for tests.
 
     `mark` is this process's own. A call that comes by a connection passes it as `process`, or LEASE_ONLY; one of a
@@ -91,6 +112,7 @@ class LockService:
         # Marks are concatenated in a column, and none may match across the boundary of two of them.
         assert len(self.mark) == len(IN_PROCESS) == _MARK_CHARACTERS
 
+    @unsecured("compares a number with a setting")
     def check_size(self, components: int) -> None:
         """Refuse a lock of more components than are allowed. InvalidObjectError that names the limit."""
         if components > self._components_max:
@@ -100,9 +122,10 @@ class LockService:
                 "query has more than hive.locks.max.partitions"
             )
 
-    def lock(self, request: LockRequest, *, process: str = "") -> Lock:
+    @secured_inside("SELECT for shared components, a privilege of a change for others; the holder is the caller")
+    def lock(self, request: LockRequest, *, process: str = "", catalogs: Sequence[str] = ()) -> Lock:
         """Request a lock; it is acquired or waits. The objects it names need not exist. InvalidObjectError if it names
-        none.
+        none. `catalogs` are those of its components, `hive` by default.
         """
         if not request.components:
             raise InvalidObjectError("a lock needs at least one component")
@@ -112,6 +135,8 @@ class LockService:
                 raise InvalidObjectError(
                     "a lock's component needs a database name, and a table name below the level of databases"
                 )
+
+        request = self._allowed(request, catalogs)
 
         def work(transaction: Transaction) -> tuple[Lock, list[Lock]]:
             # The id comes first: it blocks other callers, so that everything earlier is visible and nothing later is.
@@ -136,6 +161,7 @@ class LockService:
         self._announce_expired(expired)
         return lock
 
+    @unsecured("part of a change that asks for its privileges")
     def blocker(self, transaction: Transaction, request: LockRequest) -> int | None:
         """Return the newest lock that a request has to wait for, None if there is none: then no lock that excludes it
         is granted before the end of the transaction, which is as good as the lock itself.
@@ -147,8 +173,11 @@ class LockService:
         stale = set(self._stale(blockers, now))
         return max((lock.id for lock in blockers if lock.id not in stale), default=None)
 
+    @secured_inside("the caller holds the lock, or is an administrator")
     def check_lock(self, lock_id: int, *, process: str = "") -> Lock:
         """Renew the lease, and grant a waiting lock if nothing is in its way any more. NoSuchLockError."""
+        if not self._is_own(lock_id):
+            raise NoSuchLockError(f"No such lock lockid:{lock_id}")
         lock = self._store.read(lambda transaction: self._unchanged(transaction, lock_id, process))
         if lock is not None:
             return lock
@@ -174,6 +203,7 @@ class LockService:
             raise NoSuchLockError(f"No such lock lockid:{lock_id}")
         return lock
 
+    @secured_inside("the caller holds the lock, or is an administrator")
     def heartbeat(self, lock_id: int, *, process: str = "") -> None:
         """Renew the lease of a lock held or waited for. NoSuchLockError if it does not exist or the lease
         has run out.
@@ -183,9 +213,10 @@ class LockService:
             now = self._now_ms()
             return transaction.locks.renew(lock_id, now, now - self._lease_ms, process)
 
-        if not self._store.write(work):
+        if not self._is_own(lock_id) or not self._store.write(work):
             raise NoSuchLockError(f"No such lock: lockid:{lock_id}")
 
+    @unsecured("the server calls it for a connection that has ended")
     def disconnect(self, lock_ids: Collection[int]) -> None:
         """Record that no open connection of this process refers to these locks any more."""
 
@@ -196,25 +227,35 @@ class LockService:
 
         self._store.write(work)
 
+    @unsecured("the server calls it for a connection")
     def reconnect(self, lock_id: int) -> None:
         """Record that a connection of this process refers to the lock again. The lock may not exist any more."""
         now = self._now_ms()
         oldest = now - self._lease_ms
         self._store.write(lambda transaction: transaction.locks.renew(lock_id, now, oldest, self.mark))
 
+    @unsecured("the server calls it for requests that wait")
     def fresh(self, lock_ids: Collection[int]) -> set[int]:
         """Return those of these locks that exist and are not stale."""
         return self._store.read(lambda transaction: transaction.locks.fresh(lock_ids, self._cutoff(self._now_ms())))
 
+    @secured_inside("the caller holds the lock, or is an administrator")
     def unlock(self, lock_id: int) -> None:
         """Release a lock, or stop waiting for it. A lock that does not exist is no error, as in Hive."""
-        self._store.write(lambda transaction: transaction.locks.remove(lock_id))
+        if self._is_own(lock_id):
+            self._store.write(lambda transaction: transaction.locks.remove(lock_id))
 
+    @filtered("locks of objects that the caller sees")
     def show(
-        self, database: str | None = None, table: str | None = None, partition: str | None = None
+        self,
+        database: str | None = None,
+        table: str | None = None,
+        partition: str | None = None,
+        *,
+        catalog: str = DEFAULT_CATALOG,
     ) -> list[tuple[Lock, Lock | None]]:
         """Return the locks that touch the database, table or partition (any, if None), oldest first, each with the lock
-        it waits for.
+        it waits for. `catalog` is that of the names of locks, which have none.
         """
         cutoff = self._cutoff(self._now_ms())
         locks = self._store.read(lambda transaction: transaction.locks.select())
@@ -224,8 +265,17 @@ class LockService:
             if any(component.lies_in(database, table, partition) for component in lock.request.components):
                 blocker = blocking(lock.request, alive[:position]) if lock.state == LockState.WAITING else None
                 shown.append((lock, blocker))
-        return shown
+        if self._access.caller() is None:
+            return shown
+        components = {component for lock in locks for component in lock.request.components}
+        seen = set(self._access.visible(components, lambda each: _locked(each, catalog), SERVER))
 
+        def is_seen(lock: Lock | None) -> bool:
+            return lock is not None and seen.issuperset(lock.request.components)
+
+        return [(lock, blocker if is_seen(blocker) else None) for lock, blocker in shown if is_seen(lock)]
+
+    @unsecured("the reaper calls it")
     def expire(self) -> int:
         """Remove all locks whose lease has run out or whose client has disconnected, and return their number."""
         cutoff = self._cutoff(self._now_ms())
@@ -236,9 +286,29 @@ class LockService:
         self._announce_expired(expired)
         return len(expired)
 
+    @unsecured("numbers for monitoring")
     def figures(self) -> LockFigures:
         """Return the numbers of locks, for monitoring."""
         return self._store.read(lambda transaction: transaction.locks.count(self._cutoff(self._now_ms())))
+
+    def _allowed(self, request: LockRequest, catalogs: Sequence[str]) -> LockRequest:
+        """Return the request as that of the caller. AccessDeniedError for a component that it may not lock."""
+        caller = self._access.caller()
+        if caller is None:
+            return request
+        for number, component in enumerate(request.components):
+            any_of = (Privilege.SELECT, *_EXCLUDES) if component.type == LockType.SHARED_READ else _EXCLUDES
+            catalog = catalogs[number] if number < len(catalogs) else DEFAULT_CATALOG
+            self._access.require(any_of, _locked(component, catalog))
+        return replace(request, user=caller.name)
+
+    def _is_own(self, lock_id: int) -> bool:
+        """Return whether the caller holds the lock, if it exists, or is an administrator."""
+        caller = self._access.caller()
+        if caller is None:
+            return True
+        lock = self._store.read(lambda transaction: transaction.locks.find(lock_id))
+        return lock is None or lock.request.user == caller.name or self._access.may((Privilege.ALL,), SERVER)
 
     def _unchanged(self, transaction: Transaction, lock_id: int, process: str) -> Lock | None:
         """Return the lock if it still has to wait and nothing must be written: its lease is young, and this process is

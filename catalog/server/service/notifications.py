@@ -4,8 +4,26 @@ import time
 from collections.abc import Callable, Collection, Sequence
 
 from interbed.catalog.server.service import events
+from interbed.catalog.server.service.access.guard import READ_ALL, WRITE
+from interbed.catalog.server.service.access.objects import (
+    SERVER,
+    SecuredObject,
+    catalog_object,
+    database_object,
+    function_object,
+    table_object,
+)
+from interbed.catalog.server.service.access.secured import (
+    SecuredService,
+    filtered,
+    needs,
+    secured,
+    the_table,
+    unsecured,
+)
 from interbed.catalog.server.service.errors import NoSuchObjectError
 from interbed.catalog.server.service.events import NotificationEvent
+from interbed.catalog.server.service.model import DEFAULT_CATALOG
 from interbed.catalog.server.service.names import LISTED_MAX, check_number, normalized, partition_name, shortened
 from interbed.catalog.server.service.repository import Repository, Transaction
 from interbed.catalog.server.service.tables.rules import table_not_found
@@ -20,17 +38,25 @@ EVENTS_BYTES_MAX = 4 * 1024 * 1024
 """Stored bytes of the events in one answer: as text they take about ten times as much memory."""
 
 
-class NotificationService:
+HIDDEN_EVENT = "HIDDEN"
+"""The type of an event about an object that the caller does not see. It has an id and a time, and nothing else: Hive's
+clients expect ids without gaps.
+"""
+
+
+class NotificationService(SecuredService):
     """The calls about notification events."""
 
     def __init__(self, store: Repository, *, clock: Callable[[], float] = time.time) -> None:
         self._store = store
         self._clock = clock
 
+    @unsecured("the number of the last event names no object")
     def current(self) -> int:
         """Return the id of the last event, 0 before the first."""
         return self._store.read(lambda transaction: transaction.events.current())
 
+    @filtered("events of objects that the caller sees; others keep only their id and time")
     def after(
         self,
         last: int,
@@ -49,7 +75,7 @@ class NotificationService:
         """
         _check_listed(tables, types, skipped_types)
         bound = EVENTS_MAX if limit is None or limit <= 0 else min(limit, EVENTS_MAX)
-        return self._store.read(
+        found = self._store.read(
             lambda transaction: transaction.events.after(
                 last,
                 bound,
@@ -61,7 +87,10 @@ class NotificationService:
                 bytes_max=EVENTS_BYTES_MAX,
             )
         )
+        # A selection has gaps in any case, and must not show what it has selected.
+        return self._shown(found, with_gaps=any((catalog, database, tables, types, skipped_types)))
 
+    @filtered("events of tables that the caller sees, if a database is given")
     def count(
         self,
         last: int,
@@ -74,6 +103,10 @@ class NotificationService:
     ) -> int:
         """Return the number of events after one, up to another if that is given, and never more than `limit`."""
         _check_listed(tables)
+        chosen = self._visible_tables(catalog, database, tables)
+        if chosen is None:
+            return 0
+        tables = chosen
         found = self._store.read(
             lambda transaction: transaction.events.count(
                 last,
@@ -85,6 +118,7 @@ class NotificationService:
         )
         return found if limit is None or limit <= 0 else min(found, limit)
 
+    @secured(needs(WRITE, the_table))
     def insert(
         self,
         catalog: str,
@@ -116,10 +150,57 @@ class NotificationService:
 
         return self._store.write(work) if inserts else []
 
+    def _shown(self, found: list[NotificationEvent], *, with_gaps: bool) -> list[NotificationEvent]:
+        """Return the events without what the caller does not see."""
+        if self._access.caller() is None or self._access.may(READ_ALL, SERVER):
+            return found
+        named = {each.id: _objects(each) for each in found}
+        objects = list(dict.fromkeys(on for each in named.values() for on in each))
+        seen = set(self._access.visible(objects, lambda each: each))
+        shown = [
+            each
+            if seen.issuperset(named[each.id])
+            else NotificationEvent(id=each.id, time=each.time, type=HIDDEN_EVENT, catalog=None)
+            for each in found
+        ]
+        return [each for each in shown if each.type != HIDDEN_EVENT] if with_gaps else shown
+
+    def _visible_tables(
+        self, catalog: str | None, database: str | None, tables: Collection[str]
+    ) -> Collection[str] | None:
+        """Return the tables whose events are counted, none for all; None if the caller sees none of them."""
+        if database is None or self._access.caller() is None:
+            return tables
+        home = database_object(normalized(catalog) or DEFAULT_CATALOG, normalized(database))
+        if self._access.may(READ_ALL, home):
+            return tables
+        names = [normalized(each) for each in tables] or self._store.read(
+            lambda transaction: transaction.tables.names(home.catalog or "", home.database or "")
+        )
+        return (
+            self._access.visible(names, lambda name: table_object(home.catalog or "", home.database or "", name), home)
+            or None
+        )
+
+    @unsecured("the reaper calls it")
     def expire(self, keep_seconds: float = EVENTS_TTL_SECONDS) -> int:
         """Remove the events that are older, and return their number. Called periodically."""
         before = int(self._clock() - keep_seconds)
         return self._store.write(lambda transaction: transaction.events.expire(before))
+
+
+def _objects(event: NotificationEvent) -> list[SecuredObject]:
+    """Return the objects that an event names."""
+    if event.catalog is None:
+        return [SERVER]
+    if event.database is None:
+        return [catalog_object(event.catalog)]
+    if event.body.function is not None:
+        return [function_object(event.catalog, event.database, event.body.function.name)]
+    if event.table is None:
+        return [database_object(event.catalog, event.database)]
+    found = [table_object(event.catalog, event.database, event.table)]
+    return found if event.previous is None else [*found, table_object(*event.previous)]
 
 
 def _check_listed(tables: Collection[str], *types: Collection[str]) -> None:

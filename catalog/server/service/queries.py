@@ -9,6 +9,8 @@ import logging
 import time
 from collections.abc import Callable
 
+from interbed.catalog.server.service.access.objects import Privilege
+from interbed.catalog.server.service.access.secured import SecuredService, needs, secured, the_server, unsecured
 from interbed.catalog.server.service.errors import (
     AlreadyExistsError,
     InvalidArgumentError,
@@ -45,13 +47,14 @@ AGE_SECONDS_MAX = 3 * 86400
 """Age in seconds after which they are removed: Hive's `metastore.runtime.stats.max.age`."""
 
 
-class ScheduledQueryService:
+class ScheduledQueryService(SecuredService):
     """The calls about scheduled queries. `clock` gives seconds since the epoch."""
 
     def __init__(self, store: Repository, *, clock: Callable[[], float] = time.time) -> None:
         self._store = store
         self._clock = clock
 
+    @secured(needs(Privilege.ALL, the_server))
     def get(self, namespace: str, name: str) -> ScheduledQuery:
         """Return the query. NoSuchObjectError if there is none."""
         found = self._store.read(lambda transaction: transaction.queries.find(namespace, name))
@@ -59,6 +62,7 @@ class ScheduledQueryService:
             raise _not_found(namespace, name)
         return found[1]
 
+    @secured(needs(Privilege.ALL, the_server))
     def create(self, query: ScheduledQuery) -> None:
         """Store a new query; its schedule decides when it runs first. InvalidArgumentError, AlreadyExistsError."""
         complete = dataclasses.replace(query, next_execution=self._next(query))
@@ -71,6 +75,7 @@ class ScheduledQueryService:
 
         self._store.write(work)
 
+    @secured(needs(Privilege.ALL, the_server))
     def alter(self, query: ScheduledQuery) -> None:
         """Replace the query. It runs next at its own time if it has one, otherwise by its schedule. NoSuchObjectError,
         InvalidArgumentError.
@@ -86,6 +91,7 @@ class ScheduledQueryService:
 
         self._store.write(work)
 
+    @secured(needs(Privilege.ALL, the_server))
     def drop(self, namespace: str, name: str) -> None:
         """Remove the query and its executions; a running one continues, and its reports are ignored.
         NoSuchObjectError.
@@ -99,6 +105,7 @@ class ScheduledQueryService:
 
         self._store.write(work)
 
+    @secured(needs(Privilege.ALL, the_server))
     def poll(self, namespace: str) -> tuple[int, ScheduledQuery] | None:
         """Return a query that is due, with the id of the execution that begins with this call; None if there is none.
         Each execution is given to exactly one of several concurrent callers.
@@ -117,6 +124,7 @@ class ScheduledQueryService:
 
         return self._store.write(work)
 
+    @secured(needs(Privilege.ALL, the_server))
     def progress(self, execution_id: int, state: QueryState, executor_query_id: str | None, error: str | None) -> None:
         """Store the progress of an execution. InvalidOperationError for an unknown one and for an invalid change of
         state.
@@ -125,6 +133,7 @@ class ScheduledQueryService:
             lambda transaction: self._progress(transaction, execution_id, state, executor_query_id, error)
         )
 
+    @unsecured("the reaper calls it")
     def expire(self) -> tuple[int, int]:
         """End the executions without a report, so that their queries run again, and remove old ones: the numbers
         of both.
@@ -192,18 +201,20 @@ def _not_found(namespace: str, name: str) -> NoSuchObjectError:
     return NoSuchObjectError(f"Scheduled query with name: {_shown(namespace, name)} doesn't exist.")
 
 
-class RuntimeStatisticsService:
+class RuntimeStatisticsService(SecuredService):
     """The calls about statistics of runs. `clock` gives seconds since the epoch."""
 
     def __init__(self, store: Repository, *, clock: Callable[[], float] = time.time) -> None:
         self._store = store
         self._clock = clock
 
+    @secured(needs(Privilege.ALL, the_server))
     def add(self, statistics: RuntimeStatistics) -> None:
         """Store statistics with the present time."""
         stamped = dataclasses.replace(statistics, create_time=int(self._clock()))
         self._store.write(lambda transaction: transaction.run_statistics.add(stamped))
 
+    @secured(needs(Privilege.ALL, the_server))
     def newest(self, weight_max: int, created_before: int) -> list[RuntimeStatistics]:
         """Return the newest ones until the sum of their weights reaches `weight_max` (any, if it is negative), created
         before a time (at any time, unless it is positive).
@@ -219,6 +230,7 @@ class RuntimeStatisticsService:
             weight += each.weight
         return chosen
 
+    @unsecured("the reaper calls it")
     def expire(self) -> int:
         """Remove old ones and return their number."""
         before = int(self._clock()) - AGE_SECONDS_MAX

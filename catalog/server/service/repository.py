@@ -390,6 +390,12 @@ class LocationIndex(Protocol):
         """
         ...
 
+    def holders(self, texts: Collection[str], above: Collection[str], limit: int) -> list[tuple[str, str, str | None]]:
+        """Return the databases and tables registered at or below one of the places, and those at one of the places
+        `above`, as (catalog, database, table): all, or more than `limit` of them. The table is None for a database.
+        """
+        ...
+
     def databases(self, outside: str | None = None) -> list[DatabasePlaces]:
         """Return all catalogs, and the databases that are not below the place `outside` or have a second location."""
         ...

@@ -3,6 +3,10 @@
 import time
 from collections.abc import Callable, Mapping, Sequence
 
+from interbed.catalog.server.service.access.guard import OPEN_ACCESS, AccessGuard
+from interbed.catalog.server.service.access.hiding import HidingRepository
+from interbed.catalog.server.service.access.secured import SecuredService
+from interbed.catalog.server.service.access.table_places import TablePlaceRules
 from interbed.catalog.server.service.catalogs import CatalogService
 from interbed.catalog.server.service.constraints import ConstraintService
 from interbed.catalog.server.service.databases import DatabaseService, FunctionService
@@ -116,11 +120,15 @@ class Metastore:
         protected: Sequence[str] = (),
         undrop_seconds: float = 0.0,
         user: Callable[[], str | None] = lambda: None,
+        access: AccessGuard = OPEN_ACCESS,
     ) -> None:
         """Make the services. `protected` are local files and directories that the server needs, besides the files of
         its database. Drops are soft for `undrop_seconds`, unless these are 0. `user` returns the name of the client of
-        the present call.
+        the present call. `access` decides what callers may do.
         """
+        self.access = access
+        if access.is_on:
+            store = HidingRepository(store)
         self.config = config if config is not None else ConfigValues()
         self.trash = trash
         self.warehouse = Warehouse(warehouse, trash, rules=rules)
@@ -163,4 +171,27 @@ class Metastore:
             clock=clock,
         )
         self.pointers = PointerService(store, self.warehouse, deletions, self.locks, clock=clock)
-        self.history = HistoryService(store, self.pointers, self.guard)
+        places = TablePlaceRules(store, self.warehouse, self.guard)
+        self.history = HistoryService(store, self.pointers, self.guard, places)
+        for service in self.services:
+            service.secure(access)
+
+    @property
+    def services(self) -> Sequence[SecuredService]:
+        """All services whose methods clients reach. Keys of requests have the name of the caller in them."""
+        return (
+            self.dropped,
+            self.catalogs,
+            self.databases,
+            self.tables,
+            self.partitions,
+            self.statistics,
+            self.queries,
+            self.run_statistics,
+            self.functions,
+            self.constraints,
+            self.notifications,
+            self.locks,
+            self.pointers,
+            self.history,
+        )

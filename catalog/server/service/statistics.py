@@ -11,6 +11,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from interbed.catalog.server.service import events
+from interbed.catalog.server.service.access.guard import CHANGE
+from interbed.catalog.server.service.access.objects import Privilege
+from interbed.catalog.server.service.access.secured import SecuredService, needs, secured, the_table_of_the_key
 from interbed.catalog.server.service.column_statistics import (
     DEFAULT_ENGINE,
     ColumnStatistics,
@@ -35,13 +38,14 @@ class StatisticsUpdate:
     columns: tuple[ColumnStatistics, ...]
 
 
-class StatisticsService:
+class StatisticsService(SecuredService):
     """The calls about column statistics. Each takes the table as (catalog, database, name)."""
 
     def __init__(self, store: Repository, *, clock: Callable[[], float] = time.time) -> None:
         self._store = store
         self._clock = clock
 
+    @secured(needs(CHANGE, the_table_of_the_key))
     def update(
         self,
         key: TableKey,
@@ -70,6 +74,7 @@ class StatisticsService:
         if updates:
             self._store.write(work)
 
+    @secured(needs(Privilege.SELECT, the_table_of_the_key))
     def of_table(
         self, key: TableKey, columns: Sequence[str] | None, engine: str = DEFAULT_ENGINE
     ) -> tuple[MetastoreTable, list[ColumnStatistics]]:
@@ -81,6 +86,7 @@ class StatisticsService:
 
         return self._store.read(work)
 
+    @secured(needs(Privilege.SELECT, the_table_of_the_key))
     def of_partitions(
         self, key: TableKey, names: Sequence[str], columns: Sequence[str] | None, engine: str = DEFAULT_ENGINE
     ) -> dict[str, list[ColumnStatistics]]:
@@ -98,6 +104,7 @@ class StatisticsService:
 
         return self._store.read(work)
 
+    @secured(needs(Privilege.SELECT, the_table_of_the_key))
     def aggregate(
         self, key: TableKey, names: Sequence[str], columns: Sequence[str], engine: str = DEFAULT_ENGINE
     ) -> tuple[list[ColumnStatistics], int]:
@@ -118,6 +125,7 @@ class StatisticsService:
             raise MetastoreError(f"the partitions' statistics cannot be put together: {error}") from error
         return (together, found) if found else ([], 0)
 
+    @secured(needs(CHANGE, the_table_of_the_key))
     def delete(
         self,
         key: TableKey,

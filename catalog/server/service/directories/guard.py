@@ -237,6 +237,19 @@ class DeletionGuard:
         self._check_server(target)
         self._check_registered(transaction, target, claim)
 
+    def compared(self, location: str) -> tuple[list[str], list[str]] | None:
+        """Return the texts by which a client's location is compared with registered ones: those of its place, and of
+        the directories above it other than the warehouse. None for a location that cannot be read.
+        """
+        directory = directory_at(location)
+        if directory is None:
+            return None
+        if not directory.place.is_local:
+            directory = Directory(location=location, place=directory.place, real=self._with_host(directory.place))
+        roots = {self._warehouse.text, self._real(self._warehouse).text}
+        above = [each for each in self._with_hostless(directory.above) if each not in roots]
+        return self._with_hostless(directory.texts), above
+
     def _check_root(self, transaction: Transaction, found: Directory, claim: DeletionClaim) -> None:
         made = claim.made if self._with_made else ()
         text = found.real.text

@@ -10,6 +10,10 @@ from contextlib import contextmanager
 
 from interbed.catalog.server.service import events
 from interbed.catalog.server.service import warehouse as files
+from interbed.catalog.server.service.access.guard import CHANGE
+from interbed.catalog.server.service.access.objects import Privilege, SecuredObject
+from interbed.catalog.server.service.access.secured import Arguments, needs, secured, table_of, the_table_of_the_key
+from interbed.catalog.server.service.access.table_places import TablePlaceRules
 from interbed.catalog.server.service.column_statistics import statistics_to_keep
 from interbed.catalog.server.service.directories.deletions import GuardedDeletions
 from interbed.catalog.server.service.directories.guard import DeletionClaim
@@ -29,7 +33,7 @@ from interbed.catalog.server.service.model import (
     StorageDescriptor,
 )
 from interbed.catalog.server.service.moves import DirectoryMover, carry_out
-from interbed.catalog.server.service.names import NAME_BYTES_MAX, partition_name, shortened
+from interbed.catalog.server.service.names import NAME_BYTES_MAX, normalized, partition_name, shortened
 from interbed.catalog.server.service.partitions.drops import ORIGINAL_LOCATION, PartitionDrops
 from interbed.catalog.server.service.partitions.exchange import exchange_partitions
 from interbed.catalog.server.service.partitions.reads import (
@@ -45,6 +49,18 @@ from interbed.catalog.server.service.warehouse import Warehouse, child
 __all__ = ["Found", "PartitionService", "TableKey"]
 
 _NO_TABLE = "Unable to add partition because table or database do not exist"
+
+
+_ADD = (Privilege.INSERT, Privilege.ALTER)
+_REMOVE = (Privilege.DELETE, Privilege.ALTER)
+
+
+def _the_source(arguments: Arguments) -> tuple[SecuredObject, ...]:
+    return (table_of(arguments["source"]),)
+
+
+def _the_target(arguments: Arguments) -> tuple[SecuredObject, ...]:
+    return (table_of(arguments["target"]),)
 
 
 class PartitionService(PartitionDrops):
@@ -63,7 +79,9 @@ class PartitionService(PartitionDrops):
     ) -> None:
         super().__init__(store, deletions, clock=clock, request_max=request_max)
         self._warehouse = warehouse
+        self._places = TablePlaceRules(store, warehouse, deletions.guard)
 
+    @secured(needs(_ADD, the_table_of_the_key))
     def add(
         self, key: TableKey, partitions: Sequence[MetastorePartition], *, if_not_exists: bool = False
     ) -> tuple[MetastoreTable, list[MetastorePartition]]:
@@ -76,6 +94,7 @@ class PartitionService(PartitionDrops):
         table, names, present = self._looked_at(key, partitions)
         for partition in partitions:
             _check_storage(table, partition)
+        self._places.partitions(self._access, table, partitions)
         complete = [(n, self._completed(table, n, each)) for n, each in zip(names, partitions, strict=True)]
         new = [(name, partition) for name, partition in complete if name not in present]
         if len(new) < len(complete) and not if_not_exists:
@@ -87,10 +106,12 @@ class PartitionService(PartitionDrops):
             taken = set(self._store.write(lambda transaction: self._add(transaction, key, new, if_not_exists, linked)))
         return table, [partition for name, partition in new if name not in taken]
 
+    @secured(needs(_ADD, the_table_of_the_key))
     def require(self, key: TableKey) -> None:
         """Raise InvalidObjectError if the table to which partitions are added does not exist."""
         self._looked_at(key, ())
 
+    @secured(needs(_ADD, the_table_of_the_key))
     def append(
         self, key: TableKey, values: Sequence[str] | None, name: str | None = None
     ) -> tuple[MetastoreTable, MetastorePartition]:
@@ -110,6 +131,7 @@ class PartitionService(PartitionDrops):
         table, added = self.add(key, [MetastorePartition(values=tuple(values), storage=like)])
         return table, added[0]
 
+    @secured(needs(CHANGE, the_table_of_the_key))
     def alter(self, key: TableKey, changed: Sequence[MetastorePartition]) -> None:
         """Store changed partitions, all or none, each identified by its values. InvalidOperationError if one does not
         exist, or if the list is empty.
@@ -143,8 +165,10 @@ class PartitionService(PartitionDrops):
 
         if not changed:
             raise InvalidOperationError("the request has no partitions")
+        self._check_places(key, [(each.values, each) for each in changed])
         self._store.write(work)
 
+    @secured(needs(Privilege.ALTER, the_table_of_the_key))
     def rename(self, key: TableKey, values: Sequence[str], changed: MetastorePartition) -> None:
         """Give a partition other values. Its directory is renamed with it if the table owns it and it has the
         partition's name.
@@ -178,8 +202,11 @@ class PartitionService(PartitionDrops):
             self._relink(transaction, table.id, new_name, stored.value, new)
             transaction.events.append(events.alter_partition(table.value, stored.value, new))
 
+        if values:
+            self._check_places(key, [(tuple(values), changed)])
         carry_out(self._store, work, self._deletions.guard)
 
+    @secured(needs(_REMOVE, _the_source), needs(_ADD, _the_target))
     def exchange(self, spec: Mapping[str, str], source: TableKey, target: TableKey) -> Found:
         """Move the partitions with these values, which begin with the first key's, from one table to another of the
         same columns and keys, with their directory. On a MetastoreError nothing is moved.
@@ -190,6 +217,7 @@ class PartitionService(PartitionDrops):
             self._deletions.guard,
         )
 
+    @secured(needs(CHANGE, the_table_of_the_key))
     def mark(self, key: TableKey, spec: dict[str, str], event_type: int) -> None:
         """Record that an event happened to the partition with these values, which need not exist."""
 
@@ -213,6 +241,31 @@ class PartitionService(PartitionDrops):
             return self._store.read(work)
         except NoSuchObjectError as error:
             raise InvalidObjectError(_NO_TABLE) from error
+
+    def _check_places(self, key: TableKey, changed: Sequence[tuple[tuple[str, ...], MetastorePartition]]) -> None:
+        """Raise AccessDeniedError if the caller may not choose a new directory of a partition, given by its values."""
+        given = [each for each in changed if each[1].storage is not None and each[1].storage.location]
+        if not given or self._access.caller() is None:
+            return
+
+        def read(transaction: Transaction) -> tuple[MetastoreTable, dict[str, str | None]] | None:
+            table = transaction.tables.find(key[0], normalized(key[1]), normalized(key[2]))
+            if table is None:
+                return None
+            keys = table.value.partition_keys
+            names = [partition_name(keys, values) for values, _ in given]
+            stored = transaction.partitions.select(table.id, names)
+            places = {
+                partition_name(keys, each.values): each.storage.location if each.storage else None for each in stored
+            }
+            return table.value, places
+
+        found = self._store.read(read)
+        if found is not None:
+            table, places = found
+            known = [places.get(partition_name(table.partition_keys, values)) for values, _ in given]
+            new = [each for (_, each), old in zip(given, known, strict=True) if each.storage.location != old]  # type: ignore[union-attr]
+            self._places.partitions(self._access, table, new)
 
     def _completed(self, table: MetastoreTable, name: str, partition: MetastorePartition) -> MetastorePartition:
         """Return the partition of that name with a location and times."""

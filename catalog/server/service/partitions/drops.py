@@ -13,6 +13,8 @@ from functools import partial
 
 from interbed.catalog.server.service import events
 from interbed.catalog.server.service import warehouse as files
+from interbed.catalog.server.service.access.objects import Privilege
+from interbed.catalog.server.service.access.secured import needs, secured, the_table_of_the_key, unsecured
 from interbed.catalog.server.service.column_statistics import emptied
 from interbed.catalog.server.service.directories.deletions import GuardedDeletions
 from interbed.catalog.server.service.directories.guard import DeletionClaim
@@ -40,6 +42,8 @@ logger = logging.getLogger(__name__)
 
 ORIGINAL_LOCATION = "original_location"
 """The parameter of a partition archived by Hive with the original location of its files."""
+
+_REMOVE = (Privilege.DELETE, Privilege.ALTER)
 
 LOCATIONS_JUDGED_AT_ONCE = 1000
 """Directories of dropped partitions that are deleted after one query of the partitions that exist by then."""
@@ -148,6 +152,7 @@ class PartitionDrops(PartitionReads):
         self._deletions = deletions
         self._clock = clock
 
+    @secured(needs(_REMOVE, the_table_of_the_key))
     def drop(
         self,
         key: TableKey,
@@ -172,6 +177,7 @@ class PartitionDrops(PartitionReads):
         table, left = self._store.write(work)
         self._discard(table, left, purge)
 
+    @secured(needs(_REMOVE, the_table_of_the_key))
     def drop_names(
         self, key: TableKey, names: Sequence[str], *, delete_data: bool, if_exists: bool, purge: bool = False
     ) -> Found:
@@ -196,6 +202,7 @@ class PartitionDrops(PartitionReads):
         self._discard(table, left, purge)
         return table, dropped
 
+    @secured(needs(_REMOVE, the_table_of_the_key))
     def drop_expressions(
         self, key: TableKey, expressions: Sequence[bytes], *, delete_data: bool, if_exists: bool, purge: bool = False
     ) -> Found:
@@ -222,10 +229,12 @@ class PartitionDrops(PartitionReads):
         self._discard(table, left, purge)
         return table, dropped
 
+    @secured(needs(Privilege.DELETE, the_table_of_the_key))
     def truncate(self, key: TableKey, names: Sequence[str] | None = None) -> None:
         """Delete the data of the partitions of these names, or of all. MetastoreError, NoSuchObjectError."""
         truncate_partitions(self._store, self._deletions, self._clock, key, names)
 
+    @unsecured("the reaper calls it")
     def purge(self, limit: int | None = None) -> int:
         """Remove some of the partitions of dropped tables; return 0 when none is left. Called periodically."""
         return self._store.write(

@@ -7,6 +7,8 @@ with Hive's text. Names are not limited.
 
 from collections.abc import Sequence
 
+from interbed.catalog.server.service.access.objects import Privilege
+from interbed.catalog.server.service.access.secured import SecuredService, needs, secured, the_table_of_the_key
 from interbed.catalog.server.service.errors import InvalidPartitionError, MetastoreError, NoSuchObjectError
 from interbed.catalog.server.service.filters.expression import parse_expression, parse_filter
 from interbed.catalog.server.service.filters.tree import EVERYTHING, PartitionFilter, filter_of_values
@@ -31,13 +33,14 @@ Found = tuple[MetastoreTable, Sequence[MetastorePartition]]
 """A table and some of its partitions. A long list is built during iteration, once."""
 
 
-class PartitionReads:
+class PartitionReads(SecuredService):
     """The calls that read. Each takes the table as (catalog, database, name); NoSuchObjectError if there is none."""
 
     def __init__(self, store: Repository, *, request_max: int | None = None) -> None:
         self._store = store
         self._request_max = request_max
 
+    @secured(needs(Privilege.SELECT, the_table_of_the_key))
     def get(self, key: TableKey, values: Sequence[str]) -> tuple[MetastoreTable, MetastorePartition]:
         """Return the partition with these values. NoSuchObjectError; InvalidPartitionError for a wrong number of
         values.
@@ -49,6 +52,7 @@ class PartitionReads:
 
         return self._store.read(work)
 
+    @secured(needs(Privilege.SELECT, the_table_of_the_key))
     def get_by_name(self, key: TableKey, name: str) -> tuple[MetastoreTable, MetastorePartition]:
         """Return the partition of this name. NoSuchObjectError."""
 
@@ -61,6 +65,7 @@ class PartitionReads:
 
         return self._store.read(work)
 
+    @secured(needs(None, the_table_of_the_key))
     def has_table(self, key: TableKey) -> bool:
         """Return whether the table exists."""
         catalog, database, name = key
@@ -68,14 +73,17 @@ class PartitionReads:
             lambda transaction: transaction.tables.find(catalog, normalized(database), normalized(name)) is not None
         )
 
+    @secured(needs(Privilege.SELECT, the_table_of_the_key))
     def select(self, key: TableKey, limit: int | None = None) -> Found:
         """Return all partitions, or the first `limit` of them."""
         return self.select_filter(key, None, limit)
 
+    @secured(needs(Privilege.SELECT, the_table_of_the_key))
     def names(self, key: TableKey, limit: int | None = None) -> list[str]:
         """Return the names of all partitions, or of the first `limit` of them; none for 0."""
         return self.names_filter(key, None, limit)
 
+    @secured(needs(Privilege.SELECT, the_table_of_the_key))
     def select_names(self, key: TableKey, names: Sequence[str]) -> Found:
         """Return the partitions of these names that exist."""
 
@@ -87,6 +95,7 @@ class PartitionReads:
 
         return self._store.read(work)
 
+    @secured(needs(Privilege.SELECT, the_table_of_the_key))
     def select_partial(self, key: TableKey, values: Sequence[str], limit: int | None = None) -> Found:
         """Return the partitions that have these values; an empty value, or one that is missing at the end,
         matches any.
@@ -102,6 +111,7 @@ class PartitionReads:
 
         return self._store.read(work)
 
+    @secured(needs(Privilege.SELECT, the_table_of_the_key))
     def names_partial(self, key: TableKey, values: Sequence[str], limit: int | None = None) -> list[str]:
         """Return the names of the partitions that select_partial returns."""
 
@@ -113,6 +123,7 @@ class PartitionReads:
 
         return self._store.read(work)
 
+    @secured(needs(Privilege.SELECT, the_table_of_the_key))
     def select_filter(self, key: TableKey, text: str | None, limit: int | None = None) -> Found:
         """Return the partitions that a filter selects (all if it is empty). BadFilterError."""
 
@@ -124,6 +135,7 @@ class PartitionReads:
 
         return self._store.read(work)
 
+    @secured(needs(Privilege.SELECT, the_table_of_the_key))
     def names_filter(self, key: TableKey, text: str | None, limit: int | None = None) -> list[str]:
         """Return the names of the partitions that a filter selects (of all if it is empty). BadFilterError."""
 
@@ -134,6 +146,7 @@ class PartitionReads:
 
         return self._store.read(work)
 
+    @secured(needs(Privilege.SELECT, the_table_of_the_key))
     def count_filter(self, key: TableKey, text: str | None) -> int:
         """Return the number of partitions that a filter selects. BadFilterError."""
 
@@ -143,6 +156,7 @@ class PartitionReads:
 
         return self._store.read(work)
 
+    @secured(needs(Privilege.SELECT, the_table_of_the_key))
     def select_expression(
         self, key: TableKey, expression: bytes | None, limit: int | None = None
     ) -> tuple[Found, bool]:
@@ -158,6 +172,7 @@ class PartitionReads:
 
         return self._store.read(work)
 
+    @secured(needs(Privilege.SELECT, the_table_of_the_key))
     def names_expression(self, key: TableKey, expression: bytes | None, limit: int | None = None) -> list[str]:
         """Return the names of the partitions that an expression may select: of all if it cannot be read."""
 
@@ -169,6 +184,7 @@ class PartitionReads:
 
         return self._store.read(work)
 
+    @secured(needs(Privilege.SELECT, the_table_of_the_key))
     def value_rows(
         self,
         key: TableKey,
@@ -205,6 +221,7 @@ class PartitionReads:
         found = [row for _, row in rows]
         return (list(dict.fromkeys(found)) if distinct else found)[: limit_of(limit)]
 
+    @secured(needs(Privilege.SELECT, the_table_of_the_key))
     def is_marked(self, key: TableKey, spec: dict[str, str], event_type: int) -> bool:
         """Return whether the event was recorded for the partition with these values. InvalidPartitionError."""
 

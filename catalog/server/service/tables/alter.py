@@ -7,6 +7,10 @@ from typing import Any, Protocol
 
 from interbed.catalog.server.service import events
 from interbed.catalog.server.service import warehouse as files
+from interbed.catalog.server.service.access.guard import CHANGE
+from interbed.catalog.server.service.access.objects import Privilege, SecuredObject, database_object
+from interbed.catalog.server.service.access.secured import Arguments, SecuredService, needs, secured, the_table
+from interbed.catalog.server.service.access.table_places import TablePlaceRules
 from interbed.catalog.server.service.column_statistics import emptied, statistics_to_keep
 from interbed.catalog.server.service.constraints import forget_columns
 from interbed.catalog.server.service.directories.deletions import GuardedDeletions
@@ -51,7 +55,12 @@ class SoftTableDrops(Protocol):
         ...
 
 
-class TableAlterations:
+def _the_database_of_the_new_name(arguments: Arguments) -> tuple[SecuredObject, ...]:
+    changed, names = arguments["changed"], (normalized(arguments["database"]), normalized(arguments["name"]))
+    return () if (changed.database, changed.name) == names else (database_object(changed.catalog, changed.database),)
+
+
+class TableAlterations(SecuredService):
     """Alter, rename and truncate."""
 
     def __init__(
@@ -67,10 +76,12 @@ class TableAlterations:
         self._store = store
         self._warehouse = warehouse
         self._deletions = deletions
+        self._places = TablePlaceRules(store, warehouse, deletions.guard)
         self._clock = clock
         self._keeps_transactional = keeps_transactional
         self._soft_drops = soft_drops
 
+    @secured(needs(CHANGE, the_table), needs(Privilege.CREATE, _the_database_of_the_new_name))
     def alter(
         self, catalog: str, database: str, name: str, changed: MetastoreTable, context: Mapping[str, str] | None = None
     ) -> None:
@@ -88,11 +99,13 @@ class TableAlterations:
             )
         key = (catalog, normalized(database), normalized(name))
         properties = context or {}
+        allowed = self._places.changed(self._access, key, changed)
 
         def work(transaction: Transaction, mover: DirectoryMover) -> None:
             stored = transaction.tables.find(*key, for_update=True)
             if stored is None:
                 raise InvalidOperationError(table_not_found(database, name).args[0])
+            asked = allowed.check(stored.value, changed)
             # Errors are checked in Hive's order; clients expect the first.
             _check(changed, stored.value)
             if changed.storage is None and not changed.is_view:
@@ -103,7 +116,7 @@ class TableAlterations:
             if renamed and transaction.tables.find(changed.catalog, changed.database, changed.name) is not None:
                 raise _taken(changed)
             check_expected_parameter(stored.value, changed, properties)
-            new = self._replace(transaction, stored, changed, mover)
+            new = self._replace(transaction, stored, asked, mover)
             if (
                 new.location
                 and not changed.location
@@ -124,6 +137,7 @@ class TableAlterations:
 
         carry_out(self._store, work, self._deletions.guard)
 
+    @secured(needs(CHANGE, the_table))
     def remake(self, catalog: str, database: str, name: str, made_of: Mapping[str, Any]) -> None:
         """Store what a materialized view is made of now. NoSuchObjectError, MetastoreError for another kind
         of table.
@@ -144,6 +158,7 @@ class TableAlterations:
 
         self._store.write(work)
 
+    @secured(needs(Privilege.DELETE, the_table))
     def truncate(self, catalog: str, database: str, name: str) -> None:
         """Delete the data of a table that owns it, not the table. MetastoreError for others."""
         key = (catalog, normalized(database), normalized(name))

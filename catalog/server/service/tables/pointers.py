@@ -16,6 +16,23 @@ from dataclasses import dataclass
 
 from interbed.catalog.server.service import events
 from interbed.catalog.server.service import warehouse as files
+from interbed.catalog.server.service.access.guard import CHANGE, AnyOf, Rights
+from interbed.catalog.server.service.access.objects import (
+    Privilege,
+    SecuredObject,
+    database_object,
+    table_object,
+)
+from interbed.catalog.server.service.access.places import check_not_of_others
+from interbed.catalog.server.service.access.secured import (
+    Arguments,
+    SecuredService,
+    needs,
+    secured,
+    secured_inside,
+    unsecured,
+)
+from interbed.catalog.server.service.access.table_places import TablePlaceRules
 from interbed.catalog.server.service.column_statistics import statistics_to_keep
 from interbed.catalog.server.service.directories.deletions import GuardedDeletions
 from interbed.catalog.server.service.directories.guard import DeletionClaim
@@ -44,7 +61,7 @@ class PointerChange:
     returns the new entry.
 
     `change` must have no effect, since a transaction may run more than once. The new entry may have another name or
-    database; files stay where they are.
+    database, `renamed`; files stay where they are. The caller needs one of the privileges `any_of` on the table.
     """
 
     catalog: str
@@ -53,9 +70,25 @@ class PointerChange:
     parameter: str
     expected: str | None
     change: Callable[[MetastoreTable], MetastoreTable]
+    renamed: tuple[str, str] | None = None
+    any_of: AnyOf = (Privilege.ALTER,)
+
+    @property
+    def secured(self) -> SecuredObject:
+        """The table that privileges are on."""
+        return table_object(self.catalog, normalized(self.database), normalized(self.name))
 
 
-class PointerService:
+def _the_changed_tables(arguments: Arguments) -> tuple[SecuredObject, ...]:
+    return tuple(each.secured for each in arguments["changes"])
+
+
+def _the_databases_of_new_names(arguments: Arguments) -> tuple[SecuredObject, ...]:
+    renamed = [(each.catalog, each.renamed[0]) for each in arguments["changes"] if each.renamed is not None]
+    return tuple(dict.fromkeys(database_object(*each) for each in renamed))
+
+
+class PointerService(SecuredService):
     """Changes of tables by compare-and-swap, and their locations."""
 
     def __init__(
@@ -71,8 +104,10 @@ class PointerService:
         self._warehouse = warehouse
         self._deletions = deletions
         self._locks = locks
+        self._places = TablePlaceRules(store, warehouse, deletions.guard)
         self._clock = clock
 
+    @secured(needs(CHANGE, _the_changed_tables), needs(Privilege.CREATE, _the_databases_of_new_names))
     def swap(self, changes: Sequence[PointerChange], user: str = "") -> None:
         """Make all changes in one transaction, or none.
 
@@ -81,10 +116,12 @@ class PointerService:
         """
         self._store.write(self.swapping(changes, user))
 
+    @secured(needs(CHANGE, _the_changed_tables), needs(Privilege.CREATE, _the_databases_of_new_names))
     def swapping(self, changes: Sequence[PointerChange], user: str = "") -> Callable[[Transaction], None]:
         """Return the work of `swap`, for a transaction with further changes behind it."""
         # All transactions lock rows in one order.
         ordered = sorted(changes, key=lambda each: (each.catalog, normalized(each.database), normalized(each.name)))
+        rights = [self._access.rights(each.secured) for each in ordered]
         request = LockRequest(
             components=tuple(
                 LockComponent(
@@ -103,15 +140,27 @@ class PointerService:
             blocker = self._locks.blocker(transaction, request)
             if blocker is not None:
                 raise TableLockedError(f"The lock {blocker} of another client has to be released first")
-            changed = [self._changed(transaction, each) for each in ordered]
+            changed = [self._changed(transaction, *each) for each in zip(ordered, rights, strict=True)]
             transaction.events.append(*(events.alter_table(old, new) for old, new in changed))
 
         return work
 
-    def checked(self, location: str) -> str:
-        """Return a client's location as the server stores it. InvalidLocationError for one that is refused."""
-        return self._warehouse.qualified(location)
+    @secured_inside("for an object: no directory of another one that the caller may not alter")
+    def checked(self, location: str, own: Sequence[SecuredObject] = ()) -> str:
+        """Return a client's location as the server stores it. InvalidLocationError for one that is refused. For a new
+        location of an object, `own` is this and its containers: AccessDeniedError if it is that of another object.
+        """
+        qualified = self._warehouse.qualified(location)
+        if own and self._access.caller() is not None:
+            check_not_of_others(self._access, self._store, self._deletions.guard, qualified, own)
+        return qualified
 
+    @secured_inside("LOCATION on the database, and no file in the directory of another object")
+    def registrable(self, catalog: str, database: str, location: str) -> None:
+        """Raise AccessDeniedError if the caller may not register a file in a database."""
+        self._places.file(self._access, catalog, normalized(database), location)
+
+    @unsecured("returns a directory that no object has")
     def free_location(self, database: MetastoreDatabase, name: str) -> str:
         """Return the directory of a new table without a location: below its database's, one that does not exist and
         that no other table has. MetastoreError if the file system cannot be reached.
@@ -128,16 +177,19 @@ class PointerService:
             return default
         return f"{default}-{uuid.uuid4().hex}"
 
+    @unsecured("computes a location of names")
     def database_location(self, name: str, catalog_location: str | None = None) -> str:
         """Return the directory of a new database without a location, of any name."""
         return self._warehouse.database_location(escaped(name), catalog_location)
 
+    @unsecured("the caller has dropped the table; the guard of deletions keeps what is another object's")
     def discard(self, location: str) -> bool:
         """Delete the directory of a dropped table; return whether it has left its place. It is kept, and the log says
         why, if another object is registered in it or the server's settings exclude it.
         """
         return self._deletions.discard(location, purge=False)
 
+    @unsecured("part of a change that asks for its privileges")
     def discard_files(
         self, catalog: str, database: str, name: str, locations: Iterable[str], remove: Callable[[str], None]
     ) -> None:
@@ -154,7 +206,9 @@ class PointerService:
         for location in locations:
             self._deletions.discard_file(location, DeletionClaim(table_id=stored.id), remove)
 
-    def _changed(self, transaction: Transaction, change: PointerChange) -> tuple[MetastoreTable, MetastoreTable]:
+    def _changed(
+        self, transaction: Transaction, change: PointerChange, rights: Rights
+    ) -> tuple[MetastoreTable, MetastoreTable]:
         stored = transaction.tables.find(
             change.catalog, normalized(change.database), normalized(change.name), for_update=True
         )
@@ -168,6 +222,7 @@ class PointerService:
                 f"{change.expected!r}"
             )
         new = self._completed(old, change.change(old))
+        _check_rights(rights, change, old, new)
         database = transaction.databases.find(new.catalog, new.database, for_child=True)
         if database is None:
             raise NoSuchObjectError(f"The database {new.database} does not exist")
@@ -196,3 +251,20 @@ class PointerService:
         keep = statistics_to_keep(old.storage, new.storage)
         if keep is not None:
             transaction.statistics.keep_table_columns(stored.id, keep)
+
+
+def _check_rights(rights: Rights, change: PointerChange, old: MetastoreTable, new: MetastoreTable) -> None:
+    """Raise AccessDeniedError for a change that the caller may not make."""
+    if rights.granted is None:
+        return
+    rights.require(*change.any_of, Privilege.ALTER)
+    if new.owner != old.owner:
+        rights.require(Privilege.ALL)
+    if new.location is not None and new.location != old.location:
+        rights.require(Privilege.LOCATION)
+    if (new.database, new.name) != (old.database, old.name):
+        rights.require(Privilege.ALTER)
+        if (new.database, new.name) != change.renamed:
+            raise MetastoreError(f"the change of {old.database}.{old.name} does not say that it renames the table")
+        if new.database != old.database:
+            rights.require(Privilege.DROP)

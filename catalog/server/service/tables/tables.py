@@ -7,6 +7,14 @@ from collections.abc import Callable, Collection, Sequence
 
 from interbed.catalog.server.service import events
 from interbed.catalog.server.service import warehouse as files
+from interbed.catalog.server.service.access.objects import (
+    Privilege,
+    SecuredObject,
+    catalog_object,
+    database_object,
+    table_object,
+)
+from interbed.catalog.server.service.access.secured import Arguments, filtered, needs, secured, the_table
 from interbed.catalog.server.service.constraints import add_constraints
 from interbed.catalog.server.service.directories.guard import Directory, directory_at
 from interbed.catalog.server.service.directories.locations import place_text
@@ -56,9 +64,29 @@ NUMBER_BITS = 53
 """Bits of a table's number: random, so that a table never gets that of a dropped one."""
 
 
+def _the_database_of_the_table(arguments: Arguments) -> tuple[SecuredObject, ...]:
+    return (database_object(arguments["table"].catalog, arguments["table"].database),)
+
+
+def _the_databases_of_the_tables(arguments: Arguments) -> tuple[SecuredObject, ...]:
+    return tuple({database_object(each.catalog, each.database): None for each in arguments["tables"]})
+
+
+def _the_tables_of_foreign_keys(arguments: Arguments) -> tuple[SecuredObject, ...]:
+    parents = [each.parent for each in arguments["constraints"] if each.parent is not None]
+    new = {(each.catalog, each.database, each.name) for each in arguments["tables"]}
+    names = [(each.catalog, each.database, each.table) for each in parents]
+    return tuple(table_object(*each) for each in names if each not in new)
+
+
+def _the_database_of_the_names(arguments: Arguments) -> tuple[SecuredObject, ...]:
+    return (database_object(arguments["catalog"], normalized(arguments["database"])),)
+
+
 class TableService(TableAlterations):
     """The calls about tables and views."""
 
+    @secured(needs(Privilege.CREATE, _the_database_of_the_table))
     def create(
         self, table: MetastoreTable, constraints: Sequence[Constraint] = (), *, has_any_name: bool = False
     ) -> MetastoreTable:
@@ -71,6 +99,7 @@ class TableService(TableAlterations):
         (complete,) = self.create_all([table], constraints, has_any_name=has_any_name)
         return complete
 
+    @secured(needs(Privilege.CREATE, _the_databases_of_the_tables), needs(None, _the_tables_of_foreign_keys))
     def create_all(
         self,
         tables: Sequence[MetastoreTable],
@@ -84,6 +113,8 @@ class TableService(TableAlterations):
             check_table(table, keeps_transactional=self._keeps_transactional, has_any_name=has_any_name)
             if table.storage is None and not table.is_view:
                 raise MetastoreError(f"Table {table.name} has no storage descriptor")
+        if self._access.is_on:
+            tables = [self._places.new(self._access, table) for table in tables]
 
         def prepare(transaction: Transaction) -> list[tuple[MetastoreTable, Directory | None]]:
             # A location of its own may need directories above it, which must not remain when the table exists already.
@@ -115,11 +146,13 @@ class TableService(TableAlterations):
             raise
         return [complete for complete, _ in prepared]
 
+    @secured(needs(Privilege.CREATE, _the_database_of_the_table))
     def translated(self, table: MetastoreTable) -> MetastoreTable:
         """Return the table as `create` would store it, without storing it. InvalidObjectError as there."""
         check_table(table)
         return self._store.read(lambda transaction: self._prepared(transaction, table)[0])
 
+    @secured(needs(None, the_table))
     def get(self, catalog: str, database: str, name: str) -> MetastoreTable:
         """Return the table; NoSuchObjectError if there is none of that name."""
         key = (catalog, normalized(database), normalized(name))
@@ -128,6 +161,7 @@ class TableService(TableAlterations):
             raise table_not_found(database, name)
         return found.value
 
+    @secured(needs(None, _the_database_of_the_names))
     def select(self, catalog: str, database: str, names: Sequence[str]) -> list[MetastoreTable]:
         """Return the tables of these names that exist, ordered by name. UnknownDatabaseError if any names are given."""
         if not names:
@@ -139,25 +173,29 @@ class TableService(TableAlterations):
             _check_database(transaction, catalog, database)
             return transaction.tables.select(catalog, normalized(database), keys)
 
-        return self._store.read(work)
+        return self._visible(catalog, normalized(database), self._store.read(work))
 
+    @filtered("tables and databases that the caller sees")
     def matching(self, catalog: str, database: str, pattern: str | None) -> list[MetastoreTable]:
         """Return the tables whose names match a pattern, in the databases that match another, ordered by their names.
         UnknownDatabaseError if there are no such databases.
         """
 
+        known = self._store.read(lambda transaction: transaction.databases.names(catalog))
+        databases = self._visible_databases(catalog, matching(known, normalized(database)))
+        if not databases:
+            raise database_not_found(database)
+
         def work(transaction: Transaction) -> list[MetastoreTable]:
-            databases = matching(transaction.databases.names(catalog), normalized(database))
-            if not databases:
-                raise database_not_found(database)
             found: list[MetastoreTable] = []
             for each in databases:
                 names = matching(transaction.tables.names(catalog, each), pattern)
                 found.extend(transaction.tables.select(catalog, each, names))
             return found
 
-        return self._store.read(work)
+        return self._visible(catalog, None, self._store.read(work))
 
+    @filtered("tables that the caller sees")
     def names(
         self, catalog: str, database: str, pattern: str | None = None, table_type: str | None = None
     ) -> list[str]:
@@ -165,8 +203,14 @@ class TableService(TableAlterations):
         found = self._store.read(
             lambda transaction: transaction.tables.names(catalog, normalized(database), table_type or None)
         )
-        return matching(found, pattern)
+        within = normalized(database)
+        return self._access.visible(
+            matching(found, pattern),
+            lambda name: table_object(catalog, within, name),
+            database_object(catalog, within),
+        )
 
+    @filtered("views that the caller sees")
     def rewriting_views(self, catalog: str, database: str | None = None) -> list[MetastoreTable]:
         """Return the materialized views that may replace a query, of one database or of all."""
 
@@ -181,12 +225,15 @@ class TableService(TableAlterations):
             ]
             return [view for view in views if view.extra.get("rewriteEnabled")]
 
-        return self._store.read(work)
+        return self._visible(catalog, None, self._store.read(work))
 
+    @filtered("tables that the caller sees")
     def numbered(self, catalog: str, number: int) -> list[tuple[str, str]]:
         """Return database and name of the tables that may have this number: their entries show it."""
-        return self._store.read(lambda transaction: transaction.tables.numbered(catalog, number))
+        found = self._store.read(lambda transaction: transaction.tables.numbered(catalog, number))
+        return self._access.visible(found, lambda each: table_object(catalog, *each), catalog_object(catalog))
 
+    @filtered("tables that the caller sees")
     def names_of_kinds(
         self, catalog: str, database: str, kinds: Collection[TableKind], after: str = "", limit: int | None = None
     ) -> list[str]:
@@ -194,10 +241,20 @@ class TableService(TableAlterations):
         database.
         """
         count = NAMES_MAX if limit is None else limit
-        return self._store.read(
-            lambda transaction: transaction.tables.names_of_kinds(catalog, normalized(database), kinds, after, count)
-        )
+        within = normalized(database)
+        seen: list[str] = []
+        while True:
+            page = self._store.read(
+                lambda transaction, last=after: transaction.tables.names_of_kinds(catalog, within, kinds, last, count)  # type: ignore[misc]
+            )
+            seen += self._access.visible(
+                page, lambda name: table_object(catalog, within, name), database_object(catalog, within)
+            )
+            if len(page) < count or len(seen) >= count:
+                return seen[:count]
+            after = page[-1]
 
+    @filtered("tables that the caller sees")
     def names_by_filter(self, catalog: str, database: str, text: str, limit: int | None = None) -> list[str]:
         """Return the names of the tables that a filter over owner, parameters and last access selects, in order; none
         if there is no such database, as in Hive. BadFilterError.
@@ -206,12 +263,17 @@ class TableService(TableAlterations):
         from interbed.catalog.server.service.filters.table_filter import compile_table_filter
 
         predicate = compile_table_filter(text)
+        within = normalized(database)
 
         def work(transaction: Transaction) -> list[str]:
-            return [each.name for each in transaction.tables.select(catalog, normalized(database)) if predicate(each)]
+            return [each.name for each in transaction.tables.select(catalog, within) if predicate(each)]
 
-        return self._store.read(work)[:limit]
+        found = self._access.visible(
+            self._store.read(work), lambda name: table_object(catalog, within, name), database_object(catalog, within)
+        )
+        return found[:limit]
 
+    @filtered("tables that the caller sees")
     def metas(
         self, catalog: str, database_pattern: str | None, pattern: str | None, types: Sequence[str]
     ) -> list[TableMeta]:
@@ -237,8 +299,13 @@ class TableService(TableAlterations):
             }
             return [_with_owner(meta, owned[meta.database, meta.name]) for meta in chosen]
 
-        return self._store.read(work)
+        return self._access.visible(
+            self._store.read(work),
+            lambda each: table_object(catalog, each.database, each.name),
+            catalog_object(catalog),
+        )
 
+    @secured(needs(Privilege.DROP, the_table))
     def drop_and_keep(self, catalog: str, database: str, name: str) -> MetastoreTable:
         """Drop a managed table whose directory is moved aside, and return it. NoSuchObjectError, MetastoreError if it
         cannot be kept: nothing is changed then.
@@ -252,6 +319,7 @@ class TableService(TableAlterations):
             raise table_not_found(database, name)
         raise MetastoreError(f"{shortened(database)}.{shortened(name)} cannot be kept when it is dropped")
 
+    @secured(needs(Privilege.DROP, the_table))
     def drop(self, catalog: str, database: str, name: str, *, delete_data: bool, purge: bool = False) -> MetastoreTable:
         """Drop a table; the data of a managed one too if `delete_data`. With soft drops its entry and data are kept;
         `purge` bypasses these and the trash. NoSuchObjectError. Returns the dropped table.
@@ -279,6 +347,13 @@ class TableService(TableAlterations):
             for location in data_locations(table, elsewhere):
                 self._deletions.discard(location, purge=skips_trash(table, purge=purge))
         return table
+
+    def _visible(self, catalog: str, database: str | None, tables: list[MetastoreTable]) -> list[MetastoreTable]:
+        within = catalog_object(catalog) if database is None else database_object(catalog, database)
+        return self._access.visible(tables, lambda each: table_object(catalog, each.database, each.name), within)
+
+    def _visible_databases(self, catalog: str, names: list[str]) -> list[str]:
+        return self._access.visible(names, lambda name: database_object(catalog, name), catalog_object(catalog))
 
     def _prepared(self, transaction: Transaction, table: MetastoreTable) -> tuple[MetastoreTable, Directory | None]:
         """Return the table as it is stored: with its type, times and, unless it is a view, a location; and its

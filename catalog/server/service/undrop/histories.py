@@ -3,6 +3,26 @@
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 
+from interbed.catalog.server.service.access.objects import (
+    SERVER,
+    Privilege,
+    SecuredObject,
+    catalog_object,
+    database_object,
+    function_object,
+    table_object,
+)
+from interbed.catalog.server.service.access.secured import (
+    Arguments,
+    SecuredService,
+    filtered,
+    needs,
+    secured,
+    secured_inside,
+    the_table,
+    unsecured,
+)
+from interbed.catalog.server.service.access.table_places import TablePlaceRules
 from interbed.catalog.server.service.directories.guard import NO_CLAIM, DeletionClaim, DeletionGuard
 from interbed.catalog.server.service.errors import InvalidOperationError, NoSuchObjectError
 from interbed.catalog.server.service.history.entries import HistoryEntry, HistoryKind, HistoryQuery
@@ -38,14 +58,26 @@ class TableHistory:
     others: tuple[int, ...] = ()
 
 
-class HistoryService:
+def _the_database_of_the_history(arguments: Arguments) -> tuple[SecuredObject, ...]:
+    return (database_object(arguments["catalog"], normalized(arguments["database"])),)
+
+
+def _the_catalog_of_the_history(arguments: Arguments) -> tuple[SecuredObject, ...]:
+    return (catalog_object(arguments["catalog"]),)
+
+
+class HistoryService(SecuredService):
     """The history of a metastore. Safe for many threads and processes."""
 
-    def __init__(self, store: Repository, pointers: PointerService, guard: DeletionGuard) -> None:
+    def __init__(
+        self, store: Repository, pointers: PointerService, guard: DeletionGuard, places: TablePlaceRules
+    ) -> None:
         self._store = store
         self._pointers = pointers
         self._guard = guard
+        self._places = places
 
+    @filtered("changes of objects that the caller sees")
     def of_database(
         self, catalog: str, database: str, *, limit: int | None = None, before_id: int | None = None
     ) -> list[HistoryEntry]:
@@ -53,8 +85,10 @@ class HistoryService:
         entry if given.
         """
         query = HistoryQuery(catalog=catalog, database=normalized(database), limit=limit, before_id=before_id)
-        return self._store.read(lambda transaction: transaction.history.select(query))
+        found = self._store.read(lambda transaction: transaction.history.select(query))
+        return self._visible(found)
 
+    @secured_inside("SELECT on the table, and under each of its names")
     def of_table(
         self,
         catalog: str,
@@ -71,15 +105,20 @@ class HistoryService:
         NoSuchObjectError if the history has none.
         """
         query = replace(_query(catalog, database, name), limit=limit, before_id=before_id)
-        return self._store.read(lambda transaction: _table_history(transaction, query, object_id))
+        return self._readable(
+            query, self._store.read(lambda transaction: _table_history(transaction, query, object_id))
+        )
 
     def _after(
         self, catalog: str, database: str, name: str, moment_millis: int, object_id: int | None = None
     ) -> TableHistory:
         """Return the changes by which the state of a table at a time is found. NoSuchObjectError as `of_table`."""
         query = replace(_query(catalog, database, name), after_millis=moment_millis)
-        return self._store.read(lambda transaction: _table_history(transaction, query, object_id))
+        return self._readable(
+            query, self._store.read(lambda transaction: _table_history(transaction, query, object_id))
+        )
 
+    @secured_inside("SELECT on the table, and under each of its names")
     def table_at(
         self, catalog: str, database: str, name: str, moment_millis: int, *, object_id: int | None = None
     ) -> MetastoreTable | None:
@@ -92,6 +131,7 @@ class HistoryService:
         assert found is None or isinstance(found, MetastoreTable)
         return found
 
+    @secured(needs(Privilege.SELECT, _the_catalog_of_the_history))
     def states_at(self, catalog: str, moment_millis: int) -> dict[ObjectKey, MetadataValue]:
         """Return the databases, tables and functions of a catalog at a time. InvalidOperationError for a time before
         the history.
@@ -109,6 +149,7 @@ class HistoryService:
 
         return self._store.read(work)
 
+    @secured(needs(Privilege.ALTER, the_table))
     def restore(
         self, catalog: str, database: str, name: str, moment_millis: int, *, user: str = "", dry_run: bool = False
     ) -> RestorePlan:
@@ -128,6 +169,9 @@ class HistoryService:
             raise NoSuchObjectError(f"{shown} did not exist then")
         assert isinstance(wanted, MetastoreTable)
         plan = plan_restore(present, wanted, history.entries, moment_millis)
+        key = (present.catalog, present.database, present.name)
+        self._access.require((Privilege.ALTER,), table_object(*key))
+        self._places.changed(self._access, key, plan.table).check(present, plan.table)
         check_files(present, plan.table)
         self._store.read(lambda transaction: self._check_place(transaction, present, plan.table))
         if dry_run or plan.table == present:
@@ -159,12 +203,49 @@ class HistoryService:
         claim = NO_CLAIM if stored is None else DeletionClaim(table_id=stored.id)
         check_free(transaction, self._guard, table.location, claim)
 
+    def _visible(self, entries: list[HistoryEntry]) -> list[HistoryEntry]:
+        """Return the entries about objects that the caller sees."""
+        if self._access.caller() is None:
+            return entries
+        objects = list(dict.fromkeys(on for each in entries for on in _objects(each)))
+        seen = set(self._access.visible(objects, lambda each: each))
+        return [each for each in entries if seen.issuperset(_objects(each))]
+
+    def _readable(self, query: HistoryQuery, found: TableHistory) -> TableHistory:
+        """Return the history of a table that the caller may read. NoSuchObjectError if it may not: the number of a
+        table, and a name of its past, lead to any table.
+        """
+        if self._access.caller() is None:
+            return found
+        names = {on for each in found.entries for on in _objects(each)}
+        asked = table_object(query.catalog or "", query.database or "", query.name or "")
+        if found.present is not None:
+            names.add(table_object(found.present.catalog, found.present.database, found.present.name))
+        if not self._access.may((Privilege.SELECT,), asked, *sorted(names, key=str)):
+            raise NoSuchObjectError(f"the history has no table {shortened(f'{query.database}.{query.name}')}")
+        return found
+
+    @unsecured("compares a time with a setting")
     def check_kept(self, moment_millis: int) -> None:
         """Raise InvalidOperationError for a time before which changes are no longer known."""
         since = self._store.read(lambda transaction: transaction.history.since_millis())
         if moment_millis < since:
             shown = datetime.fromtimestamp(since / 1000, UTC).isoformat(timespec="milliseconds")
             raise InvalidOperationError(f"the history has the changes since {shown} (history_seconds)")
+
+
+def _objects(entry: HistoryEntry) -> list[SecuredObject]:
+    """Return the objects that an entry names."""
+    if entry.catalog is None:
+        return [SERVER]
+    if entry.database is None:
+        return [catalog_object(entry.catalog)]
+    if entry.name is None:
+        return [database_object(entry.catalog, entry.database)]
+    if entry.kind == HistoryKind.FUNCTION:
+        return [function_object(entry.catalog, entry.database, entry.name)]
+    found = [table_object(entry.catalog, entry.database, entry.name)]
+    return found if entry.previous is None else [*found, table_object(*entry.previous)]
 
 
 def _query(catalog: str, database: str, name: str) -> HistoryQuery:

@@ -13,6 +13,13 @@ from typing import TypeVar
 
 from interbed.catalog.server.service import events
 from interbed.catalog.server.service import warehouse as files
+from interbed.catalog.server.service.access.objects import (
+    Privilege,
+    SecuredObject,
+    catalog_object,
+    database_object,
+)
+from interbed.catalog.server.service.access.secured import SecuredService, filtered, secured_inside, unsecured
 from interbed.catalog.server.service.directories.deletions import GuardedDeletions
 from interbed.catalog.server.service.dropped import DroppedKind, DroppedObject, DroppedState
 from interbed.catalog.server.service.errors import (
@@ -44,7 +51,7 @@ EXPIRED_AT_ONCE = 1000
 """Entries that one look of the reaper purges."""
 
 
-class UndropService:
+class UndropService(SecuredService):
     """The dropped objects of a metastore. Safe for many threads and processes."""
 
     def __init__(
@@ -61,12 +68,14 @@ class UndropService:
         self._clock = clock
         self._root = aside_root(warehouse.root)
 
+    @filtered("objects that the caller has dropped, or may drop")
     def select(self, catalog: str | None = None, database: str | None = None) -> list[DroppedObject]:
         """Return the dropped objects, of one database or of all, the latest first."""
         wanted = None if database is None else normalized(database)
         found = self._store.read(lambda transaction: transaction.dropped.select(catalog, wanted))
-        return [entry for entry in found if entry.state != DroppedState.ANNOUNCED]
+        return self._visible([entry for entry in found if entry.state != DroppedState.ANNOUNCED])
 
+    @filtered("objects that the caller has dropped, or may drop")
     def find(self, catalog: str, database: str, name: str | None, entry_id: int | None = None) -> DroppedObject:
         """Return the latest dropped table or view of this name, or database if `name` is None; that of an id if given.
         NoSuchObjectError.
@@ -81,12 +90,17 @@ class UndropService:
             "`interbed metastore dropped` lists them"
         )
 
+    @secured_inside("CREATE on the container, of an object that the caller has dropped or may drop")
     def undrop(self, entry: DroppedObject, *, new_name: str | None = None) -> MetastoreTable | MetastoreDatabase:
         """Put an object back, a table perhaps under a new name; return it.
 
         AlreadyExistsError if the name is taken, NoSuchObjectError if the database of a table does not exist,
         InvalidOperationError if the place of its directory is taken or the entry is not DROPPED.
         """
+        if self._access.caller() is not None:
+            if not self._visible([entry]):
+                raise _busy(entry)
+            self._access.require((Privilege.CREATE,), _container(entry))
         if entry.kind == DroppedKind.DATABASE and new_name is not None:
             raise InvalidOperationError(f"{entry.qualified} is a database, which gets no other name")
         for _ in range(ATTEMPTS_MAX):
@@ -103,11 +117,15 @@ class UndropService:
                 continue
         raise _busy(entry)
 
+    @secured_inside("the object is one that the caller has dropped or may drop")
     def purge(self, entry: DroppedObject) -> bool:
         """Delete an entry, with the directory that was moved aside for it and, for a database, the tables that were
         dropped with it. Returns whether all is deleted: a directory that could not be deleted is named in the log, and
         the reaper tries again. InvalidOperationError if it is being put back.
         """
+
+        if not self._visible([entry]):
+            return True
 
         def begin(transaction: Transaction) -> list[DroppedObject] | None:
             present = transaction.dropped.lock(entry.id)
@@ -127,6 +145,7 @@ class UndropService:
         left = [each for each in begun if not self._finish_purge(each)]
         return not left
 
+    @unsecured("the reaper calls it")
     def expire(self) -> int:
         """Purge what has expired, and what a kill left half purged; return the number of entries. MetastoreError."""
         now = int(self._clock())
@@ -141,9 +160,21 @@ class UndropService:
                 logger.warning("will try again: %s", error)
         return purged
 
+    @unsecured("the server calls it")
     def settle(self) -> int:
         """Settle the drops and undrops that a crash left unfinished; return how many. MetastoreError."""
         return settle_drops(self._store, self._deletions.guard)
+
+    def _visible(self, entries: list[DroppedObject]) -> list[DroppedObject]:
+        """Return the entries that the caller may know of. Privileges on a dropped object end with it: those on its
+        container count, and the name of the client that dropped it.
+        """
+        caller = self._access.caller()
+        if caller is None:
+            return entries
+        containers = list(dict.fromkeys(map(_container, entries)))
+        allowed = {each for each in containers if self._access.may((Privilege.DROP,), each)}
+        return [each for each in entries if each.dropped_by == caller.name or _container(each) in allowed]
 
     def _finish_purge(self, entry: DroppedObject) -> bool:
         if entry.aside is not None:
@@ -294,6 +325,11 @@ def _check_names(transaction: Transaction, entry: DroppedObject, table: Metastor
     if transaction.tables.find(table.catalog, table.database, table.name) is not None:
         raise _taken(table)
     return database.value
+
+
+def _container(entry: DroppedObject) -> SecuredObject:
+    """Return the container of a dropped object."""
+    return catalog_object(entry.catalog) if entry.name is None else database_object(entry.catalog, entry.database)
 
 
 def _busy(entry: DroppedObject) -> InvalidOperationError:

@@ -319,7 +319,8 @@ class LockHandler:
         except InvalidObjectError as error:
             # The call does not declare this exception.
             raise UndeclaredError(str(error)) from error
-        lock = self._locks.lock(request, process=self._clients.process())
+        catalogs = [split_catalog(component.dbname)[0] for component in rqst.component]
+        lock = self._locks.lock(request, process=self._clients.process(), catalogs=catalogs)
         self._clients.touch(lock.id)
         return _lock_response(lock)
 
@@ -357,12 +358,13 @@ class LockHandler:
             self._clients.touch(ids.lockid)
 
     def show_locks(self, rqst: Any) -> Any:
-        database = normalized(split_catalog(rqst.dbname)[1]) or None
+        catalog, name = split_catalog(rqst.dbname)
+        database = normalized(name) or None
         wanted = (database, normalized(rqst.tablename) or None, rqst.partname or None)
         return ttypes.ShowLocksResponse(
             locks=[
                 _lock_element(lock, number, component, blocker)
-                for lock, blocker in self._locks.show(*wanted)
+                for lock, blocker in self._locks.show(*wanted, catalog=catalog)
                 for number, component in enumerate(lock.request.components, start=1)
                 # Of a lock with several components only those that match the request are listed.
                 if component.lies_in(*wanted)

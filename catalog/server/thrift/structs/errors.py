@@ -10,6 +10,7 @@ error (TApplicationException), and Hive's own expect it.
 from typing import Any
 
 from interbed.catalog.server.service.errors import (
+    AccessDeniedError,
     AlreadyExistsError,
     ConfigValueError,
     InvalidArgumentError,
@@ -36,6 +37,12 @@ def shown_message(error: Exception) -> str:
 
 
 _PREFERENCES: dict[type[MetastoreError], tuple[Any, ...]] = {
+    AccessDeniedError: (
+        ttypes.MetaException,
+        ttypes.InvalidOperationException,
+        ttypes.InvalidObjectException,
+        ttypes.NoSuchObjectException,
+    ),
     NoSuchObjectError: (
         ttypes.NoSuchObjectException,
         ttypes.UnknownTableException,

@@ -1,0 +1,215 @@
+"""The guard: where the services ask what the caller of the present call may do.
+
+Calls of the process itself, such as those of its reaper, are the system's and may do everything. A call of a client
+without a principal is refused. What the caller may not see does not exist for it: the guard answers which objects that
+are, and the service runs as if they were missing (hiding.py), so that errors and their texts are those of missing ones.
+
+Authorizers are asked outside of transactions. Where the decision depends on stored values, such as a change of the
+owner, a service asks for all rights on the object first, and holds the change against them in its transaction.
+"""
+
+import hashlib
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import TypeVar
+
+from interbed.catalog.server.service.access.authorizer import Authorizer, AuthorizerUnavailableError, Caller
+from interbed.catalog.server.service.access.objects import SERVER, Access, Privilege, SecuredObject
+from interbed.catalog.server.service.errors import AccessDeniedError, AccessUnavailableError
+
+T = TypeVar("T")
+
+AnyOf = tuple[Privilege, ...]
+"""Privileges of which one suffices."""
+
+WRITE: AnyOf = (Privilege.INSERT, Privilege.UPDATE, Privilege.DELETE)
+"""Privileges of writers of rows."""
+
+CHANGE: AnyOf = (*WRITE, Privilege.ALTER)
+"""Privileges to change the partitions and the statistics of a table."""
+
+SHOWING: AnyOf = (Privilege.SELECT, *WRITE, Privilege.ALTER, Privilege.DROP, Privilege.LOCATION)
+"""Privileges on a container that show everything in it."""
+
+
+READ_ALL: AnyOf = (Privilege.SELECT,)
+"""The privilege on a container that shows everything in it, with its content."""
+
+
+@dataclass(frozen=True, slots=True)
+class Rights:
+    """The privileges of a caller on one object; `granted` is None for those of the system, which has all."""
+
+    caller: str
+    on: SecuredObject
+    granted: frozenset[Privilege] | None
+
+    def has(self, *any_of: Privilege) -> bool:
+        """Return whether the caller has one of these privileges."""
+        return self.granted is None or not self.granted.isdisjoint(any_of)
+
+    def require(self, *any_of: Privilege) -> None:
+        """Raise AccessDeniedError unless the caller has one of these privileges."""
+        if not self.has(*any_of):
+            raise denied(self.caller, any_of, self.on)
+
+
+@dataclass(frozen=True, slots=True)
+class Requirement:
+    """One of some privileges on an object; without any, the caller has to see it."""
+
+    any_of: AnyOf
+    on: SecuredObject
+
+
+class AccessGuard:
+    """Asks an authorizer about the caller of the present call. Without an authorizer all may do everything.
+
+    `caller` returns the caller; None for the process itself. It raises AccessDeniedError for a client without a
+    principal.
+    """
+
+    __slots__ = ("_caller", "authorizer")
+
+    def __init__(
+        self, authorizer: Authorizer | None = None, caller: Callable[[], Caller | None] = lambda: None
+    ) -> None:
+        self.authorizer = authorizer
+        self._caller = caller
+
+    @property
+    def is_on(self) -> bool:
+        """Whether access is decided at all."""
+        return self.authorizer is not None
+
+    def caller(self) -> Caller | None:
+        """Return the caller of the present call; None if it may do everything. AccessDeniedError."""
+        return None if self.authorizer is None else self._caller()
+
+    def decide(self, caller: Caller, questions: Sequence[Access]) -> Sequence[bool]:
+        """Return the authorizer's answers. AccessUnavailableError if it has none."""
+        assert self.authorizer is not None
+        try:
+            answers = self.authorizer.decide(caller, questions)
+        except AuthorizerUnavailableError as error:
+            raise AccessUnavailableError(f"access cannot be decided at present: {error}; try again") from error
+        if len(answers) != len(questions):
+            raise AccessUnavailableError(
+                f"the authorizer gave {len(answers)} answers to {len(questions)} questions: the call is refused"
+            )
+        return answers
+
+    def admit(self, requirements: Sequence[Requirement]) -> frozenset[SecuredObject]:
+        """Raise AccessDeniedError if the caller lacks a privilege on an object that it sees; return those that it does
+        not see.
+        """
+        caller = self.caller()
+        if caller is None:
+            return frozenset()
+        questions = [Access(privilege, each.on) for each in requirements for privilege in (None, *each.any_of)]
+        answers = iter(self.decide(caller, questions))
+        unseen = []
+        for each in requirements:
+            is_seen, *has = [next(answers) for _ in range(1 + len(each.any_of))]
+            if not is_seen and each.on != SERVER:
+                unseen.append(each.on)
+            elif each.any_of and not any(has):
+                raise denied(caller.name, each.any_of, each.on)
+        return frozenset(unseen)
+
+    def require(self, any_of: AnyOf, *objects: SecuredObject) -> None:
+        """Raise AccessDeniedError unless the caller has one of the privileges on each object, whether it sees it or
+        not: for objects whose existence the error does not show.
+        """
+        caller = self.caller()
+        if caller is None:
+            return
+        for on, is_allowed in zip(objects, self._allowed(caller, any_of, objects), strict=True):
+            if not is_allowed:
+                raise denied(caller.name, any_of, on)
+
+    def may(self, any_of: AnyOf, *objects: SecuredObject) -> bool:
+        """Return whether the caller has one of the privileges on each object."""
+        caller = self.caller()
+        if caller is None:
+            return True
+        return all(self._allowed(caller, any_of, objects))
+
+    def _allowed(self, caller: Caller, any_of: AnyOf, objects: Sequence[SecuredObject]) -> list[bool]:
+        answers = self.decide(caller, [Access(each, on) for on in objects for each in any_of])
+        count = len(any_of)
+        return [any(answers[start : start + count]) for start in range(0, len(answers), count)]
+
+    def rights(self, on: SecuredObject) -> Rights:
+        """Return all privileges of the caller on an object."""
+        caller = self.caller()
+        if caller is None:
+            return Rights("", on, None)
+        answers = self.decide(caller, [Access(each, on) for each in Privilege])
+        return Rights(caller.name, on, frozenset(each for each, has in zip(Privilege, answers, strict=True) if has))
+
+    def sees(self, on: SecuredObject) -> bool:
+        """Return whether the caller may see that an object exists."""
+        caller = self.caller()
+        return caller is None or bool(self.decide(caller, [Access(None, on)])[0])
+
+    def visible(
+        self, items: Iterable[T], object_of: Callable[[T], SecuredObject], within: SecuredObject | None = None
+    ) -> list[T]:
+        """Return the items whose objects the caller sees, in their order. `within` is a container of all of them: one
+        question about it may answer for all.
+        """
+        caller = self.caller()
+        found = list(items)
+        if caller is None or not found:
+            return found
+        if within is not None and any(self.decide(caller, [Access(each, within) for each in SHOWING])):
+            return found
+        answers = self.decide(caller, [Access(None, object_of(each)) for each in found])
+        return [each for each, is_seen in zip(found, answers, strict=True) if is_seen]
+
+    def owner(self, given: str | None) -> str | None:
+        """Return the owner of an object that the caller creates: the caller. An administrator may name another one;
+        AccessDeniedError for other callers.
+        """
+        caller = self.caller()
+        if caller is None:
+            return given
+        if given in (None, "", caller.name):
+            return caller.name
+        if not self.may((Privilege.ALL,), SERVER):
+            raise AccessDeniedError(
+                f"{caller.name} cannot create an object that {given!r} owns: leave the owner out, or create it as "
+                f"{given!r} (HADOOP_USER_NAME of Hive's and Spark's clients); administrators may name any owner"
+            )
+        return given
+
+    def answers_key(self, caller: Caller | None) -> bytes | None:
+        """Return the bytes that distinguish the cached answers of a caller from those of callers with other rights;
+        None if its answers must not be kept: the authorizer does not say when its decisions change.
+        """
+        if self.authorizer is None:
+            return b""
+        generation = getattr(self.authorizer, "generation", None)
+        if generation is None or caller is None:
+            return None
+        parts = [str(generation()), caller.name, *sorted(caller.groups)]
+        digest = hashlib.sha256()
+        for part in parts:
+            encoded = part.encode("utf-8", "surrogatepass")
+            digest.update(len(encoded).to_bytes(4, "big") + encoded)
+        return digest.digest()
+
+
+OPEN_ACCESS = AccessGuard()
+"""The guard of services whose callers may do everything."""
+
+
+def denied(caller: str, any_of: AnyOf, on: SecuredObject) -> AccessDeniedError:
+    """Return the error for a caller that lacks privileges on an object."""
+    names = " or ".join(any_of)
+    if on == SERVER and any_of == (Privilege.ALL,):
+        return AccessDeniedError(f"{caller} is not an administrator of this server, and the call needs one")
+    return AccessDeniedError(
+        f"{caller} lacks the privilege {names} on the {on}; its owner or an administrator may grant it"
+    )

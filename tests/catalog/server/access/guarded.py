@@ -1,0 +1,102 @@
+"""A metastore in this process that decides what callers may do, with a table of one owner in a database of another."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from interbed.catalog.server.auth.principals import Mechanism, Principal
+from interbed.catalog.server.database import schema
+from interbed.catalog.server.database.session import SqlRepository
+from interbed.catalog.server.service.access.guard import AccessGuard
+from interbed.catalog.server.service.access.objects import Privilege, SecuredObject, database_object, table_object
+from interbed.catalog.server.service.model import (
+    MetastoreColumn,
+    MetastoreDatabase,
+    MetastorePartition,
+    MetastoreTable,
+    SerDe,
+    StorageDescriptor,
+)
+from interbed.catalog.server.service.service import Metastore
+from interbed.catalog.server.thrift.edge.call import ClientSession, current_session
+from interbed.catalog.server.thrift.edge.caller import present_caller
+from tests.support.grants import GrantsInMemory, administrator, owners_in
+
+STORAGE = StorageDescriptor(
+    columns=(MetastoreColumn(name="id", type="bigint"), MetastoreColumn(name="name", type="string")),
+    serde=SerDe(library="org.apache.hadoop.hive.serde2.lazy.LazySimpleSerDe"),
+)
+KEYS = (MetastoreColumn(name="dt", type="string"),)
+
+SALES = database_object("hive", "sales")
+ORDERS = table_object("hive", "sales", "orders")
+
+NOBODY, READER, WRITER, OWNER, ADMIN = CALLERS = ("nobody", "reader", "writer", "owner", "admin")
+
+
+def session_of(name: str | None, *groups: str) -> ClientSession:
+    """Return the session of a principal; None for a client without one."""
+    principal = None if name is None else Principal(name=name, mechanism=Mechanism.TOKEN, groups=frozenset(groups))
+    return ClientSession(peer="192.0.2.1:1234", user=name, principal=principal)
+
+
+@contextmanager
+def served(name: str | None, *groups: str) -> Iterator[None]:
+    """Make the calls within the block for a principal."""
+    token = current_session.set(session_of(name, *groups))
+    try:
+        yield
+    finally:
+        current_session.reset(token)
+
+
+@dataclass
+class GuardedMetastore:
+    """A metastore, its grants, and the database below them."""
+
+    metastore: Metastore
+    grants: GrantsInMemory
+    store: SqlRepository
+    root: Path = field(default_factory=Path)
+
+    def grant(self, principal: str, on: SecuredObject, *privileges: Privilege) -> None:
+        """Grant privileges."""
+        self.grants.grant(principal, on, *privileges)
+
+
+def table(name: str, database: str = "sales", **fields: object) -> MetastoreTable:
+    """Return a table as a client sends it."""
+    return MetastoreTable(database=database, name=name, storage=STORAGE, **fields)  # type: ignore[arg-type]
+
+
+@contextmanager
+def guarded_metastore(root: Path, undrop_seconds: float = 0.0) -> Iterator[GuardedMetastore]:
+    """Yield a metastore with the databases `sales` and `hr` and, partitioned, the tables `sales.orders` and `hr.pay`.
+
+    `owner` owns `sales` and `orders`; `hr` and `pay` are of `boss`. `reader` may read `orders` and `writer` also write
+    it.
+    """
+    store = SqlRepository(f"sqlite:///{root / 'metastore.db'}")
+    schema.upgrade(store.engine)
+    grants = GrantsInMemory(owners_in(store))
+    metastore = Metastore(
+        store,
+        f"file:{root / 'warehouse'}",
+        undrop_seconds=undrop_seconds,
+        user=lambda: getattr(current_session.get(), "user", None),
+        access=AccessGuard(grants, present_caller),
+    )
+    metastore.databases.bootstrap()
+    for database, name, owner in (("sales", "orders", OWNER), ("hr", "pay", "boss")):
+        metastore.databases.create(MetastoreDatabase(name=database, owner_name=owner, owner_type=1))
+        metastore.tables.create(table(name, database, owner=owner, partition_keys=KEYS))
+        partition = MetastorePartition(values=("2026-01-01",), storage=STORAGE)
+        metastore.partitions.add(("hive", database, name), [partition])
+    grants.grant(READER, ORDERS, Privilege.SELECT)
+    grants.grant(WRITER, ORDERS, Privilege.SELECT, Privilege.INSERT, Privilege.UPDATE, Privilege.DELETE)
+    administrator(grants, ADMIN)
+    try:
+        yield GuardedMetastore(metastore, grants, store, root)
+    finally:
+        store.close()
