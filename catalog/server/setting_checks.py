@@ -172,9 +172,6 @@ def check_authentication(settings: AuthenticationSettings, sources: Mapping[str,
 
     if "certificate" in mechanisms and settings.tls_client_ca is None:
         refuse("authentication", "authentication by certificate needs tls_client_ca, which signs the clients'")
-    for mechanism in ("token", "jwt"):
-        if mechanism in mechanisms and settings.http_port is None:
-            refuse("authentication", f"authentication by {mechanism} needs http_port: HTTP carries the tokens")
     for name in ("jwt_issuer", "jwt_audience"):
         if "jwt" in mechanisms and not getattr(settings, name):
             refuse("authentication", f"authentication by jwt needs {name}")

@@ -1,7 +1,8 @@
 """Connections to a Hive metastore: addresses, transports, a small pool, and rules for repeating calls.
 
 The default is Thrift's binary protocol over a buffered transport. The settings in `hive-site.xml` (settings.py) may
-select framed transport, compact protocol, TLS, and HTTP with a bearer token. Kerberos is not supported.
+select framed transport, compact protocol, TLS, SASL PLAIN with a token, and HTTP with a bearer token. Kerberos is not
+supported.
 
 A connection that the server has closed is detected before anything is sent, and replaced by a new one. Several
 addresses are tried in turn, beginning with the last one that answered. After the first successful connection, a refused
@@ -28,10 +29,11 @@ from thrift.transport.TSSLSocket import TSSLSocket
 from thrift.transport.TTransport import TBufferedTransport, TFramedTransport, TTransportException
 
 from interbed.catalog.client.errors import CallStateUnknownError as CallStateUnknownError
-from interbed.catalog.client.errors import CatalogAccessError, CatalogError, CatalogUnavailableError
+from interbed.catalog.client.errors import CatalogError, CatalogUnavailableError
 from interbed.catalog.client.hive.http_transport import HttpTransport
+from interbed.catalog.client.hive.sasl_transport import SaslPlainTransport
 from interbed.storage.base.backoff import NO_JITTER, ExponentialBackoff
-from interbed.storage.base.errors import InvalidOptionError
+from interbed.storage.base.errors import InterbedError, InvalidOptionError
 from interbed.thrift_idl.hive_metastore import ThriftHiveMetastore, ttypes
 
 _log = logging.getLogger(__name__)
@@ -68,7 +70,8 @@ class TransportSettings:
     """The transport to the metastore; see settings.py for the names in `hive-site.xml`.
 
     `certificates` is a file of trusted PEM certificates, None for those of the system; it is used with `tls` alone.
-    With an `http_path` messages are sent by HTTP to this path, with `token` or the content of `token_file`.
+    With an `http_path` messages are sent by HTTP to this path, with `token` or the content of `token_file`; with a
+    `plain_user` these are the user's password for SASL PLAIN.
     `connect_tries` are made for each connection after the first successful one, `connect_pause_seconds` apart.
     """
 
@@ -77,6 +80,7 @@ class TransportSettings:
     tls: bool = False
     certificates: str | None = None
     http_path: str | None = None
+    plain_user: str | None = None
     token: str | None = field(default=None, repr=False)
     token_file: str | None = None
     connect_tries: int = 3
@@ -196,7 +200,7 @@ class ConnectionPool:
                 host, port = self._addresses[index]
                 try:
                     connection = MetastoreConnection(host, port, self._timeout_seconds, self._user, self._transport)
-                except CatalogAccessError:
+                except InterbedError:
                     raise
                 except (TTransportException, OSError, EOFError, ValueError) as error:
                     failures.append(f"{host}:{port}: {error}")
@@ -221,16 +225,17 @@ class MetastoreConnection:
         # thrift leaves its socket's handle untyped, and its type None until it is open.
         self._socket: Any = _socket(host, port, transport)
         self._socket.setTimeout(min(CONNECT_SECONDS_MAX, timeout_seconds) * 1000)
-        self._transport: Any = _framing(self._socket, transport)
+        self._transport: Any = _framing(self._socket, f"{host}:{port}", transport)
         protocol = TCompactProtocolAccelerated if transport.compact else TBinaryProtocolAccelerated
         self.client: Any = ThriftHiveMetastore.Client(protocol(self._transport))
         self._transport.open()
         try:
             self._socket.handle.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             self._socket.setTimeout(timeout_seconds * 1000)
-            # Some servers do not know this optional call.
-            with contextlib.suppress(TApplicationException):
-                self.client.set_ugi(user, [])
+            if transport.plain_user is None:
+                # Some servers do not know this optional call.
+                with contextlib.suppress(TApplicationException):
+                    self.client.set_ugi(user, [])
         except BaseException:
             self.close()
             raise
@@ -284,7 +289,11 @@ def _socket(host: str, port: int, transport: TransportSettings) -> Any:
     return TSocket(host, port) if context is None else TSSLSocket(host, port, ssl_context=context)
 
 
-def _framing(connected: Any, transport: TransportSettings) -> Any:
+def _framing(connected: Any, address: str, transport: TransportSettings) -> Any:
+    if transport.plain_user is not None:
+        return SaslPlainTransport(
+            connected, address, transport.plain_user, token=transport.token, token_file=transport.token_file
+        )
     if transport.framed:
         return TFramedTransport(connected)
     return TBufferedTransport(connected, _READ_BUFFER_BYTES)

@@ -82,7 +82,7 @@ class HttpTransport:
         """
         body, self._request = self._request.getvalue(), io.BytesIO()
         headers = {"content-type": _CONTENT_TYPE}
-        if (token := self._current_token()) is not None:
+        if (token := current_token(self._token, self._token_file)) is not None:
             headers["authorization"] = f"Bearer {token}"
         try:
             self._connection.request("POST", self._path, body, headers)
@@ -104,12 +104,12 @@ class HttpTransport:
             raise CatalogUnavailableError(message)
         raise TTransportException(TTransportException.UNKNOWN, message)
 
-    def _current_token(self) -> str | None:
-        if self._token_file is None:
-            return self._token
-        try:
-            return Path(self._token_file).read_text(encoding="utf-8").strip()
-        except (OSError, UnicodeDecodeError) as error:
-            raise InvalidOptionError(
-                f"Option 'token.provider.path' names a file that can't be read: {error}"
-            ) from error
+
+def current_token(token: str | None, file: str | None) -> str | None:
+    """Return the token of the options: that of the file, which is read now, if there is one. InvalidOptionError."""
+    if file is None:
+        return token
+    try:
+        return Path(file).read_text(encoding="utf-8").strip()
+    except (OSError, UnicodeDecodeError) as error:
+        raise InvalidOptionError(f"Option 'token.provider.path' names a file that can't be read: {error}") from error

@@ -139,7 +139,7 @@ def hive_settings(options: CatalogOptions, environ: Mapping[str, str] | None = N
             compact=site.flag("hive.metastore.thrift.compact.protocol.enabled"),
             tls=site.flag("hive.metastore.use.SSL"),
             certificates=_certificates(site),
-            **_http(site, options, environ),
+            **_authentication(site, options, environ),
             connect_tries=site.count("hive.metastore.connect.retries", 3),
             connect_pause_seconds=site.seconds("hive.metastore.client.connect.retry.delay", 1.0),
             pool_size=POOL_SIZE if options.client_pool_size is None else max(1, options.client_pool_size),
@@ -188,9 +188,9 @@ def _check_supported(site: _SiteProperties) -> None:
             "hive.metastore.sasl.enabled is true, but interbed's client can't log in by Kerberos. Reach the metastore "
             "at an address that asks for none, or over TLS (hive.metastore.use.SSL)."
         )
-    if mode not in ("none", "nosasl", "jwt"):
+    if mode not in ("none", "nosasl", "plain", "jwt"):
         raise NotSupportedError(
-            f"hive.metastore.client.auth.mode is {mode!r}; interbed's client logs in by JWT over HTTP only."
+            f"hive.metastore.client.auth.mode is {mode!r}; interbed's client logs in by PLAIN, or by JWT over HTTP."
         )
     if transport not in ("binary", "http"):
         raise NotSupportedError(
@@ -199,6 +199,11 @@ def _check_supported(site: _SiteProperties) -> None:
     if transport == "binary" and mode == "jwt":
         raise NotSupportedError(
             "hive.metastore.client.auth.mode is jwt, and tokens need hive.metastore.client.thrift.transport.mode=http."
+        )
+    if transport == "http" and mode == "plain":
+        raise NotSupportedError(
+            "hive.metastore.client.auth.mode is PLAIN, which needs hive.metastore.client.thrift.transport.mode=binary; "
+            "by HTTP a token is sent with JWT or without a mode."
         )
     if transport == "http" and (
         site.flag("hive.metastore.thrift.framed.transport.enabled")
@@ -214,14 +219,26 @@ def _check_supported(site: _SiteProperties) -> None:
         )
 
 
-def _http(site: _SiteProperties, options: CatalogOptions, environ: Mapping[str, str] | None) -> dict[str, str | None]:
-    """Return the fields of TransportSettings for HTTP. A token is the option's, or that of Hive's variable."""
+def _authentication(
+    site: _SiteProperties, options: CatalogOptions, environ: Mapping[str, str] | None
+) -> dict[str, str | None]:
+    """Return the fields of TransportSettings for tokens. By HTTP, Hive's variable may have it."""
     if (site.text("hive.metastore.client.thrift.transport.mode") or "binary").lower() != "http":
-        if options.token is not None or options.token_path is not None:
+        has_token = options.token is not None or options.token_path is not None
+        if (site.text("hive.metastore.client.auth.mode") or "none").lower() != "plain":
+            if has_token:
+                raise InvalidOptionError(
+                    "A token needs hive.metastore.client.auth.mode=PLAIN with hive.metastore.client.plain.username, or "
+                    "hive.metastore.client.thrift.transport.mode=http beside it."
+                )
+            return {}
+        user = site.text("hive.metastore.client.plain.username")
+        if user is None or not has_token:
             raise InvalidOptionError(
-                "A token is sent by HTTP alone: set hive.metastore.client.thrift.transport.mode=http beside it."
+                "hive.metastore.client.auth.mode is PLAIN, which needs hive.metastore.client.plain.username, and a "
+                "token by the option 'token' or 'token.provider.path'."
             )
-        return {}
+        return {"plain_user": user, "token": options.token, "token_file": options.token_path}
     path = site.text("hive.metastore.client.thrift.http.path") or "metastore"
     token = options.token
     if token is None and options.token_path is None:

@@ -1,8 +1,9 @@
 """The mechanisms of a server together: a request's credentials become a principal.
 
-A bearer token decides if there is one: a request whose token is refused is not served under its certificate. Verified
-tokens are kept for as long as their mechanism allows, by a hash; so are refused ones for a second, so that guessing
-costs the server little.
+A token or a password decides if there is one: a request whose token is refused is not served under its certificate.
+Where a client sends a user and a password (SASL PLAIN), the password is a token of that user. Verified tokens are kept
+for as long as their mechanism allows, by a hash; so are refused ones for a second, so that guessing costs the server
+little.
 """
 
 import hashlib
@@ -50,9 +51,10 @@ class Authentication:
 
     def known(self, credentials: Credentials) -> Principal | None:
         """Return the principal if that needs no I/O, None otherwise. AuthenticationError."""
-        if credentials.bearer is None:
+        token = _token(credentials)
+        if token is None:
             return self._without_token(credentials)
-        key = _key(credentials.bearer)
+        key = _key(token)
         with self._guard:
             found = self._kept.get(key)
             if found is None or self._clock() >= found[1]:
@@ -60,24 +62,25 @@ class Authentication:
             self._kept.move_to_end(key)
         if isinstance(found[0], AuthenticationError):
             raise AuthenticationError(str(found[0]))
-        return found[0]
+        return _of_user(found[0], credentials.user)
 
     def authenticate(self, credentials: Credentials) -> Principal:
         """Return the principal of a request; may do I/O. AuthenticationError."""
-        if credentials.bearer is None:
+        token = _token(credentials)
+        if token is None:
             return self._without_token(credentials)
-        verifier = self._bearers.get(Mechanism.TOKEN if credentials.bearer.startswith(PREFIX) else Mechanism.JWT)
+        verifier = self._bearers.get(Mechanism.TOKEN if token.startswith(PREFIX) else Mechanism.JWT)
         if verifier is None:
             raise AuthenticationError(f"Tokens of this kind are not accepted here; accepted: {self.accepted}")
         try:
-            principal, until = verifier.verify(credentials.bearer)
+            principal, until = verifier.verify(token)
         except AuthenticationUnavailableError:
             raise
         except AuthenticationError as error:
-            self._keep(credentials.bearer, error, self._clock() + REFUSED_SECONDS)
+            self._keep(token, error, self._clock() + REFUSED_SECONDS)
             raise
-        self._keep(credentials.bearer, principal, until)
-        return principal
+        self._keep(token, principal, until)
+        return _of_user(principal, credentials.user)
 
     @property
     def accepted(self) -> str:
@@ -106,6 +109,17 @@ def _certificate_principal(names: Sequence[str]) -> Principal:
         )
     name = checked_name(names[0], "The common name of the client's certificate")
     return Principal(name=name, mechanism=Mechanism.CERTIFICATE)
+
+
+def _token(credentials: Credentials) -> str | None:
+    return credentials.bearer if credentials.bearer is not None else credentials.password
+
+
+def _of_user(principal: Principal, user: str | None) -> Principal:
+    """Return the principal of a token that was presented with the name of a user, None without one."""
+    if user is not None and user != principal.name:
+        raise AuthenticationError("The token is that of another user than the one that was named with it")
+    return principal
 
 
 def _key(token: str) -> bytes:

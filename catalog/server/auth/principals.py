@@ -33,11 +33,13 @@ class Principal:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Credentials:
-    """The credentials of a request: a bearer token, and the common names in the subject of a verified client
-    certificate, None without one.
+    """The credentials of a request or a connection: a bearer token, or a user and its password, which may be a token;
+    and the common names in the subject of a verified client certificate, None without one.
     """
 
-    bearer: str | None = None
+    bearer: str | None = field(default=None, repr=False)
+    user: str | None = None
+    password: str | None = field(default=None, repr=False)
     common_names: tuple[str, ...] | None = None
 
 

@@ -33,7 +33,7 @@ def authentication_for(settings: ServerSettings, store: SqlRepository) -> Authen
 
 
 def admission(authentication: Authentication | None) -> Callable[[ClientSession], ClientSession]:
-    """Return the function that admits connections of Thrift's port, which carries no tokens."""
+    """Return the function that admits connections of Thrift's port before they send a token, by their certificates."""
     if authentication is None:
         return lambda session: session
 
@@ -41,7 +41,10 @@ def admission(authentication: Authentication | None) -> Callable[[ClientSession]
         try:
             principal = authentication.authenticate(Credentials(common_names=session.common_names))
         except AuthenticationError as error:
-            return replace(session, refusal=f"{error}. Tokens are taken by Thrift over HTTP and by the REST catalogs")
+            return replace(
+                session,
+                refusal=f"{error}. A token is sent by SASL (hive.metastore.client.auth.mode=PLAIN), or over HTTP",
+            )
         return replace(session, principal=principal, user=principal.name)
 
     return admit

@@ -282,6 +282,7 @@ def loop_for(
         on_closed=on_closed,
         on_disconnect=lock_clients.closed,
         admit=admission(authentication),
+        authentication=authentication,
         on_tick=on_tick,
         deaths=deaths,
     )

@@ -17,9 +17,11 @@ from functools import partial
 
 from thrift.transport.TTransport import TTransportException
 
+from interbed.catalog.server.auth.authentication import Authentication
 from interbed.catalog.server.database.generation import GenerationReader
 from interbed.catalog.server.session import AnswerLaterError, ClientLink
 from interbed.catalog.server.threads import ThreadDeaths
+from interbed.catalog.server.thrift.edge.authenticating import ConnectionAuthenticator
 from interbed.catalog.server.thrift.edge.budgets import EdgeFigures, EdgeLimits, WeightBudget
 from interbed.catalog.server.thrift.edge.buffers import PartialMessages, UnsentReplies
 from interbed.catalog.server.thrift.edge.cache import AnswerCache, CacheHit, CacheLookup
@@ -71,6 +73,7 @@ class EventLoop:
         on_closed: Callable[[], None] = lambda: None,
         on_disconnect: Callable[[ClientLink], None] = lambda link: None,
         admit: Callable[[ClientSession], ClientSession] = lambda session: session,
+        authentication: Authentication | None = None,
         on_tick: Callable[[float], None] = lambda wait_seconds: None,
         deaths: ThreadDeaths | None = None,
     ) -> None:
@@ -111,6 +114,7 @@ class EventLoop:
         self._watcher = ConnectionWatcher(self._selector)
         self._parked = ParkedRequests(self._watcher, self.call_soon, self.closed)
         self._requests = RequestServer(self, self._edge)
+        self._authenticator = ConnectionAuthenticator(self, self._watcher, authentication, limits.message_bytes_max)
         self._lookup: CacheLookup[ClientConnection] | None = None
         if cache is not None and generations is not None:
             self._lookup = CacheLookup(
@@ -322,6 +326,17 @@ class EventLoop:
                 logger.info("connection from %s ended within a message", connection.session.peer)
             self._drop(connection)
             return
+        if connection.negotiation is not None:
+            begun = self._authenticator.feed(connection, data)
+            if begun is None:
+                return
+            data = begun
+        elif connection.credentials is not None and not self._authenticator.is_still_admitted(connection, data):
+            return
+        self.received(connection, data)
+
+    def received(self, connection: ClientConnection, data: bytes) -> None:
+        """Serve bytes of a client that is authenticated or need not be."""
         if connection.incoming.data:
             self._gather(connection, data)
             return
@@ -377,7 +392,7 @@ class EventLoop:
             self.call_soon(partial(self.reclaim, connection))
             return
         connection.busy = False
-        connection.deadline = None
+        connection.deadline = connection.unauthenticated_until
         if not self._watcher.give_back(connection):
             self.call_soon(partial(self.reclaim, connection))
 
@@ -386,7 +401,7 @@ class EventLoop:
             self._write(connection)
             return
         connection.busy = connection.is_shaking_hands = False
-        connection.deadline = None
+        connection.deadline = connection.unauthenticated_until
         if self._stopping.is_set():
             self._watcher.unwatch(connection)
             self.closed(connection)
@@ -479,5 +494,6 @@ class EventLoop:
         if self._lookup is not None:
             self._lookup.close()
         self._pool.close()
+        self._authenticator.close()
         self._selector.close()
         self._tasks.close()

@@ -13,6 +13,7 @@ from typing import Protocol
 
 from interbed.catalog.server.database.generation import GenerationReader
 from interbed.catalog.server.session import AnswerLaterError, ClientLink
+from interbed.catalog.server.thrift.edge.authenticating import await_authentication
 from interbed.catalog.server.thrift.edge.budgets import HEAVY_BYTES_MIN, LIGHT_BYTES_MAX, EdgeLimits, WeightBudget
 from interbed.catalog.server.thrift.edge.buffers import PartialMessages
 from interbed.catalog.server.thrift.edge.cache import AnswerCache, CacheHit
@@ -174,6 +175,7 @@ class RequestServer:
                         common_names=client_names(connection.link),
                     )
                 )
+                await_authentication(connection)
         except (OSError, ValueError) as error:
             logger.info("connection from %s ended: no TLS handshake: %s", connection.session.peer, error)
             self._loop.closed(connection)
@@ -322,7 +324,9 @@ def accepted(
     """Return a new connection of a service's port. With TLS it begins with the handshake. Raises OSError."""
     session = ClientSession(peer=peer, link=ClientLink())
     if service.tls is None:
-        return ClientConnection(connected, service.framing(), service.codec, admit(session), share)
+        connection = ClientConnection(connected, service.framing(), service.codec, admit(session), share)
+        await_authentication(connection)
+        return connection
     link = service.tls.wrap_socket(connected, server_side=True, do_handshake_on_connect=False)
     connection = ClientConnection(link, service.framing(), service.codec, session, share)
     connection.is_shaking_hands = True

@@ -16,10 +16,12 @@ from typing import Protocol
 
 from thrift.Thrift import TException
 
+from interbed.catalog.server.auth.principals import Credentials
 from interbed.catalog.server.thrift.edge.budgets import MESSAGE_BYTES_MAX
 from interbed.catalog.server.thrift.edge.call import ClientSession
 from interbed.catalog.server.thrift.edge.codec import Codec, IncompleteMessageError
 from interbed.catalog.server.thrift.edge.pool import ClientShare
+from interbed.catalog.server.thrift.edge.sasl import Negotiation
 from interbed.catalog.server.thrift.edge.scan import Scanner, too_long
 
 READ_BYTES = 64 * 1024
@@ -73,6 +75,9 @@ class IncomingBytes:
 class Framing(Protocol):
     """Framing of the messages of one connection."""
 
+    bytes_max: int
+    """The longest message."""
+
     @property
     def is_delimited(self) -> bool:
         """Whether a message's length is known without scanning its values."""
@@ -97,7 +102,7 @@ class BufferedFraming:
     is_delimited = False
 
     def __init__(self, bytes_max: int = MESSAGE_BYTES_MAX) -> None:
-        self._bytes_max = bytes_max
+        self.bytes_max = bytes_max
 
     def whole(self, data: bytes) -> bytes | None:
         """Return the bytes: only decoding shows whether they are one message."""
@@ -106,7 +111,7 @@ class BufferedFraming:
     def next(self, incoming: IncomingBytes, codec: Codec) -> bytes | None:
         """Return the message whose end the scanner finds."""
         if incoming.scanner is None:
-            incoming.scanner = codec.scanner(self._bytes_max)
+            incoming.scanner = codec.scanner(self.bytes_max)
         scanner = incoming.scanner
         end = scanner.scan(incoming.data)
         if end is None:
@@ -126,7 +131,7 @@ class FramedFraming:
     is_delimited = True
 
     def __init__(self, bytes_max: int = MESSAGE_BYTES_MAX) -> None:
-        self._bytes_max = bytes_max
+        self.bytes_max = bytes_max
 
     def whole(self, data: bytes) -> bytes | None:
         """Return the frame's content if the bytes are one frame."""
@@ -141,8 +146,8 @@ class FramedFraming:
         if len(incoming.data) < incoming.needed:
             return None
         (length,) = _FRAME_HEAD.unpack_from(incoming.data)
-        if length > self._bytes_max:
-            raise too_long(self._bytes_max)
+        if length > self.bytes_max:
+            raise too_long(self.bytes_max)
         incoming.needed = _FRAME_HEAD.size + length
         if len(incoming.data) < incoming.needed:
             return None
@@ -158,7 +163,9 @@ class ClientConnection:
 
     __slots__ = (
         "busy",
+        "checked_at",
         "codec",
+        "credentials",
         "deadline",
         "framing",
         "incoming",
@@ -167,6 +174,7 @@ class ClientConnection:
         "link",
         "loop_seconds",
         "loop_window",
+        "negotiation",
         "outgoing",
         "partial_bytes",
         "progress_at",
@@ -175,6 +183,7 @@ class ClientConnection:
         "session",
         "share",
         "too_late",
+        "unauthenticated_until",
         "unsent_bytes",
         "watched",
     )
@@ -200,6 +209,16 @@ class ClientConnection:
         """Whether it is registered with the loop's selector, also while a thread owns it."""
         self.is_shaking_hands = False
         """Whether the TLS handshake is in progress."""
+        self.negotiation: Negotiation | None = Negotiation()
+        """What the client has sent of a SASL negotiation; None when it has sent something else, or is authenticated."""
+        self.credentials: Credentials | None = None
+        """What the client was authenticated by; None without SASL."""
+        self.checked_at = 0.0
+        """The time on the monotonic clock when the credentials were last verified."""
+        self.unauthenticated_until: float | None = None
+        """The time on the monotonic clock when the connection ends because its client is not authenticated; None if it
+        is, or need not be.
+        """
         self.deadline: float | None = None
         """The deadline of the present operation on the monotonic clock; None without one."""
         self.too_late = ""

@@ -118,7 +118,7 @@ def test_hive_site_is_read_in_both_spellings_and_options_take_precedence(tmp_pat
     [
         ("hive.metastore.sasl.enabled", "true", "Kerberos"),
         ("metastore.sasl.enabled", "true", "Kerberos"),
-        ("hive.metastore.client.auth.mode", "PLAIN", "JWT over HTTP only"),
+        ("hive.metastore.client.auth.mode", "KERBEROS", "by PLAIN, or by JWT over HTTP"),
         ("hive.metastore.client.auth.mode", "JWT", r"tokens need hive\.metastore"),
         ("metastore.client.thrift.transport.mode", "quic", "binary and http"),
         ("hive.metastore.service.discovery.mode", "zookeeper", "zookeeper"),
@@ -127,6 +127,21 @@ def test_hive_site_is_read_in_both_spellings_and_options_take_precedence(tmp_pat
 def test_unsupported_ways_of_authentication_are_reported(tmp_path: Path, key: str, value: str, message: str) -> None:
     with pytest.raises(NotSupportedError, match=message):
         settings_of(tmp_path, {"hive.metastore.uris": "thrift://a:1", key: value})
+
+
+def test_plain_has_a_user_and_a_token(tmp_path: Path) -> None:
+    plain = {"uri": "thrift://a:1", "hive.metastore.client.auth.mode": "plain"}
+    user = {"hive.metastore.client.plain.username": "ann"}
+    given = hive_settings(CatalogOptions({**plain, **user, "token": "t"}), {})
+    assert given.transport == TransportSettings(plain_user="ann", token="t")
+    directory = site(tmp_path, {"metastore.client.auth.mode": "PLAIN", "metastore.client.plain.username": "bob"})
+    options = {"uri": "thrift://a:1", "hive-conf-dir": directory, "token.provider.path": "/f"}
+    assert hive_settings(CatalogOptions(options), {}).transport == TransportSettings(plain_user="bob", token_file="/f")
+    for lacking in ({}, {"token": "t"}, {"hive.metastore.client.plain.username": "ann"}):
+        with pytest.raises(InvalidOptionError, match=r"plain\.username, and a token"):
+            hive_settings(CatalogOptions({**plain, **lacking}), {"HMS_JWT": "v"})
+    with pytest.raises(NotSupportedError, match="mode=binary"):
+        hive_settings(CatalogOptions({**plain, "hive.metastore.client.thrift.transport.mode": "http"}), {})
 
 
 def test_http_has_a_path_and_a_token(tmp_path: Path) -> None:
@@ -142,7 +157,7 @@ def test_http_has_a_path_and_a_token(tmp_path: Path) -> None:
     assert "token" not in repr(by_variable.transport).replace("token_file", "")
     by_file = hive_settings(CatalogOptions({**http, "token.provider.path": "/f"}), {"HMS_JWT": "v"}).transport
     assert by_file == TransportSettings(http_path="/metastore", token_file="/f")
-    with pytest.raises(InvalidOptionError, match="by HTTP alone"):
+    with pytest.raises(InvalidOptionError, match=r"auth\.mode=PLAIN"):
         hive_settings(CatalogOptions({"uri": "thrift://a:1", "token": "t"}), {})
     with pytest.raises(NotSupportedError, match="neither framed"):
         hive_settings(CatalogOptions({**http, "hive.metastore.thrift.framed.transport.enabled": "true"}), {})

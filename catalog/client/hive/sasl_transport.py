@@ -1,0 +1,70 @@
+"""Thrift's transport with SASL PLAIN, as Hive's clients use it with hive.metastore.client.auth.mode=PLAIN.
+
+Messages of the negotiation have a status of one byte and a length of four bytes; see TSaslClientTransport of Java's
+thrift. Frames with a length of four bytes follow. The password is a token.
+"""
+
+import struct
+from typing import Any
+
+from thrift.transport.TTransport import TFramedTransport, TTransportException
+
+from interbed.catalog.client.errors import CatalogAccessError
+from interbed.catalog.client.hive.http_transport import current_token
+from interbed.storage.base.errors import InvalidOptionError
+from interbed.storage.base.shown_text import MASK, escaped
+
+_START, _BAD, _ERROR, _COMPLETE = 1, 3, 4, 5
+_HEAD = struct.Struct("!BI")
+_ANSWER_BYTES_MAX = 64 * 1024
+_TEXT_CHARACTERS_MAX = 1000
+
+
+class SaslPlainTransport(TFramedTransport):  # type: ignore[misc]
+    """Framed transport that authenticates a user when it is opened. `token_file` is read at that moment."""
+
+    def __init__(self, connected: Any, address: str, user: str, *, token: str | None, token_file: str | None) -> None:
+        super().__init__(connected)
+        self._connected = connected
+        self._address = address
+        self._user = user
+        self._token = token
+        self._token_file = token_file
+
+    def open(self) -> None:
+        """Open the connection and authenticate the user.
+
+        CatalogAccessError if the server refuses the token, TTransportException or OSError if it does not answer.
+        """
+        token = current_token(self._token, self._token_file)
+        if not token:
+            raise InvalidOptionError(
+                "hive.metastore.client.auth.mode is PLAIN: give a token by the option 'token', or a file with one by "
+                "'token.provider.path'"
+            )
+        self._connected.open()
+        try:
+            self._authenticate(token)
+        except BaseException:
+            self._connected.close()
+            raise
+
+    def _authenticate(self, token: str) -> None:
+        response = b"\0".join((b"", self._user.encode(), token.encode()))
+        self._connected.write(_HEAD.pack(_START, 5) + b"PLAIN" + _HEAD.pack(_COMPLETE, len(response)) + response)
+        self._connected.flush()
+        status, length = _HEAD.unpack(self._connected.readAll(_HEAD.size))
+        if status not in (_BAD, _ERROR, _COMPLETE) or length > _ANSWER_BYTES_MAX:
+            raise TTransportException(
+                TTransportException.UNKNOWN, f"the metastore at {self._address} does not speak SASL"
+            )
+        said = self._connected.readAll(length) if length else b""
+        if status == _COMPLETE:
+            return
+        text = escaped(said.decode(errors="replace"))[:_TEXT_CHARACTERS_MAX].replace(token, MASK)
+        if status == _ERROR:
+            raise TTransportException(TTransportException.UNKNOWN, f"no authentication: {text}")
+        raise CatalogAccessError(
+            f"the metastore at {self._address} does not accept the user {self._user} and its token: {text}. "
+            "Check hive.metastore.client.plain.username and the option 'token' or 'token.provider.path'"
+        )
