@@ -83,8 +83,9 @@ def check_options(schema: TableSchema, before: TableSchema | None = None) -> Non
     if before is None:
         for column in indexes.columns:
             column.check_options()
-        DynamicBucketRules.of(options)
         _named_columns(schema, options)
+    if before is None or _dynamic_buckets(before.core) != _dynamic_buckets(options):
+        DynamicBucketRules.check_new(options)
     # Last, because contradictions between options have more specific messages.
     check_supported(schema.options, had, partitioned=bool(schema.partition_keys))
     for listener in commit_listeners(schema.options):
@@ -104,6 +105,14 @@ def changed_schema(
     result = apply_changes(schema, changes, time_millis=time_millis, has_snapshots=has_snapshots)
     check_options(result, before=schema)
     return result
+
+
+def _dynamic_buckets(options: CoreOptions) -> tuple[int, int, int]:
+    return (
+        options.dynamic_bucket_target_rows,
+        options.dynamic_bucket_initial_buckets,
+        options.dynamic_bucket_max_buckets,
+    )
 
 
 def _named_columns(schema: TableSchema, options: CoreOptions) -> None:

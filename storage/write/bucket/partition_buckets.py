@@ -24,6 +24,9 @@ Buckets = npt.NDArray[np.int16]
 MAX_BUCKET = 2**15 - 2
 """The highest bucket number: Paimon counts buckets in 16 bits."""
 
+_LIMIT_MAX = 2**15
+"""The highest number of buckets that Java Paimon takes as a limit."""
+
 _RECENT_MIN = 65_536
 
 _RECENT_SHARE = 4
@@ -90,6 +93,19 @@ class DynamicBucketRules:
         if initial < 1:
             raise InvalidOptionError(f"Option 'dynamic-bucket.initial-buckets' takes a positive number, not {initial}.")
         return DynamicBucketRules(target_rows=target, max_buckets=None if most == -1 else most, initial_buckets=initial)
+
+    @staticmethod
+    def check_new(options: LsmOptions) -> None:
+        """Raise InvalidOptionError for options that a table must not get.
+
+        Tables that have a higher limit are written with as many buckets as there can be.
+        """
+        most = DynamicBucketRules.of(options).max_buckets
+        if most is not None and most > _LIMIT_MAX:
+            raise InvalidOptionError(
+                f"Option 'dynamic-bucket.max-buckets' takes at most {_LIMIT_MAX}, because Paimon counts buckets in 16 "
+                f"bits; it is {most}. Set -1 for no limit of its own."
+            )
 
     @property
     def groups(self) -> int:

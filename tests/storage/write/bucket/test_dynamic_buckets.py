@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+import interbed
 from interbed.storage.base.errors import CommitConflictError, CorruptFileError, InvalidOptionError
 from interbed.storage.write.commit_message import NO_BASIS, CommitMessage
 from tests.storage.write.bucket.tables import expected, index_counts, index_directory, make_table, read, restored, rows
@@ -207,9 +208,31 @@ def test_the_error_names_a_damaged_index_and_says_how_to_repair_it(tmp_path: Pat
     [
         ("dynamic-bucket.target-row-num", "0"),
         ("dynamic-bucket.max-buckets", "0"),
+        ("dynamic-bucket.max-buckets", "32769"),
         ("dynamic-bucket.initial-buckets", "-3"),
     ],
 )
 def test_invalid_options_are_refused(tmp_path: Path, option: str, value: str) -> None:
     with pytest.raises(InvalidOptionError, match=option):
         make_table(tmp_path, {option: value})
+
+
+@pytest.mark.parametrize(
+    ("option", "value"),
+    [("dynamic-bucket.max-buckets", "40000"), ("dynamic-bucket.target-row-num", "0")],
+)
+def test_a_table_gets_no_invalid_option(tmp_path: Path, option: str, value: str) -> None:
+    table = make_table(tmp_path, {**OPTIONS})
+    with pytest.raises(InvalidOptionError, match=option):
+        table.update_schema().set_option(option, value).commit()
+    table.upsert(rows(range(3)))
+    assert read(table) == expected(rows(range(3)))
+
+
+def test_a_table_with_a_higher_limit_of_java_is_written(tmp_path: Path) -> None:
+    table = make_table(tmp_path, {**OPTIONS, "dynamic-bucket.max-buckets": "32768"})
+    [schema] = tmp_path.glob("db.db/t/schema/schema-0")
+    schema.write_text(schema.read_text().replace('"32768"', '"40000"'))
+    table = interbed.load_catalog("test", warehouse=f"file:{tmp_path}").get_table("db.t")
+    table.upsert(rows(range(6)))
+    assert read(table) == expected(rows(range(6)))
