@@ -35,6 +35,10 @@ class ArrowRows(ABC):
         """Return all rows as one Arrow table."""
         return self.to_arrow_batch_reader().read_all()
 
+    def count(self) -> int:
+        """Return the number of rows, which are read batch by batch."""
+        return sum(batch.num_rows for batch in self.to_arrow_batch_reader())
+
     def __arrow_c_stream__(self, requested_schema: object = None) -> object:
         # The interface by which Polars, DuckDB, pandas and others take rows.
         reader: Any = self.to_arrow_batch_reader()

@@ -116,3 +116,17 @@ def test_the_error_names_missing_snapshots_and_columns(tmp_path: Path) -> None:
         table.changes(to_snapshot=7).to_arrow()
     with pytest.raises(InvalidInputError, match="'w'"):
         table.changes(columns=["w"])
+
+
+def test_all_queries_count_their_rows(tmp_path: Path) -> None:
+    table = create(tmp_path, changelog_producer="input")
+    table.write_changes(rows([1, 2], [0, 0], "a"))
+    table.write_changes(rows([1, 1], [1, 2], "b"))
+    log = table.audit_log()
+    assert log.scan().count() == len(log.scan().to_arrow()) == 2
+    assert log.scan(filter="v = 'b1'").count() == log.scan(limit=1).count() == 1
+    assert log.copy({"incremental-between": "1,2"}).scan(["id"]).count() == 2
+    assert (table.changes().count(), table.changes(2, 2).count()) == (4, 2)
+    assert table.binlog().scan().count() == 2
+    snapshots = interbed.load_catalog("test", warehouse=f"file:{tmp_path}").get_table("db.t$snapshots")
+    assert snapshots.scan().count() == 2
