@@ -24,6 +24,7 @@ from sqlglot import expressions as exp
 
 from interbed.catalog.client.api import Catalog
 from interbed.catalog.client.cli.forms.exact_files import ExactFile, noting
+from interbed.catalog.client.cli.forms.foreign_days import check_query
 from interbed.catalog.client.cli.forms.text_values import GuessedColumn
 from interbed.catalog.client.cli.group import suggesting
 from interbed.storage.base.errors import InterbedError, InvalidInputError, NotSupportedError
@@ -65,15 +66,6 @@ _JSON_FUNCTIONS = frozenset(
 )
 
 _TYPES_GIVEN = frozenset({"columns", "types", "dtypes", "column_types", "all_varchar", "auto_type_candidates"})
-
-_HYBRID = "of the hybrid calendar"
-
-_HYBRID_KEYS = """
-    key IN ('org.apache.spark.legacyDateTime', 'org.apache.spark.legacyINT96')
-    OR key = 'org.apache.spark.version' AND regexp_matches(decode(value), '^([0-2]\\.|3\\.0)')
-    OR key = 'writer.date.proleptic' AND lower(decode(value)) = 'false'
-"""
-"""Condition on the key-value metadata of a Parquet file: files/format/hybrid_calendar.py explains the keys."""
 
 _EVERY_LINE = {
     "allow_quoted_nulls": "false",
@@ -215,8 +207,8 @@ class CatalogTables:
     def define(self, query: str, *, hold: bool = False) -> None:
         """Make a view of each table that the query names, or with `hold` a table in memory, which does not change.
 
-        Raises InvalidInputError unless the query is one SELECT, NotSupportedError for tables that DuckDB would confuse
-        and for its own catalog, and the errors of Catalog.get_table.
+        Raises InvalidInputError unless the query is one SELECT, NotSupportedError for tables that DuckDB would confuse,
+        for files whose days it would change and for its own catalog, and the errors of Catalog.get_table.
         """
         parsed = self.parsed(query)
         if len(parsed["statements"]) != 1:
@@ -225,6 +217,7 @@ class CatalogTables:
         subqueries = {node["key"] for node in nodes if "key" in node}
         tables = {(node["schema_name"], node["table_name"]) for node in nodes if node.get("type") == "BASE_TABLE"}
         check_not_own(nodes, subqueries)
+        check_query(self.connection, nodes)
         _check_tables_apart(sorted(tables))
         for number, (database, table) in enumerate(sorted(tables)):
             if database:
@@ -343,7 +336,7 @@ class SourceFiles:
             self._connection.register(name, ExactFile(Path(name), self._tables.failures))
         elif suffix in _PARQUET:
             inexact = {kind for _, _, kind in self._inexact_parquet(_text(name))}
-            if Path(name).is_file() and inexact and inexact <= {"INT96", _HYBRID}:
+            if Path(name).is_file() and inexact == {"INT96"}:
                 self._connection.register(name, ExactFile(Path(name), self._tables.failures))
             else:
                 self._check_parquet(_text(name))
@@ -351,12 +344,6 @@ class SourceFiles:
     def _check_parquet(self, files: str) -> None:
         """Raise NotSupportedError if one of the Parquet files has a column of which DuckDB loses digits."""
         for file, column, kind in self._inexact_parquet(files):
-            if kind == _HYBRID:
-                raise NotSupportedError(
-                    f"The writer of the file {file} counted days by the hybrid calendar of Spark 2 and Hive, and "
-                    f"DuckDB reads old ones as other days; name the file alone as a table, FROM {_text(file)}, or "
-                    "write the file into a table by `interbed table import`: both refuse it only if it has such days."
-                )
             alone = f"name the file alone as a table, FROM {_text(file)}, or " if kind == "INT96" else ""
             raise NotSupportedError(
                 f"The column {column!r} of the file {file} is {kind}, of which DuckDB loses digits; {alone}"
@@ -364,16 +351,14 @@ class SourceFiles:
             )
 
     def _inexact_parquet(self, files: str) -> list[tuple[str, str, str]]:
-        """Return files, columns and types of Parquet of which DuckDB loses digits, and files of another calendar."""
+        """Return files, columns and types of Parquet of which DuckDB loses digits."""
         import duckdb
 
         kind = "CASE WHEN type = 'INT96' THEN 'INT96' ELSE format('DECIMAL({}, {})', precision, scale) END"
         lossy = "type = 'INT96' OR precision > 38"
         query = f"SELECT DISTINCT file_name, name, {kind} FROM parquet_schema({files}) WHERE {lossy} ORDER BY ALL"
-        keys = f"SELECT DISTINCT file_name FROM parquet_kv_metadata({files}) WHERE {_HYBRID_KEYS} ORDER BY ALL"
         try:
-            found = self._connection.execute(query).fetchall()
-            return found + [(name, "", _HYBRID) for (name,) in self._connection.execute(keys).fetchall()]
+            return self._connection.execute(query).fetchall()
         except duckdb.Error:
             # The statement itself fails for a file that can't be read, with an error that has its text.
             return []

@@ -190,23 +190,55 @@ def test_a_statement_looks_at_the_timestamps_of_a_file_once(
     assert looks == ["f.parquet", "f.parquet"]
 
 
-def insert_from_files(lake: interbed.Catalog) -> Result:
-    return run(lake, "sql", "INSERT INTO s.t FROM read_parquet(['f.parquet'])")
+def by_sql(query: str) -> Callable[[interbed.Catalog], Result]:
+    return lambda lake: run(lake, "sql", query)
 
 
-@pytest.mark.parametrize("way", [*WAYS, "function"])
+BY_FUNCTION = {
+    "insert of several": by_sql("INSERT INTO s.t FROM read_parquet(['f.parquet'])"),
+    "merge of several": by_sql(
+        "MERGE INTO s.t USING (FROM parquet_scan('*.parquet')) AS s ON t.id = s.id WHEN NOT MATCHED THEN INSERT *"
+    ),
+}
+QUERIES = {
+    "a file": by_sql("SELECT x FROM 'f.parquet'"),
+    "a pattern": by_sql("SELECT x FROM '*.parquet' AS p"),
+    "a function": by_sql(
+        "WITH f AS (FROM read_parquet(['f.parquet'], union_by_name = true)) SELECT max(x) AS x FROM f"
+    ),
+    "a subquery": by_sql("SELECT (SELECT x FROM parquet_scan('f.parquet')) AS x"),
+}
+SPARK = {"org.apache.spark.version": "4.1.4", "org.apache.spark.legacyDateTime": ""}
+
+
+def day_file(day: date, writer: dict[str, str]) -> None:
+    rows = pa.table({"id": [1], "x": pa.array([day], pa.date32())})
+    pq.write_table(rows.replace_schema_metadata(writer), "f.parquet")
+
+
+@pytest.mark.parametrize("way", [*WAYS, *BY_FUNCTION])
 def test_days_of_the_hybrid_calendar_are_refused_by_name_and_newer_ones_are_written(
     lake: interbed.Catalog, way: str
 ) -> None:
     table = table_of(pa.date32(), lake)
-    writer = {"org.apache.spark.version": "4.1.4", "org.apache.spark.legacyDateTime": ""}
-    for day, is_written in ((date(1500, 3, 11), False), (date(1582, 10, 15), way != "function")):
-        rows = pa.table({"id": [1], "x": pa.array([day], pa.date32())})
-        pq.write_table(rows.replace_schema_metadata(writer), "f.parquet")
-        result = WAYS.get(way, insert_from_files)(lake)
+    for day, is_written in ((date(1500, 3, 11), False), (date(1582, 10, 15), True)):
+        day_file(day, SPARK)
+        result = {**WAYS, **BY_FUNCTION}[way](lake)
         if is_written:
             assert result.exit_code == 0, result.output
             assert numbers(table) == [day]
         else:
             assert (result.exit_code, table.count()) == (1, 0)
             assert "by the hybrid calendar of Spark 2 and Hive" in result.output
+
+
+@pytest.mark.parametrize("query", QUERIES)
+def test_queries_show_no_other_day_of_the_hybrid_calendar(lake: interbed.Catalog, query: str) -> None:
+    day_file(date(1500, 3, 11), SPARK)
+    refused = QUERIES[query](lake)
+    assert refused.exit_code == 1
+    assert "column 'x' of the file f.parquet has days before 1582-10-15" in " ".join(refused.output.split())
+    for day, writer in ((date(1582, 10, 15), SPARK), (date(1500, 3, 11), {})):
+        day_file(day, writer)
+        shown = QUERIES[query](lake)
+        assert (shown.exit_code, day.isoformat() in shown.output) == (0, True), shown.output
