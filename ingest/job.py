@@ -155,11 +155,12 @@ class Ingestion:
     def _begin(self, stopped: Callable[[], bool], committed: Callable[[], None]) -> None:
         """Open the tables, and seek to the least of their positions."""
         self._decoder = self._new_decoder()
-        self._types_before.read_again()
         for name in self._names.present(self._catalog):
             sink = open_sink(self._catalog, name, self._settings.group)
             if sink is not None and sink.positions is not None and self._gets_changes(name, sink):
                 self._sinks[name] = sink
+        grown = [(name, sink.types_before) for name, sink in self._sinks.items()]
+        self._types_before = TypesBefore({name: types for name, types in grown if types is not None})
         if isinstance(self._source, SnapshotSource):
             self._fill(self._source, stopped, committed)
             self._compare_sources()
@@ -332,8 +333,9 @@ class Ingestion:
                 bad += refused
             if name not in columns:
                 own = KnownColumns.of(sink.table.schema) if sink else KnownColumns.of_new_table(self._tables, changes)
-                positions = sink.positions if sink else None
-                columns[name] = replace(own, types=self._types_before.of(name, positions, own.types))
+                is_committed = sink is None or sink.types_before is None
+                types = self._types_before.of(name, own.types, is_committed=is_committed)
+                columns[name] = replace(own, types=types)
             known = columns[name]
             changes, refused = as_one_by_one(changes, known.types, known.fixed)
             bad += refused
@@ -377,9 +379,7 @@ class Ingestion:
         if self._is_whole:
             self._commit(everything=True)
         for name, each in new:
-            old = self._known(name, each.source)
-            sink = old or self._created(name, each)
-            self._types_before.grown(name, sink.positions, KnownColumns.of(old.table.schema).types if old else {})
+            sink = self._known(name, each.source) or self._created(name, each)
             self._admit(name, sink, each, messages)
             # Earlier changes in the same messages may have added the columns.
             if lacking := sink.lacking(each):
@@ -406,7 +406,7 @@ class Ingestion:
 
     def _created(self, name: str, changes: RowChanges) -> TableSink:
         sink = create_sink(self._catalog, name, self._tables, self._settings.group, changes.shape)
-        sink.advance(self._committed)
+        sink.begin(self._committed)
         self._sinks[name] = sink
         return sink
 

@@ -9,6 +9,7 @@ Only columns that are new or may get new fields are examined here; `guessed_fit`
 """
 
 import itertools
+import json
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 from decimal import Decimal
@@ -19,14 +20,23 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from interbed.ingest.flow.changes import BadMessage, RowChanges, SentRows
-from interbed.ingest.flow.messages import Positions
 from interbed.ingest.formats.arrays import Array, Indices, one_array, valid
 from interbed.ingest.formats.json_objects import LARGE_INTEGER, SentNumber
 from interbed.ingest.tables.change_fit import grown_type
 from interbed.ingest.tables.column_fit import fitted, fitted_guess, known_type
 from interbed.ingest.tables.guessed_fit import SentColumn
+from interbed.storage.base.errors import CorruptFileError
 from interbed.storage.base.types.arrow import type_from_arrow, type_to_arrow
-from interbed.storage.base.types.data_type import INTEGERS, ArrayType, AtomicType, DataType, RowType, TypeRoot
+from interbed.storage.base.types.data_type import (
+    INTEGERS,
+    ArrayType,
+    AtomicType,
+    DataType,
+    RowType,
+    TypeRoot,
+    type_from_json,
+    type_to_json,
+)
 
 _BLOCK = 256
 _WAY_OUT = "A column that is guessed has the type of its first value: create it beforehand with another type"
@@ -37,6 +47,8 @@ Path = tuple[str, ...]
 
 
 _ELEMENT = "[]"
+
+_TYPES_BEFORE = "types before"
 
 
 EXACT_MAX = 2.0**53
@@ -87,37 +99,45 @@ def types_after(changes: RowChanges, known: Mapping[str, DataType]) -> dict[str,
     return found
 
 
+def growth_to_text(before: Mapping[str, DataType | None]) -> str:
+    """Encode the types that columns have before they grow, None for new columns; see growth_from_text."""
+    types = {name: None if kind is None else type_to_json(kind) for name, kind in before.items()}
+    return json.dumps({_TYPES_BEFORE: types})
+
+
+def growth_from_text(text: str | None, place: str) -> dict[str, DataType | None]:
+    """Decode the result of growth_to_text. Raises CorruptFileError naming the place."""
+    try:
+        types: Mapping[str, Any] = json.loads(text or "{}").get(_TYPES_BEFORE, {})
+        return {name: None if kind is None else type_from_json(kind) for name, kind in types.items()}
+    except (ValueError, TypeError, KeyError, AttributeError) as error:
+        raise CorruptFileError(f"{place} holds no types of columns: {error}: {(text or '')[:200]!r}") from error
+
+
 class TypesBefore:
     """Types of the columns that tables had at their positions, of tables that have got columns since.
 
     Messages that are read again from that position get the types that they had the first time: a value that comes
-    before its column has a type is null. A new process does not have these types.
+    before its column has a type is null.
     """
 
-    def __init__(self) -> None:
-        self._known: dict[str, tuple[Positions | None, Mapping[str, DataType]]] = {}
-        self._again: dict[str, tuple[Positions | None, Mapping[str, DataType]]] = {}
+    def __init__(self, known: Mapping[str, Mapping[str, DataType]] | None = None) -> None:
+        self._again = dict(known or {})
 
-    def grown(self, name: str, positions: Positions | None, types: Mapping[str, DataType]) -> None:
-        """Record the types of a table at its position, before it gets columns."""
-        if name not in self._known or self._known[name][0] != positions:
-            self._known[name] = (positions, types)
+    def of(self, name: str, types: Mapping[str, DataType], *, is_committed: bool) -> Mapping[str, DataType]:
+        """Return the types of a table for its next messages.
 
-    def read_again(self) -> None:
-        """Begin with the messages after the positions of the tables."""
-        self._again = dict(self._known)
-
-    def of(self, name: str, positions: Positions | None, types: Mapping[str, DataType]) -> Mapping[str, DataType]:
-        """Return the types of a table for its next messages; `types` are those that it has."""
-        if name in self._again and self._again[name][0] != positions:
-            del self._again[name]
-        return self._again[name][1] if name in self._again else types
+        `types` are those that it has. They count from the commit on of the rows that needed them.
+        """
+        if is_committed:
+            self._again.pop(name, None)
+        return self._again.get(name, types)
 
     def follow(self, name: str, changes: RowChanges, types: Mapping[str, DataType]) -> RowChanges:
         """Record the types after changes. Return the changes with nulls in columns that have no type yet."""
         if name not in self._again:
             return changes
-        self._again[name] = (self._again[name][0], types)
+        self._again[name] = types
         for at, column in enumerate(changes.rows.schema):
             if column.name not in types and changes.sent is not None:
                 rows = changes.rows.set_column(at, column.name, pa.nulls(changes.rows.num_rows))

@@ -23,6 +23,7 @@ from interbed.ingest.tables.change_fit import ChangeFit, fixed_columns, impossib
 from interbed.ingest.tables.column_fit import known_type
 from interbed.ingest.tables.computed_columns import ComputedColumn, with_computed
 from interbed.ingest.tables.names import TableNames
+from interbed.ingest.tables.new_columns import growth_from_text, growth_to_text
 from interbed.ingest.tables.source_tables import SourceTables
 from interbed.storage.base.errors import InvalidInputError, SchemaMismatchError
 from interbed.storage.base.row.kind import RowKind
@@ -118,6 +119,22 @@ class TableSink:
         text, name = self._commit.position, f"The position of '{self._group}' in {self.name}"
         return None if text is None else Positions.from_json(text, name, topic_ids_of(self._commit.source))
 
+    @property
+    def types_before(self) -> Mapping[str, DataType] | None:
+        """The types of the columns at the position, if the table has got columns or wider types since; else None.
+
+        It gets them before the rows that need them are committed. A killed run leaves it with them, and the next run
+        reads the rows again.
+        """
+        before = self._growth()
+        if not before:
+            return None
+        types = {**KnownColumns.of(self._table.schema).types, **before}
+        return {name: kind for name, kind in types.items() if kind is not None}
+
+    def _growth(self) -> dict[str, DataType | None]:
+        return growth_from_text(self._commit.remark, f"The position of '{self._group}' in {self.name}")
+
     def lacking(self, changes: RowChanges) -> "Sequence[pa.Field[Any]]":
         """Return the columns that the table must get, or must have with a wider type, before it takes the rows."""
         return self._fit.lacking(changes)
@@ -128,6 +145,10 @@ class TableSink:
         Raises SchemaMismatchError for a type that the type of the column cannot be changed to.
         """
         self.close()
+        if self._commit.position is not None:
+            types = KnownColumns.of(self._table.schema).types
+            before = {**{f.name: types.get(f.name) for f in lacking}, **self._growth()}
+            self._commit.advance(self._commit.position, self._commit.source, remark=growth_to_text(before))
         try:
             self._table.merge_schema(pa.schema(lacking))
         except SchemaMismatchError as error:
@@ -188,6 +209,11 @@ class TableSink:
         """Commit positions without rows for the table."""
         furthest = self._furthest(positions)
         self._commit.advance(furthest.to_json(), self._source_of(furthest))
+
+    def begin(self, positions: Positions) -> None:
+        """Record the position at which the table was created for rows after it."""
+        remark = growth_to_text(dict.fromkeys(self.columns))
+        self._commit.advance(positions.to_json(), self._source_of(positions), remark=remark)
 
     def close(self) -> None:
         """Discard the uncommitted rows, and close the writer."""

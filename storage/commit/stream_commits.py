@@ -9,7 +9,7 @@ also a property of each snapshot.
     <location>/epoch/epoch-<commit user>   {"epoch": 7, "job": "…", "after": 12, "done": true}
     <location>/position/position-<commit user>
         {"epoch": 7, "position": "…", "before": "…", "after": 12, "snapshot": 11, "done": false,
-         "source": "…", "source_before": "…"}
+         "source": "…", "source_before": "…", "remark": "…"}
 
 A note is written before the commit (`done` is false, `after` is the newest snapshot then) and after it. If the process
 died between the two, the snapshots after `after` show whether the commit happened.
@@ -20,8 +20,9 @@ its snapshot only. A query deletes old notes at its first epoch, so there is at 
 committed within that time.
 
 Positions: if the commit did not happen, `before` holds. `source` names what the position refers to; by it the stream
-detects that it reads another source. Older versions do not know it and leave it out. When the table was rolled back to
-before `snapshot`, the position is that of the newest snapshot of the user. No other process may commit as the same user
+detects that it reads another source. `remark` is a text of the stream that holds until its next commit. Older versions
+do not know these members and leave them out. When the table was rolled back to before `snapshot`, the position is that
+of the newest snapshot of the user. No other process may commit as the same user
 at the same time: of two processes that read the same stream one gets a CommitConflictError. Its earlier records are
 superseded by the snapshots of the other process.
 """
@@ -215,6 +216,7 @@ class PositionNote:
     done: bool
     source: str | None = None
     source_before: str | None = None
+    remark: str | None = None
 
     def to_bytes(self) -> bytes:
         """Return the note in its stored form."""
@@ -234,6 +236,7 @@ class PositionNote:
                 done=bool(value["done"]),
                 source=_text(value.get("source")),
                 source_before=_text(value.get("source_before")),
+                remark=_text(value.get("remark")),
             )
         except (ValueError, KeyError, TypeError) as error:
             raise CorruptFileError(
@@ -267,6 +270,11 @@ class PositionedCommit:
         """Source that the position refers to; None when nothing is known of it."""
         return self._last.source
 
+    @property
+    def remark(self) -> str | None:
+        """Text of the stream that holds until its next commit; None without one."""
+        return self._last.remark
+
     def commit(
         self, store: FileStore, messages: Sequence[CommitMessage], position: str, source: str | None = None
     ) -> list[int]:
@@ -291,10 +299,13 @@ class PositionedCommit:
         commit, facts = self._begin(store, position, source)
         return self._finish(commit, commit.overwrite(messages, identifier=self._last.epoch, properties=facts))
 
-    def advance(self, position: str, source: str | None = None) -> None:
-        """Record that the stream was read further without rows for this table."""
-        if (position, source) != (self._last.position, self._last.source):
-            self._write(replace(self._last, position=position, source=source))
+    def advance(self, position: str, source: str | None = None, *, remark: str | None = None) -> None:
+        """Record that the stream was read further without rows for this table; an earlier remark remains without a new
+        one.
+        """
+        remark = remark or self._last.remark
+        if (position, source, remark) != (self._last.position, self._last.source, self._last.remark):
+            self._write(replace(self._last, position=position, source=source, remark=remark))
 
     def _begin(self, store: FileStore, position: str, source: str | None) -> tuple[FileStoreCommit, dict[str, str]]:
         """Record that a commit begins. Return it, and the properties of its snapshots."""
@@ -317,7 +328,7 @@ class PositionedCommit:
     def _finish(self, commit: FileStoreCommit, ids: list[int]) -> list[int]:
         self._seen = ids[-1]
         self.gave_up_compaction = commit.gave_up_compaction
-        self._write(replace(self._last, snapshot=ids[-1], done=True))
+        self._write(replace(self._last, snapshot=ids[-1], done=True, remark=None))
         return ids
 
     def _write(self, note: PositionNote) -> None:

@@ -20,6 +20,9 @@ ORDERS = [
     event("c", None, {"id": 1, "v": "a"}),
     event("u", {"id": 1, "v": "a"}, {"id": 2, "v": "b"}),
     event("c", None, {"id": 3, "v": "c", "w": 1}),
+    event("c", None, {"id": 4, "l": [], "s": {}}),
+    event("c", None, {"id": 5, "l": [1], "s": {"a": 1}}),
+    event("c", None, {"id": 6, "l": [], "s": {}}),
     event("t", None, None, "items"),
     event("d", {"id": 0, "v": "a"}, None),
 ]
@@ -30,7 +33,8 @@ LOG = [
 TOPICS = {"log": LOG, "orders": [ORDERS], "more": [[event("c", None, {"n": 5}, "log", "none")]]}
 """Two tables, one without a key, in which every duplicate shows.
 
-There are columns that are added late, several topics and partitions for one table, and a truncation.
+There are columns that are added late, with empty values before the first one, several topics and partitions for one
+table, and a truncation.
 """
 
 
@@ -54,7 +58,13 @@ def template(tmp_path: Path) -> Path:
 def check(warehouse: Path) -> None:
     catalog = opened(warehouse)
     assert rows_of(catalog, "shop.log", "n") == [{"n": 0}, {"n": 1, "x": 1}, *({"n": n} for n in (2, 3, 4, 5))]
-    assert rows_of(catalog) == [{"id": 2, "v": "b"}, {"id": 3, "v": "c", "w": 1}]
+    assert rows_of(catalog) == [
+        {"id": 2, "v": "b"},
+        {"id": 3, "v": "c", "w": 1},
+        {"id": 4},
+        {"id": 5, "l": [1], "s": {"a": 1}},
+        {"id": 6, "l": [], "s": {"a": None}},
+    ]
     for snapshot in catalog.get_table("shop.log").snapshots():
         rows = rows_of_snapshot(catalog, snapshot.id)
         assert len(rows) == len(set(rows)), f"snapshot {snapshot.id} holds a row twice: {rows}"
