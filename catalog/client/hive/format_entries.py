@@ -118,11 +118,41 @@ def definition_of(identifier: Identifier, entry: Any) -> FormatDefinition:
                 _with_option(schema, "csv.field-delimiter", _of_serde(entry, "field.delim", ","))
             )
         return found
-    return _definition_of_hive(entry, schema, file_format, parameters)
+    return _definition_of_hive(identifier, entry, schema, file_format, parameters)
 
 
 def _with_option(schema: TableSchema, key: str, value: str) -> TableSchema:
     return replace(schema, options={**schema.options, key: value})
+
+
+_CHANGES_VALUES: Mapping[str, str | None] = {
+    "dots.in.keys": "true",
+    "serialization.encoding": None,
+    "timestamp.formats": None,
+    "serialization.last.column.takes.rest": "true",
+    "hive.lazysimple.extended_boolean_literal": "true",
+}
+"""Parameters of SerDes that change the values of files, with the value in which they do; None for any value."""
+
+
+def _check_serde(identifier: Identifier, entry: Any) -> None:
+    """Raise NotSupportedError for a parameter of the SerDe with which files have other values than are read here."""
+    serde = (entry.sd.serdeInfo.serializationLib or "").lower()
+    for key, value in sorted((entry.sd.serdeInfo.parameters or {}).items()):
+        if serde == _LAZY.lower() or "json" in serde:
+            changing = _CHANGES_VALUES.get(key, "")
+            counts = changing is None or (bool(changing) and value.lower() == changing)
+        else:
+            counts = False
+        if "openx" in serde:
+            counts |= key.startswith("mapping.") or (key == "case.insensitive" and value.lower() == "false")
+        if key == "serialization.encoding" and value.lower().replace("-", "") in ("utf8", "usascii", "ascii"):
+            counts = False
+        if counts:
+            raise NotSupportedError(
+                f"The table '{identifier}' has the parameter '{key}' = '{value}' of its SerDe, which is not supported: "
+                "its values would be others. Read it by Hive."
+            )
 
 
 def _check_plain(identifier: Identifier, parameters: Mapping[str, str]) -> None:
@@ -183,15 +213,21 @@ def _hive_columns(schema: TableSchema) -> list[tuple[str, str]]:
     return [(f.name.lower(), hive_type_name(f.type).lower()) for f in ordered]
 
 
+def _syntax_of(sd: Any) -> tuple[str, str, Mapping[str, str]]:
+    serde = sd.serdeInfo
+    return serde.serializationLib or "", sd.inputFormat or "", dict(serde.parameters or {})
+
+
 def _of_serde(entry: Any, key: str, default: str) -> str:
     parameters = entry.sd.serdeInfo.parameters or {}
     return str(parameters.get(key, default))
 
 
 def _definition_of_hive(
-    entry: Any, schema: TableSchema, file_format: str, parameters: Mapping[str, str]
+    identifier: Identifier, entry: Any, schema: TableSchema, file_format: str, parameters: Mapping[str, str]
 ) -> FormatDefinition:
     """Return the definition of a table that Hive or Spark created: the syntax of its files is that of its SerDe."""
+    _check_serde(identifier, entry)
     header = parameters.get("skip.header.line.count", "0")
     lines = int(header) if header.isdecimal() else 0
     if file_format == "json":
@@ -325,12 +361,31 @@ class MetastoreRegister:
         self._locations = locations
         self._to_path = to_path
 
-    def partitions(self) -> Iterable[tuple[Mapping[str, str], str]]:
-        """Return the values and the directory of each registered partition."""
+    def partitions(self) -> Iterable[tuple[Mapping[str, str], str, FormatDefinition | None]]:
+        """Return values and directory of each registered partition, and its own format if it has one."""
         database, table = self._identifier.database, self._identifier.table
         names = self._client.get_partition_names(database, table)
         for entry in self._client.get_partitions_by_names(database, table, names):
-            yield dict(zip(self._keys, entry.values, strict=True)), self._to_path(self._locations.of(entry))
+            spec = dict(zip(self._keys, entry.values, strict=True))
+            yield spec, self._to_path(self._locations.of(entry)), self._own_definition(entry, spec)
+
+    def _own_definition(self, partition: Any, spec: Mapping[str, str]) -> FormatDefinition | None:
+        """Return the definition of a partition whose files are not of the table's format; None for all others."""
+        table = self._entry
+        if is_created_as_format_table(table) or _syntax_of(partition.sd) == _syntax_of(table.sd):
+            return None
+        alike = copy.copy(table)
+        alike.sd = copy.copy(partition.sd)
+        # Columns of text files have the places of the table's, those of other files their names.
+        alike.sd.cols = table.sd.cols
+        if _format_of(alike) is None:
+            shown = ", ".join(f"{key}={value}" for key, value in spec.items())
+            raise NotSupportedError(
+                f"The partition {shown} of '{self._identifier}' has the SerDe "
+                f"'{partition.sd.serdeInfo.serializationLib}', whose files are not read here; read the table by Hive."
+            )
+        own, whole = definition_of(self._identifier, alike), definition_of(self._identifier, table)
+        return None if (own.file_format, own.syntax) == (whole.file_format, whole.syntax) else own
 
     def add(self, partitions: Sequence[FormatPartition]) -> None:
         """Register partitions; those that are registered stay as they are."""

@@ -82,7 +82,7 @@ class CsvCodec:
             null = pc.equal(texts, scalar_of(self._syntax.null_literal, pa.string())).fill_null(True)
             texts = pc.if_else(null, scalar_of(None, pa.string()), texts)
         assert isinstance(field.type, AtomicType)
-        values, wrong = values_of(texts, field.type)
+        values, wrong = values_of(texts, field.type, numeric_times=not self._syntax.escapes_all)
         if unclosed.any():
             wrong = unclosed if wrong is None else wrong | unclosed
         return values, wrong

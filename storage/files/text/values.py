@@ -75,8 +75,12 @@ def _check_same(array: Array, texts: Array, data_type: AtomicType, name: str, ro
         )
 
 
-def values_of(texts: Array, data_type: AtomicType) -> tuple[Array, Mask | None]:
-    """Return the values of texts, and where a text is no value of the type: null there; None if it is nowhere."""
+def values_of(texts: Array, data_type: AtomicType, *, numeric_times: bool = True) -> tuple[Array, Mask | None]:
+    """Return the values of texts, and where a text is no value of the type: null there; None if it is nowhere.
+
+    With `numeric_times` an integer is a number of units since 1970 in a TIMESTAMP, as in Paimon's casts; Hive's SerDes
+    do not take it.
+    """
     root = data_type.root
     if root in STRINGS:
         return texts, None
@@ -87,10 +91,12 @@ def values_of(texts: Array, data_type: AtomicType) -> tuple[Array, Mask | None]:
         true, false = (to_numpy(equal_to(lower, each)) for each in _BOOLEANS)
         known = true | false
         return from_numpy(true, ~known), _some(valid & ~known)
-    if root in INTEGERS:
+    if root in INTEGERS or (root in _TIMES and not numeric_times):
         integers: Array = pc.match_substring_regex(texts, _INTEGER)
-        malformed = valid & ~to_numpy(pc.fill_null(integers, FALSE))
+        integral = to_numpy(pc.fill_null(integers, FALSE))
+        malformed = valid & (~integral if root in INTEGERS else integral)
         texts = pc.if_else(from_numpy(malformed), scalar_of(None, pa.string()), texts)
+    if root in INTEGERS:
         # Java's integers may have a plus sign, Arrow's have none.
         texts = pc.replace_substring_regex(texts, r"^\+", "")
     arrow = type_to_arrow(data_type.with_nullable(True))

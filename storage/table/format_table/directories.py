@@ -25,19 +25,22 @@ STAGING = "_temporary"
 class FormatPartition:
     """A partition: its row, the text of its values as its directory has them, and the directory.
 
-    The row and the values are empty for a table without partitions, whose directory is that of the table.
+    The row and the values are empty for a table without partitions, whose directory is that of the table. Several
+    directories may have one row: `p=1` and `p=01` of an INT. `definition` is that of files of another format than the
+    table's, None for files of the table's own.
     """
 
     row: bytes
     spec: Mapping[str, str]
     location: str
+    definition: FormatDefinition | None = None
 
 
 class PartitionRegister(Protocol):
     """Register of the partitions of a table in a catalog."""
 
-    def partitions(self) -> Iterable[tuple[Mapping[str, str], str]]:
-        """Return the values and the directory of each registered partition."""
+    def partitions(self) -> Iterable[tuple[Mapping[str, str], str, FormatDefinition | None]]:
+        """Return values and directory of each registered partition, and its own format if it has one."""
         ...
 
     def add(self, partitions: Sequence[FormatPartition]) -> None:
@@ -84,20 +87,37 @@ class FormatDirectories:
     def partitions(self) -> list[FormatPartition]:
         """Return all partitions; the table itself when it has no partition columns.
 
-        Raises CorruptFileError naming a directory whose values do not fit their columns.
+        Directories whose texts differ are different partitions, also if their values are equal. Raises CorruptFileError
+        naming a directory whose values do not fit their columns.
         """
         if not self._keys:
             return [FormatPartition(row=b"", spec={}, location=self.location)]
-        found: dict[bytes, FormatPartition] = {}
+        found: dict[tuple[str, ...], FormatPartition] = {}
         if self.register is not None:
-            for spec, location in self.register.partitions():
-                partition = self._partition([spec[key] for key in self._keys], location)
-                found[partition.row] = partition
+            for spec, location, definition in self.register.partitions():
+                values = tuple(spec[key] for key in self._keys)
+                found[values] = self._partition(values, location, definition)
         if self._discovers:
             for values, location in self._discovered(self.location, ()):
-                partition = self._partition(values, location)
-                found.setdefault(partition.row, partition)
-        return sorted(found.values(), key=lambda each: tuple(each.spec.values()))
+                if values not in found:
+                    found[values] = self._partition(values, location)
+        return [found[values] for values in sorted(found)]
+
+    def to_write(self) -> dict[bytes, FormatPartition]:
+        """Return the partition of each row to which new files of it belong.
+
+        Of several directories with equal values that is one of the table's own format, if possible under the name that
+        a new one would have.
+        """
+        found: dict[bytes, FormatPartition] = {}
+        for each in self.partitions():
+            best = found.get(each.row)
+            if best is None or self._rank(each) < self._rank(best):
+                found[each.row] = each
+        return found
+
+    def _rank(self, partition: FormatPartition) -> tuple[bool, bool]:
+        return partition.definition is not None, self.paths.directory_spec(partition.row) != partition.spec
 
     def chosen(self, given: Partitions | None) -> list[FormatPartition]:
         """Return the partitions that a caller names. Raises InvalidInputError and FilterError."""
@@ -156,7 +176,9 @@ class FormatDirectories:
         """Whether directories are named by their values alone."""
         return self._definition.only_values
 
-    def _partition(self, values: Sequence[str], location: str) -> FormatPartition:
+    def _partition(
+        self, values: Sequence[str], location: str, definition: FormatDefinition | None = None
+    ) -> FormatPartition:
         spec = dict(zip(self._keys, values, strict=True))
         try:
             row = self.paths.parse_partition_spec(spec)
@@ -164,7 +186,7 @@ class FormatDirectories:
             raise CorruptFileError(
                 f"The directory {location} is no partition of the table: {error} Move it away, or rename it."
             ) from error
-        return FormatPartition(row=row, spec=spec, location=location.rstrip("/"))
+        return FormatPartition(row=row, spec=spec, location=location.rstrip("/"), definition=definition)
 
     def _discovered(self, directory: str, values: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...], str]]:
         if len(values) == len(self._keys):

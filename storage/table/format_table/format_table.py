@@ -262,7 +262,9 @@ class FormatTable(ArrowRows):
             files = write.finish()
         if dynamic:
             written = {file.partition.row: file.partition for file in files}
-            listed = [file.path for each in written.values() for file in self.directories.files(each)]
+            others = [each for each in self.directories.partitions() if each.row in written]
+            replaced = {each.location: each for each in (*written.values(), *others)}
+            listed = [file.path for each in replaced.values() for file in self.directories.files(each)]
         commit(self.directories, files, replaced=listed)
 
     def truncate(self, partitions: "Partitions | None" = None) -> None:
@@ -294,7 +296,7 @@ class FormatTable(ArrowRows):
     def add_partitions(self, specs: Sequence[Mapping[str, object]]) -> list[FormatPartition]:
         """Create partitions without rows; those that exist stay as they are. Raises InvalidInputError."""
         self.definition.check_writable(self.name)
-        known = {each.row: each for each in self.directories.partitions()}
+        known = self.directories.to_write()
         rows = [self.directories.row_of(spec) for spec in specs]
         found = [known.get(row) or self.directories.new_partition(row) for row in rows]
         for each in found:

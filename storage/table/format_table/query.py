@@ -98,11 +98,7 @@ class FormatScan(ArrowRows):
         names = self.schema.names
         used = set(names) | (set() if self.predicate is None else columns_of(self.predicate))
         keys = self.definition.schema.partition_keys
-        read = FormatFileRead(
-            self.definition,
-            tuple(f for f in self.definition.data_fields if f.name in used),
-            self.directories.file_io,
-        )
+        fields = tuple(f for f in self.definition.data_fields if f.name in used)
         of_files = None
         if self.predicate is not None:
             pushed = restrict_to(self.predicate, columns_of(self.predicate) - set(keys))
@@ -111,6 +107,7 @@ class FormatScan(ArrowRows):
 
         def rows(split: FormatSplit) -> Iterator[pa.RecordBatch]:
             constants = self._constants(split.partition)
+            read = FormatFileRead(split.partition.definition or self.definition, fields, self.directories.file_io)
             for batch in read.batches(split.file, of_files):
                 whole = _with_constants(batch, key_fields, constants)
                 if self.predicate is not None:

@@ -19,7 +19,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from interbed.storage.base.arrow_values import rows_taken
-from interbed.storage.base.errors import InvalidInputError, StorageAccessError
+from interbed.storage.base.errors import InvalidInputError, NotSupportedError, StorageAccessError
 from interbed.storage.base.row.binary_row import encode_rows
 from interbed.storage.base.types.data_type import DataField
 from interbed.storage.files.format.file_schema import file_schema
@@ -234,8 +234,15 @@ class FormatTableWrite:
             return self._directories.partitions()[0]
         if self._known is None:
             # A registered partition may be in any directory.
-            self._known = {each.row: each for each in self._directories.partitions()}
-        return self._known.get(row) or self._directories.new_partition(row)
+            self._known = self._directories.to_write()
+        found = self._known.get(row)
+        if found is not None and found.definition is not None:
+            shown = ", ".join(f"{name}={value}" for name, value in found.spec.items())
+            raise NotSupportedError(
+                f"The partition {shown} at {found.location} has {found.definition.file_format} files of another format "
+                "than the table, and is only read; write it by Hive, or drop it first."
+            )
+        return found or self._directories.new_partition(row)
 
     def finish(self) -> list[StagedFile]:
         """Finish all files, make them durable, and return them."""

@@ -1,0 +1,163 @@
+"""Partitions of Hive's tables as Hive, Spark and scripts register them: equal values in other words, other formats."""
+
+import copy
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from interbed.catalog.client.hive.catalog import HiveCatalog
+from interbed.storage.base.errors import NotSupportedError
+from interbed.thrift_idl.hive_metastore import ttypes
+from tests.catalog.client.hive.test_format_tables import LAZY, TEXT, of_hive
+from tests.support.format_tables import rows_of
+
+PARQUET = "org.apache.hadoop.hive.ql.io.parquet.serde.ParquetHiveSerDe"
+PARQUET_INPUT = "org.apache.hadoop.hive.ql.io.parquet.MapredParquetInputFormat"
+
+
+def register(catalog: HiveCatalog, entry: Any, value: str, place: Path, **changes: Any) -> None:
+    """Register a partition of `shop.h`; the changes are attributes of its storage descriptor, or of its SerDe."""
+    place.mkdir(parents=True)
+    sd = copy.deepcopy(entry.sd)
+    sd.location = f"file:{place}"
+    for name, change in changes.items():
+        setattr(sd.serdeInfo if name in ("serializationLib", "parameters") else sd, name, change)
+    part = ttypes.Partition(values=[value], dbName="shop", tableName="h", sd=sd, parameters={})
+    catalog.client.add_partitions("shop", "h", [part], if_not_exists=False)
+
+
+EQUAL = {
+    "int": ("01", "1", "001", "+1"),
+    "double": ("1", "1.0", "1e0"),
+    "decimal(5,2)": ("1.5", "1.50", "01.5"),
+    "boolean": ("true", "TRUE"),
+    "date": ("2020-01-01", "2020-1-1"),
+    "timestamp": ("2020-01-01 00:00:00", "2020-01-01 00:00:00.0"),
+}
+"""Texts of one value by Hive's type; a metastore keeps the partition of each."""
+
+
+@pytest.mark.parametrize("kind", EQUAL)
+def test_partitions_whose_values_are_equal_in_other_words_are_all_read_and_replaced(
+    catalog: HiveCatalog, tmp_path: Path, kind: str
+) -> None:
+    entry = of_hive(tmp_path / "h", {"k": "int"}, keys={"p": kind}, serde=PARQUET, input_format=PARQUET_INPUT)
+    catalog.client.create_table(entry)
+    for number, text in enumerate(EQUAL[kind]):
+        place = tmp_path / "h" / str(number)
+        register(catalog, entry, text, place)
+        pq.write_table(pa.table({"k": pa.array([number], pa.int32())}), place / "f")
+    table: Any = catalog.get_table("shop.h")
+    every = list(range(len(EQUAL[kind])))
+    rows = table.scan().to_arrow()
+    value = rows["p"][0]
+    assert sorted(rows["k"].to_pylist()) == every
+    assert rows["p"].to_pylist() == [value.as_py()] * len(every)
+    assert len(table.partitions()) == len(every)
+    assert [k for k, _ in rows_of(table, filter="p is not null and k >= 0")] == every
+    table.append(pa.table({"k": pa.array([70], pa.int32()), "p": [value]}))
+    assert [k for k, _ in rows_of(table)] == [*every, 70]
+    # The rows of the value are replaced, not those of one directory.
+    table.overwrite(pa.table({"k": pa.array([80], pa.int32()), "p": [value]}))
+    assert [k for k, _ in rows_of(table)] == [80]
+    table.drop_partitions({"p": value.as_py()})
+    assert (rows_of(table), catalog.client.get_partition_names("shop", "h")) == ([], [])
+
+
+def test_directories_of_equal_values_are_all_read(catalog: HiveCatalog) -> None:
+    table: Any = catalog.create_table(
+        "shop.f",
+        pa.schema([("k", pa.int64()), ("p", pa.int32())]),
+        partition_keys=["p"],
+        options={"type": "format-table", "file.format": "json"},
+    )
+    table.append([{"k": 1, "p": 7}])
+    for number, name in enumerate(("p=07", "p=007")):
+        added = Path(table.location) / name
+        added.mkdir()
+        (added / "part-0").write_text(f'{{"k": {number + 2}}}\n')
+    assert rows_of(table) == [(1, 7), (2, 7), (3, 7)]
+    table.append([{"k": 4, "p": 7}])
+    assert len(list((Path(table.location) / "p=7").iterdir())) == 2
+    table.overwrite([{"k": 5, "p": 7}])
+    assert rows_of(table) == [(5, 7)]
+
+
+@pytest.mark.parametrize(
+    ("changes", "data"),
+    [
+        ({"parameters": {"field.delim": "|"}}, b"2|b\n"),
+        ({"parameters": {"field.delim": ",", "serialization.null.format": "nil"}}, b"2,b\nnil,c\n"),
+        ({"serializationLib": "org.apache.hive.hcatalog.data.JsonSerDe"}, b'{"k": 2, "v": "b"}\n'),
+        ({"serializationLib": PARQUET, "inputFormat": PARQUET_INPUT}, None),
+    ],
+)
+def test_a_partition_with_a_serde_of_its_own_is_read_by_it_and_not_written(
+    catalog: HiveCatalog, tmp_path: Path, changes: Mapping[str, Any], data: bytes | None
+) -> None:
+    entry = of_hive(
+        tmp_path / "h", {"k": "int", "v": "string"}, keys={"p": "string"}, serde_parameters={"field.delim": ","}
+    )
+    catalog.client.create_table(entry)
+    register(catalog, entry, "x", tmp_path / "h" / "x")
+    (tmp_path / "h" / "x" / "f").write_bytes(b"1,a\n")
+    own = tmp_path / "h" / "y"
+    register(catalog, entry, "y", own, **changes)
+    if data is None:
+        pq.write_table(pa.table({"k": pa.array([2], pa.int32()), "v": ["b"]}), own / "f")
+    else:
+        (own / "f").write_bytes(data)
+    table: Any = catalog.get_table("shop.h")
+    more = [(None, "c", "y")] if data is not None and b"nil" in data else []
+    assert rows_of(table) == [(1, "a", "x"), (2, "b", "y"), *more]
+    assert rows_of(table, filter="p = 'y' and k = 2") == [(2, "b", "y")]
+    table.append([{"k": 3, "v": "c", "p": "x"}])
+    for write in (table.append, table.overwrite):
+        with pytest.raises(NotSupportedError, match=r"p=y at .*h/y"):
+            write([{"k": 4, "v": "d", "p": "y"}])
+    assert rows_of(table, columns=["k"]) == [(1,), (2,), (3,), *([(None,)] if more else [])]
+
+
+JSON = "org.openx.data.jsonserde.JsonSerDe"
+FEATURES: tuple[tuple[str, Mapping[str, str], str], ...] = (
+    (JSON, {"mapping.ts": "timestamp"}, r"mapping\.ts"),
+    (JSON, {"case.insensitive": "FALSE"}, r"case\.insensitive"),
+    (JSON, {"dots.in.keys": "true"}, r"dots\.in\.keys"),
+    (LAZY, {"serialization.encoding": "GBK"}, r"serialization\.encoding"),
+    (LAZY, {"timestamp.formats": "yyyy-MM-dd'T'HH:mm:ss"}, r"timestamp\.formats"),
+    (LAZY, {"serialization.last.column.takes.rest": "true"}, r"last\.column\.takes\.rest"),
+    (LAZY, {"hive.lazysimple.extended_boolean_literal": "true"}, "extended_boolean"),
+)
+
+
+@pytest.mark.parametrize(("serde", "parameters", "named"), FEATURES)
+def test_parameters_of_a_serde_that_change_values_are_refused_by_name(
+    catalog: HiveCatalog, tmp_path: Path, serde: str, parameters: Mapping[str, str], named: str
+) -> None:
+    catalog.client.create_table(
+        of_hive(tmp_path / "h", {"ts": "string"}, serde=serde, serde_parameters=dict(parameters))
+    )
+    with pytest.raises(NotSupportedError, match=rf"shop\.h.*{named}"):
+        catalog.get_table("shop.h")
+
+
+def test_parameters_of_a_serde_that_change_nothing_are_taken(catalog: HiveCatalog, tmp_path: Path) -> None:
+    place = tmp_path / "h"
+    place.mkdir()
+    (place / "f").write_bytes(b'{"TS": "x"}\n')
+    taken = {"case.insensitive": "TRUE", "serialization.format": "1", "dots.in.keys": "false"}
+    catalog.client.create_table(of_hive(place, {"ts": "string"}, serde=JSON, serde_parameters=taken))
+    assert rows_of(catalog.get_table("shop.h")) == [("x",)]  # type: ignore[arg-type]
+
+
+def test_a_number_is_no_timestamp_in_text_files_of_hive(catalog: HiveCatalog, tmp_path: Path) -> None:
+    place = tmp_path / "h"
+    place.mkdir()
+    (place / "f").write_bytes(b"1769821323\n2026-01-31 01:02:03\n")
+    catalog.client.create_table(of_hive(place, {"t": "timestamp"}, input_format=TEXT))
+    found = catalog.get_table("shop.h").scan().to_arrow()["t"].cast(pa.string()).to_pylist()
+    assert found == [None, "2026-01-31 01:02:03.000000"]
