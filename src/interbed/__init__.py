@@ -99,6 +99,7 @@ if TYPE_CHECKING:
     )
     from interbed.catalog.client.factory import CatalogFactory, load_catalog
     from interbed.catalog.client.filesystem import FileSystemCatalog
+    from interbed.catalog.client.functions import CatalogFunction, FunctionChange, FunctionDefinition
     from interbed.catalog.client.hive.catalog import HiveCatalog
     from interbed.catalog.client.identifier import Identifier
     from interbed.catalog.client.partition import Partition
@@ -179,6 +180,7 @@ if TYPE_CHECKING:
     from interbed.storage.read.query import Scan
     from interbed.storage.scan.explain import Explanation
     from interbed.storage.scan.statistics import TableStatistics
+    from interbed.storage.table.format_table.format_table import FormatTable
     from interbed.storage.table.schema_update import SchemaUpdate
     from interbed.storage.table.table import Table, load_table
     from interbed.storage.table.table_maintenance import TableMaintenance
@@ -208,6 +210,7 @@ __all__ = [
     "CatalogAccessError",
     "CatalogError",
     "CatalogFactory",
+    "CatalogFunction",
     "CatalogUnavailableError",
     "ChangeQuery",
     "ChangeView",
@@ -233,6 +236,9 @@ __all__ = [
     "FileGoneError",
     "FileSystemCatalog",
     "FilterError",
+    "FormatTable",
+    "FunctionChange",
+    "FunctionDefinition",
     "FunctionExistsError",
     "FunctionNotFoundError",
     "HealthReason",
@@ -335,6 +341,7 @@ _HOLDS = {
     "interbed.catalog.client.dropped": "DroppedEntry",
     "interbed.catalog.client.factory": "CatalogFactory load_catalog",
     "interbed.catalog.client.filesystem": "FileSystemCatalog",
+    "interbed.catalog.client.functions": "CatalogFunction FunctionChange FunctionDefinition",
     "interbed.catalog.client.hive.catalog": "HiveCatalog",
     "interbed.catalog.client.rest.catalog": "RestCatalog",
     "interbed.catalog.client.rest.refusal": "RestRefusedError",
@@ -381,6 +388,7 @@ _HOLDS = {
     "interbed.storage.meta.snapshot.tag": "Tag",
     "interbed.storage.read.query": "Scan",
     "interbed.storage.scan.explain": "Explanation",
+    "interbed.storage.table.format_table.format_table": "FormatTable",
     "interbed.storage.table.schema_update": "SchemaUpdate",
     "interbed.storage.table.table": "Table load_table",
     "interbed.storage.table.table_maintenance": "TableMaintenance",

@@ -60,8 +60,11 @@ A catalog has databases, and a database has tables; a table is named `database.t
             "Identifier",
             "Partition",
             "CatalogFactory",
+            "CatalogFunction",
+            "FunctionDefinition",
+            "FunctionChange",
         ),
-        ("Catalog",),
+        ("Catalog", "FunctionChange"),
     ),
     PageSection(
         "Tables",
@@ -114,6 +117,13 @@ text.""",
             "SystemTable",
         ),
         ("Table", "TableVersions", "TableMaintenance"),
+    ),
+    PageSection(
+        "Format tables",
+        """\
+`catalog.get_table` returns a FormatTable for a directory of plain files: [format-tables.md](format-tables.md).""",
+        ("FormatTable",),
+        ("FormatTable",),
     ),
     PageSection(
         "Reading",
