@@ -21,6 +21,9 @@ from interbed.storage.base.types.data_type import DataField, field_from_json, fi
 Json = dict[str, Any]
 
 
+ANY_SQL = "sql"
+"""Name of the definition in SQL that engines take which have none of their own name."""
+
 _NAME = re.compile(r"(?=.*[A-Za-z])[A-Za-z0-9._-]+")
 
 
@@ -114,6 +117,28 @@ class CatalogFunction:
     deterministic: bool = True
     comment: str | None = None
     options: Mapping[str, str] = field(default_factory=dict)
+
+    def signature(self, name: object) -> str:
+        """Return the function of that name with its parameters and its result: `shop.area(x DOUBLE) -> DOUBLE`."""
+        params = ", ".join(f"{each.name} {each.type}" for each in self.input_params or ())
+        returned = ", ".join(str(each.type) for each in self.return_params or ())
+        return f"{name}({params})" + (f" -> {returned}" if returned else "")
+
+    def sql_for(self, engine: str) -> str | None:
+        """Return the definition in SQL under the name of the engine, or under the name `sql`; None without one."""
+        for name in (engine, ANY_SQL):
+            definition = self.definitions.get(name)
+            if definition is not None and definition.kind is DefinitionKind.SQL and definition.definition:
+                return definition.definition
+        return None
+
+    def no_sql_for(self, engine: str, name: object) -> str:
+        """Return the reason why an engine does not run the function of that name, which has no SQL for it."""
+        kinds = ", ".join(f"'{each}' ({definition.kind})" for each, definition in self.definitions.items())
+        return (
+            f"The function '{name}' has no definition in SQL named '{engine}' or '{ANY_SQL}', only {kinds or 'none'}; "
+            f"definitions in SQL alone are run. Add one: interbed catalog functions alter {name} --sql {engine}=…"
+        )
 
     def to_json(self, name: str) -> Json:
         """Return the function of that name as in a request."""

@@ -1,6 +1,6 @@
 """The commands that make and change databases and tables.
 
-interbed catalog list | create-database | drop-database | config | repair, and the commands of dropped.py
+interbed catalog list | create-database | drop-database | config | repair, and those of dropped.py and functions.py
 interbed table create | alter | drop | rename
 """
 
@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import click
 
 from interbed.catalog.client.cli.dropped import DROPPED_COMMANDS
+from interbed.catalog.client.cli.functions import functions
 from interbed.catalog.client.cli.group import (
     CatalogChoice,
     CatalogGroup,
@@ -281,7 +282,7 @@ def catalog() -> None:
     """
 
 
-for command in DROPPED_COMMANDS:
+for command in (*DROPPED_COMMANDS, functions):
     catalog.add_command(command)
 
 

@@ -1,6 +1,7 @@
 """Sources of a query that DuckDB runs: tables of a catalog, and files with types that lose nothing.
 
-Each table that a query names becomes a view, which reads the columns and rows that DuckDB requests. SHOW and DESCRIBE,
+Each table that a query names becomes a view, which reads the columns and rows that DuckDB requests, and each function
+of the catalog a macro (duckdb_functions.py). SHOW and DESCRIBE,
 as DuckDB parses them, are answered from the catalog, because DuckDB's own catalog has none of the tables.
 
 DuckDB guesses DOUBLE for any number with a fraction. So a CSV file is read by DuckDB, which detects its dialect, but
@@ -12,7 +13,7 @@ loses digits: INT96, whose nanoseconds it cuts off, and decimals of more than 38
 
 import json
 import re
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -23,6 +24,7 @@ import sqlglot
 from sqlglot import expressions as exp
 
 from interbed.catalog.client.api import Catalog
+from interbed.catalog.client.cli.forms.duckdb_functions import CatalogMacros, objects
 from interbed.catalog.client.cli.forms.exact_files import ExactFile, noting
 from interbed.catalog.client.cli.forms.foreign_days import check_query
 from interbed.catalog.client.cli.forms.text_values import GuessedColumn
@@ -201,11 +203,13 @@ class CatalogTables:
         self.catalog = catalog
         self.connection = connection
         self.failures: list[InterbedError] = []
+        self._macros = CatalogMacros(catalog, connection)
         # Filters, values and output are in UTC, too, independent of the zone of the machine.
         connection.execute("SET TimeZone = 'UTC'")
 
     def define(self, query: str, *, hold: bool = False) -> None:
-        """Make a view of each table that the query names, or with `hold` a table in memory, which does not change.
+        """Make a view of each table that the query names, or with `hold` a table in memory, which does not change, and
+        a macro of each function of the catalog.
 
         Raises InvalidInputError unless the query is one SELECT, NotSupportedError for tables that DuckDB would confuse,
         for files whose days it would change and for its own catalog, and the errors of Catalog.get_table.
@@ -213,12 +217,13 @@ class CatalogTables:
         parsed = self.parsed(query)
         if len(parsed["statements"]) != 1:
             raise InvalidInputError(f"`interbed sql` takes one SELECT, not {len(parsed['statements'])} statements.")
-        nodes = list(_objects(parsed))
+        nodes = list(objects(parsed))
         subqueries = {node["key"] for node in nodes if "key" in node}
         tables = {(node["schema_name"], node["table_name"]) for node in nodes if node.get("type") == "BASE_TABLE"}
         check_not_own(nodes, subqueries)
         check_query(self.connection, nodes)
         _check_tables_apart(sorted(tables))
+        self._macros.define(nodes)
         for number, (database, table) in enumerate(sorted(tables)):
             if database:
                 self._define(database, table, f"interbed_{number}", "TABLE" if hold else "VIEW")
@@ -280,17 +285,6 @@ class TableDataset(ds.Dataset):
         reader = self._table.scan(columns=wanted).to_arrow_batch_reader()
         noted = pa.RecordBatchReader.from_batches(reader.schema, noting(reader, self._failures))
         return ds.Scanner.from_batches(noted, columns=columns, filter=filter)
-
-
-def _objects(value: Any) -> Iterator[dict[str, Any]]:
-    """Yield all objects in a JSON value."""
-    if isinstance(value, dict):
-        yield value
-        for inside in value.values():
-            yield from _objects(inside)
-    elif isinstance(value, list):
-        for inside in value:
-            yield from _objects(inside)
 
 
 def quoted(name: str) -> str:
