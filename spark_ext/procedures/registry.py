@@ -5,6 +5,7 @@ from collections.abc import Iterator, Mapping
 from interbed.spark_ext.procedures import (
     compaction,
     files,
+    functions,
     ingestion,
     metadata,
     snapshots,
@@ -13,11 +14,13 @@ from interbed.spark_ext.procedures import (
 from interbed.spark_ext.procedures.procedure import Procedure
 from interbed.storage.base.errors import InvalidInputError, NotSupportedError
 
-_MODULES = (snapshots, files, metadata, compaction, ingestion)
+_MODULES = (snapshots, files, metadata, functions, compaction, ingestion)
 
 PROCEDURES: Mapping[str, Procedure] = {p.name: p for module in _MODULES for p in module.PROCEDURES}
 
-_STATEMENTS: Mapping[str, Procedure] = {p.name: p for p in (*snapshots.STATEMENTS, *statements.STATEMENTS)}
+_STATEMENTS: Mapping[str, Procedure] = {
+    p.name: p for p in (*snapshots.STATEMENTS, *statements.STATEMENTS, *functions.STATEMENTS)
+}
 
 
 def procedure_named(name: str) -> Procedure:

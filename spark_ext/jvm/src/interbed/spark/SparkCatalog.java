@@ -7,6 +7,7 @@ import interbed.spark.catalog.SessionSettings;
 import interbed.spark.catalog.StagedTables;
 import interbed.spark.catalog.Translation;
 import interbed.spark.function.BucketFunction;
+import interbed.spark.function.CatalogFunctions;
 import interbed.spark.function.PlaceOfChange;
 import interbed.spark.planner.Planner;
 import interbed.spark.planner.PlannerException;
@@ -23,6 +24,7 @@ import java.util.Arrays;
 import java.util.HashMap;
 import java.util.Map;
 import java.util.Set;
+import java.util.stream.Stream;
 import org.apache.spark.sql.catalyst.analysis.NoSuchFunctionException;
 import org.apache.spark.sql.catalyst.analysis.NoSuchNamespaceException;
 import org.apache.spark.sql.catalyst.analysis.NoSuchTableException;
@@ -208,7 +210,10 @@ public class SparkCatalog
 
   @Override
   public Identifier[] listFunctions(String[] namespace) {
-    return new Identifier[] {Identifier.of(namespace, BucketFunction.NAME)};
+    Stream<String> own = namespace.length == 1 ? CatalogFunctions.list(reference, namespace[0]).stream() : Stream.of();
+    return Stream.concat(Stream.of(BucketFunction.NAME), own)
+        .map(function -> Identifier.of(namespace, function))
+        .toArray(Identifier[]::new);
   }
 
   @Override
@@ -219,7 +224,11 @@ public class SparkCatalog
     if (PlaceOfChange.NAME.equals(identifier.name())) {
       return new PlaceOfChange();
     }
-    throw new NoSuchFunctionException(identifier);
+    if (identifier.namespace().length != 1) {
+      throw new NoSuchFunctionException(identifier);
+    }
+    return CatalogFunctions.load(reference, identifier.namespace()[0], identifier.name())
+        .orElseThrow(() -> new NoSuchFunctionException(identifier));
   }
 
   private Table loaded(Identifier identifier, TableInfo info) {

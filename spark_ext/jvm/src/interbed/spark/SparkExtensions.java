@@ -3,6 +3,7 @@ package interbed.spark;
 import interbed.spark.catalog.CatalogRegistry;
 import interbed.spark.catalog.Redaction;
 import interbed.spark.function.IncrementalFunctions;
+import interbed.spark.function.SqlFunctionCalls;
 import interbed.spark.planner.Planner;
 import interbed.spark.rewrite.CorrelatedValues;
 import interbed.spark.rewrite.FrameMerge;
@@ -12,6 +13,7 @@ import interbed.spark.statement.AnalyzeStatements;
 import interbed.spark.statement.BinaryPartitions;
 import interbed.spark.statement.CatalogStatement;
 import interbed.spark.statement.DropPartitionStatements;
+import interbed.spark.statement.FunctionStatements;
 import interbed.spark.statement.LikeStatement;
 import interbed.spark.statement.SettingStatement;
 import interbed.spark.statement.StatementTranslation;
@@ -49,6 +51,7 @@ public final class SparkExtensions extends AbstractFunction1<SparkSessionExtensi
       List.of(
           (sql, parsed) -> RowStatement.translate(parsed),
           new ViewStatements(),
+          new FunctionStatements(),
           new AnalyzeStatements(),
           new BinaryPartitions(),
           new DropPartitionStatements());
@@ -66,6 +69,7 @@ public final class SparkExtensions extends AbstractFunction1<SparkSessionExtensi
     extensions.injectResolutionRule(session -> new ViewListing());
     extensions.injectResolutionRule(session -> new SchemaMerging());
     extensions.injectPostHocResolutionRule(session -> new CorrelatedValues());
+    extensions.injectPostHocResolutionRule(session -> new SqlFunctionCalls());
     extensions.injectHintResolutionRule(session -> new FrameMerge((org.apache.spark.sql.classic.SparkSession) session));
     return BoxedUnit.UNIT;
   }

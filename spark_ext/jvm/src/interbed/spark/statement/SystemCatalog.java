@@ -17,6 +17,7 @@ public final class SystemCatalog implements ProcedureCatalog {
               LikeStatement.PROCEDURES,
               DropPartitionStatements.PROCEDURES,
               ViewProcedures.PROCEDURES,
+              FunctionStatements.PROCEDURES,
               AnalyzeStatements.PROCEDURES)
           .flatMap(List::stream)
           .toList();
