@@ -16,7 +16,8 @@ from interbed.catalog.server.credentials.issued import (
     StorageCredentials,
     StorageOperation,
 )
-from interbed.catalog.server.service.access.objects import SecuredObject, table_object
+from interbed.catalog.server.service.access.guard import WRITE, AccessGuard
+from interbed.catalog.server.service.access.objects import Privilege, SecuredObject, table_object
 from interbed.catalog.server.service.directories.locations import parsed
 from interbed.catalog.server.service.repository import Repository, Transaction
 
@@ -85,6 +86,14 @@ class TableCredentials:
             self._kept.move_to_end(key)
             while len(self._kept) > KEPT_MAX:
                 self._kept.popitem(last=False)
+
+
+def permitted_operation(access: AccessGuard, table: SecuredObject) -> StorageOperation:
+    """Return what the caller of the present call may do with the files of a table: readers need SELECT, writers also
+    one of INSERT, UPDATE, DELETE. AccessDeniedError.
+    """
+    access.require((Privilege.SELECT,), table)
+    return StorageOperation.WRITE if access.may(WRITE, table) else StorageOperation.READ
 
 
 def _location(transaction: Transaction, catalog: str, database: str, name: str) -> str:

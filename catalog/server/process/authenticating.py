@@ -2,16 +2,16 @@
 
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 from interbed.catalog.server.auth.authentication import Authentication
 from interbed.catalog.server.auth.issued_tokens import TokenService
 from interbed.catalog.server.auth.jwt_rules import JwtRules
 from interbed.catalog.server.auth.principals import AuthenticationError, BearerVerifier, Credentials, Mechanism
-from interbed.catalog.server.credentials.issued import StorageOperation
-from interbed.catalog.server.credentials.table_credentials import TableCredentials
+from interbed.catalog.server.credentials.table_credentials import TableCredentials, permitted_operation
 from interbed.catalog.server.database.session import SqlRepository
-from interbed.catalog.server.service.access.objects import SecuredObject
+from interbed.catalog.server.service.access.guard import AccessGuard
 from interbed.catalog.server.service.errors import MetastoreError
 from interbed.catalog.server.setting_kinds import listed
 from interbed.catalog.server.settings import ServerSettings
@@ -50,9 +50,7 @@ def admission(authentication: Authentication | None) -> Callable[[ClientSession]
     return admit
 
 
-def credentials_for(
-    settings: ServerSettings, store: SqlRepository, operation: Callable[[SecuredObject], StorageOperation]
-) -> TableCredentials | None:
+def credentials_for(settings: ServerSettings, store: SqlRepository, access: AccessGuard) -> TableCredentials | None:
     """Return the storage credentials that a server issues, None if it issues none. MissingExtraError."""
     if settings.credentials_s3_role is None:
         return None
@@ -66,7 +64,7 @@ def credentials_for(
         endpoint=settings.credentials_s3_endpoint,
         store_endpoint=settings.credentials_s3_endpoint,
     )
-    return TableCredentials(store, [issuer], operation)
+    return TableCredentials(store, [issuer], partial(permitted_operation, access))
 
 
 def _jwt_verifier(settings: ServerSettings) -> BearerVerifier:

@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Protocol
 
 from interbed.catalog.server.auth.principals import Mechanism
-from interbed.catalog.server.credentials.issued import StorageOperation
 from interbed.catalog.server.database import schema
 from interbed.catalog.server.database.engine import parse_database_url
 from interbed.catalog.server.database.generation import open_generation_reader
@@ -303,7 +302,7 @@ def loop_for(
                     for name, location in named_locations(settings.paimon_warehouses).items()
                 },
                 namespaces=NamespaceMapping(settings.iceberg_namespace_separator),
-                credentials=credentials_for(settings, store, lambda table: StorageOperation.WRITE),
+                credentials=credentials_for(settings, store, metastore.access),
             )
             answers = HttpAnswers(loop.shared, deaths)
             further = mounts(metastore, answers, rest)
