@@ -17,6 +17,7 @@ import socket
 import ssl
 import threading
 from collections.abc import Callable
+from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import Any, Protocol, TypeVar
 from urllib.parse import urlsplit
@@ -270,8 +271,15 @@ def parse_uri(uri: str) -> list[tuple[str, int]]:
     return addresses
 
 
+acting_user: ContextVar[str | None] = ContextVar("acting_user", default=None)
+"""The user that a server makes calls for; None for the user of the process."""
+
+
 def current_user() -> str:
     """Return the name of the user, which is shown with locks."""
+    acting = acting_user.get()
+    if acting is not None:
+        return acting
     try:
         return getpass.getuser()
     except (OSError, KeyError):

@@ -11,6 +11,7 @@ from typing import Any
 
 from interbed.catalog.server.threads import ThreadDeaths
 from interbed.catalog.server.thrift.edge.cache import CacheEntry, CacheHit, CacheLookup
+from interbed.catalog.server.thrift.edge.call import ClientSession
 from interbed.catalog.server.thrift.edge.serving import SharedEdge
 
 _TICK_SECONDS = 1.0
@@ -61,6 +62,10 @@ class HttpAnswers:
         # The loop is closed when a server that stops has waited long enough.
         with suppress(RuntimeError):
             self._loop.call_soon_threadsafe(task)
+
+    def key_of(self, call: bytes, session: ClientSession) -> bytes | None:
+        """Return the key of a client's call; None if the answer must not be kept."""
+        return None if self._lookup is None else self._lookup.cache.key_of(call, session)
 
     async def find(self, key: bytes) -> CacheEntry | None:
         """Return the answer of a key as of a time after the call, and count the hit; None if there is no answer."""

@@ -108,9 +108,10 @@ class ThriftEndpoint:
         split = self.codec.split(message) if self.answers.is_on else None
         key = None
         if split is not None:
-            key, sequence = split
+            call_key, sequence = split
+            key = self.answers.key_of(call_key, client.session)
             started = time.monotonic()
-            entry = await self.answers.find(key)
+            entry = None if key is None else await self.answers.find(key)
             if entry is not None:
                 self._edge.dispatcher.notify_ended(entry.method, client.session, started, entry.outcome)
                 return entry.before + sequence + entry.after

@@ -263,7 +263,7 @@ def loop_for(
     lock_clients: LockClients,
 ) -> EventLoop:
     """Return the loop of a process that serves, observed by the metrics. OSError if the audit log cannot be written."""
-    cache = AnswerCache(settings.cache_bytes) if settings.cache_bytes else None
+    cache = AnswerCache(settings.cache_bytes, metastore.access) if settings.cache_bytes else None
     authentication = authentication_for(settings, store)
     loop = EventLoop(
         dispatcher_for(metastore, observers_for(settings, metrics), lock_clients),

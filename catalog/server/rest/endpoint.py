@@ -66,7 +66,8 @@ class RestEndpoint:
         """Answer one HTTP request."""
         client = client_of(scope)
         _name_user(scope, client)
-        key = answer_key(scope, self._uncached_with) if self.answers.is_on and scope["method"] in _READS else None
+        call = answer_key(scope, self._uncached_with) if self.answers.is_on and scope["method"] in _READS else None
+        key = None if call is None else self.answers.key_of(call, client.session)
         if key is not None:
             started = time.monotonic()
             entry = await self.answers.find(key)

@@ -16,6 +16,7 @@ from starlette.types import Receive, Scope, Send
 from interbed.catalog.server.credentials.table_credentials import TableCredentials
 from interbed.catalog.server.http.answers import HttpAnswers
 from interbed.catalog.server.rest.endpoint import RestEndpoint
+from interbed.catalog.server.rest.guarding import guarded_iceberg, guarded_own, guarded_paimon
 from interbed.catalog.server.rest.iceberg.names import NamespaceMapping
 from interbed.catalog.server.rest.iceberg.own_tables import OwnTables
 from interbed.catalog.server.rest.iceberg.routes import interface as iceberg_interface
@@ -72,16 +73,18 @@ def interfaces(
 
     def iceberg() -> RestInterface:
         own = _own_tables(metastore, edge, settings)
-        return iceberg_interface(metastore, own, settings.namespaces, settings.credentials)
+        found = iceberg_interface(metastore, own, settings.namespaces, settings.credentials)
+        return guarded_iceberg(metastore, found, settings.namespaces)
 
     def paimon() -> RestInterface:
         from interbed.catalog.server.rest.paimon.access import CatalogAccess
         from interbed.catalog.server.rest.paimon.interface import paimon_interface
 
         access = CatalogAccess(metastore, edge.dispatcher, settings.warehouses)
-        return paimon_interface(access, metastore.functions, settings.credentials)
+        found = paimon_interface(access, metastore.functions, settings.credentials)
+        return guarded_paimon(metastore, found, settings.warehouses)
 
-    return {"iceberg": iceberg, "paimon": paimon, "interbed": lambda: own_interface(metastore)}
+    return {"iceberg": iceberg, "paimon": paimon, "interbed": lambda: guarded_own(metastore, own_interface(metastore))}
 
 
 def _own_tables(metastore: Metastore, edge: SharedEdge, settings: RestSettings) -> OwnTables | None:

@@ -14,6 +14,8 @@ from interbed.catalog.server.rest.dropped import DroppedRoutes
 from interbed.catalog.server.rest.history import HistoryRoutes
 from interbed.catalog.server.rest.interface import RestError, RestInterface, RestRequest, RestResponse, RestRoute
 from interbed.catalog.server.service.errors import (
+    AccessDeniedError,
+    AccessUnavailableError,
     AlreadyExistsError,
     InvalidObjectError,
     InvalidOperationError,
@@ -27,6 +29,8 @@ from interbed.catalog.server.service.tables.pointers import PointerMovedError, T
 PATH = "/interbed"
 
 _KINDS: tuple[tuple[type[MetastoreError], HTTPStatus, str], ...] = (
+    (AccessDeniedError, HTTPStatus.FORBIDDEN, "Forbidden"),
+    (AccessUnavailableError, HTTPStatus.SERVICE_UNAVAILABLE, "ServiceUnavailable"),
     (OutcomeUnknownError, HTTPStatus.INTERNAL_SERVER_ERROR, "OutcomeUnknown"),
     (NoSuchObjectError, HTTPStatus.NOT_FOUND, "NoSuchObject"),
     (AlreadyExistsError, HTTPStatus.CONFLICT, "AlreadyExists"),

@@ -25,12 +25,25 @@ from interbed.catalog.server.rest.iceberg.metadata.builder import created, updat
 from interbed.catalog.server.rest.iceberg.metadata.documents import written
 from interbed.catalog.server.rest.iceberg.metadata.requirements import RequirementFailedError, check_requirements
 from interbed.catalog.server.rest.iceberg.metadata.snapshots import current_snapshot, files_to_delete
-from interbed.catalog.server.rest.iceberg.metadata.updates import AddSnapshot, AssertCreate, CommitRequirement, Update
+from interbed.catalog.server.rest.iceberg.metadata.updates import (
+    AddSnapshot,
+    AssertCreate,
+    AssignUuid,
+    CommitRequirement,
+    RemovePartitionStatistics,
+    RemoveStatistics,
+    SetPartitionStatistics,
+    SetSnapshotRef,
+    SetStatistics,
+    Update,
+)
 from interbed.catalog.server.rest.iceberg.metadata.views import completed_view, updated_view
 from interbed.catalog.server.rest.iceberg.names import IcebergName
 from interbed.catalog.server.rest.iceberg.store import StoredTable, TableStore, now_ms, pointer_change
 from interbed.catalog.server.rest.interface import RestError
 from interbed.catalog.server.rest.retries import retries_of
+from interbed.catalog.server.service.access.guard import AnyOf
+from interbed.catalog.server.service.access.objects import Privilege
 from interbed.catalog.server.service.errors import (
     AlreadyExistsError,
     MetastoreError,
@@ -44,6 +57,15 @@ from interbed.storage.base.backoff import ExponentialBackoff
 logger = logging.getLogger(__name__)
 
 BACKOFF = ExponentialBackoff(first_seconds=0.02, longest_seconds=1.0, timeout_seconds=15.0)
+
+_OF_WRITERS = (
+    AddSnapshot,
+    AssignUuid,
+    RemovePartitionStatistics,
+    RemoveStatistics,
+    SetPartitionStatistics,
+    SetStatistics,
+)
 
 _PUBLISHED = "paimon-commit-identity"
 """The entry of a summary that marks snapshots of a table in Paimon's format: its next commit replaces the metadata."""
@@ -76,6 +98,7 @@ class _TableAttempt:
     before: Document
     made: Document | None
     kind: str
+    any_of: AnyOf = (Privilege.ALTER,)
 
 
 class TableCommitter:
@@ -111,7 +134,7 @@ class TableCommitter:
         self._store.check_free(commit.name)
         check_requirements(commit.requirements, None)
         made = created(commit.updates, now_ms())
-        self._store.metastore.pointers.checked(made["location"])
+        self._store.check_place(commit.name, made)
         return _TableAttempt(name=commit.name, base=None, before={}, made=made, kind=commit.kind)
 
     def _attempt(self, commit: TableCommit) -> _TableAttempt:
@@ -125,7 +148,13 @@ class TableCommitter:
             made = updated(before, base.location, commit.updates, now_ms())
         if made is not None and made["location"] != before["location"]:
             self._store.metastore.pointers.checked(made["location"])
-        return _TableAttempt(name=commit.name, base=base, before=before, made=made, kind=commit.kind)
+        if made is not None:
+            places = [[each["location"], folder_of(each)] for each in (before, made)]
+            name = commit.name
+            self._store.metastore.pointers.check_moved(name.catalog, name.database, name.table, *places)
+        return _TableAttempt(
+            name=commit.name, base=base, before=before, made=made, kind=commit.kind, any_of=needed_by(commit.updates)
+        )
 
     def _publish(self, attempts: Sequence[_TableAttempt], user: str) -> list[str]:
         locations: list[str] = []
@@ -166,6 +195,22 @@ class TableCommitter:
         return self._store.files.write(folder_of(made), version, content, codec_of(made))
 
 
+def needed_by(updates: Sequence[Update]) -> AnyOf:
+    """Return the privileges of which a commit needs one, besides ALTER, which is enough for each. A commit that adds
+    snapshots, with references to them and statistics, is one of a writer.
+    """
+    added = [each.snapshot for each in updates if isinstance(each, AddSnapshot)]
+    numbers = {each.get("snapshot-id") for each in added}
+    for each in updates:
+        if isinstance(each, SetSnapshotRef) and each.snapshot_id in numbers:
+            continue
+        if not isinstance(each, _OF_WRITERS):
+            return (Privilege.ALTER,)
+    if all((each.get("summary") or {}).get("operation", "append") == "append" for each in added):
+        return (Privilege.INSERT,)
+    return (Privilege.UPDATE, Privilege.DELETE)
+
+
 def _entry(name: IcebergName, made: Document, location: str, user: str) -> MetastoreTable:
     return new_entry(name.catalog, name.database, name.table, made, location, user or None)
 
@@ -175,7 +220,7 @@ def _swap(attempt: _TableAttempt, base: StoredTable, made: Document, location: s
         changed = changed_view_entry if attempt.kind == VIEW else changed_entry
         return changed(entry, attempt.before, made, location, base.location)
 
-    return pointer_change(attempt.name, base.location, change)
+    return pointer_change(attempt.name, base.location, change, any_of=attempt.any_of)
 
 
 def _dropped(attempts: Sequence[_TableAttempt], store: TableStore) -> RestError:

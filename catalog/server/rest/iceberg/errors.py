@@ -12,6 +12,8 @@ from interbed.catalog.server.rest.interface import RestError
 from interbed.catalog.server.service.directories.locations import InvalidLocationError
 from interbed.catalog.server.service.directories.remote_files import StoreUnavailableError
 from interbed.catalog.server.service.errors import (
+    AccessDeniedError,
+    AccessUnavailableError,
     AlreadyExistsError,
     InvalidObjectError,
     InvalidOperationError,
@@ -24,6 +26,8 @@ from interbed.catalog.server.service.errors import (
 from interbed.catalog.server.service.tables.pointers import PointerMovedError, TableLockedError
 
 _KINDS: dict[type[Exception], tuple[HTTPStatus, str]] = {
+    AccessDeniedError: (HTTPStatus.FORBIDDEN, "ForbiddenException"),
+    AccessUnavailableError: (HTTPStatus.SERVICE_UNAVAILABLE, "ServiceUnavailableException"),
     InvalidMetadataError: (HTTPStatus.BAD_REQUEST, "IllegalArgumentException"),
     RequirementFailedError: (HTTPStatus.CONFLICT, "CommitFailedException"),
     PointerMovedError: (HTTPStatus.CONFLICT, "CommitFailedException"),

@@ -26,6 +26,7 @@ from interbed.catalog.server.rest.interface import (
     RestRoute,
     json_response,
 )
+from interbed.catalog.server.service.errors import AccessDeniedError, AccessUnavailableError
 from interbed.catalog.server.service.names import shortened
 from interbed.catalog.server.service.requests.idempotency import LIFETIME_SECONDS, IdempotencyService
 from interbed.catalog.server.service.requests.keys import KeyRecord, KeyTakenError
@@ -78,7 +79,7 @@ class RepeatableRoutes:
             given = request.headers.get(HEADER)
             if given is None:
                 return route.handler(request)
-            return self._answer(route, request, checked_key(given))
+            return self._answer(route, request, _of_caller(checked_key(given), request))
 
         return dataclasses.replace(route, handler=answer)
 
@@ -137,6 +138,12 @@ def checked_key(given: str) -> str:
     return str(found)
 
 
+def _of_caller(key: str, request: RestRequest) -> str:
+    """Return a key as it is stored: two principals may use one key for their own requests."""
+    principal = request.session.principal
+    return key if principal is None else str(uuid.uuid5(uuid.UUID(key), principal.name))
+
+
 def _digest(operation: str, request: RestRequest) -> str:
     content = hashlib.sha256(
         msgspec.json.encode([operation, sorted(request.parts.items()), sorted(request.query.items())])
@@ -147,7 +154,7 @@ def _digest(operation: str, request: RestRequest) -> str:
 
 def _final(error: Exception) -> RestError | None:
     """Return the refusal of an error if another try would get it as well."""
-    if isinstance(error, (KeyTakenError, *_TRANSIENT)):
+    if isinstance(error, (KeyTakenError, AccessDeniedError, AccessUnavailableError, *_TRANSIENT)):
         return None
     found = error if isinstance(error, RestError) else translated(error)
     if found is None or found.status >= HTTPStatus.INTERNAL_SERVER_ERROR or found.status in _NOT_FINAL:

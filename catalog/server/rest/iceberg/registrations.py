@@ -43,7 +43,7 @@ def register_over(store: TableStore, name: IcebergName, location: str, user: str
 
 
 def _replace(store: TableStore, name: IcebergName, entry: MetastoreTable, location: str, user: str | None) -> None:
-    document = store.registrable(location)
+    document = store.registrable(name, location)
     known = entry.parameters[LOCATION]
     before = _document(store, known)
     check_not_published(name, before)

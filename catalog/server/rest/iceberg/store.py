@@ -18,6 +18,8 @@ from interbed.catalog.server.rest.iceberg.metadata.documents import completed, w
 from interbed.catalog.server.rest.iceberg.names import IcebergName, NamespaceMapping, check_new_table
 from interbed.catalog.server.rest.iceberg.own_tables import NoOwnTables, OwnTables, is_own, refused_change
 from interbed.catalog.server.rest.interface import RestError
+from interbed.catalog.server.service.access.guard import AnyOf
+from interbed.catalog.server.service.access.objects import Privilege
 from interbed.catalog.server.service.directories.remote_files import StoreUnavailableError
 from interbed.catalog.server.service.errors import (
     AlreadyExistsError,
@@ -163,23 +165,32 @@ class TableStore:
     def create(self, name: IcebergName, document: Document, owner: str | None) -> str:
         """Write the metadata of a new table and store its entry; return the location of the file."""
         self.check_free(name)
-        self.metastore.pointers.checked(document["location"])
+        self.check_place(name, document)
         location = self.files.write(folder_of(document), 0, written(document), codec_of(document))
         entry = new_entry(name.catalog, name.database, name.table, document, location, owner)
         self.add(name, entry, [location])
         return location
 
+    def check_place(self, name: IcebergName, document: Document) -> None:
+        """Refuse the directories of a new table or view: by the rules for locations, or because of what the caller may
+        do.
+        """
+        pointers = self.metastore.pointers
+        place = pointers.checked(document["location"])
+        pointers.check_new(name.catalog, name.database, name.table, place, pointers.checked(folder_of(document)))
+
     def register(self, name: IcebergName, location: str, owner: str | None) -> None:
         """Store an entry for an existing metadata file. RestError as `registrable` raises it."""
         self.check_free(name)
-        document = self.registrable(location)
+        document = self.registrable(name, location)
         self.add(name, new_entry(name.catalog, name.database, name.table, document, location, owner), ())
 
-    def registrable(self, location: str) -> Document:
-        """Return the metadata in a client's file. RestError with status 400 for a file that cannot be read.
+    def registrable(self, name: IcebergName, location: str) -> Document:
+        """Return the metadata in a client's file for a table. RestError with status 400 for a file that cannot be read.
 
         InvalidMetadataError for other content.
         """
+        self.metastore.pointers.registrable(name.catalog, name.database, location)
         try:
             content = self.files.read(location)
         except StoreUnavailableError:
@@ -229,7 +240,8 @@ class TableStore:
             return dataclasses.replace(old, database=database.name, name=target.table)
 
         try:
-            self.metastore.pointers.swap([pointer_change(source, entry.parameters[LOCATION], change)])
+            renamed = (database.name, target.table)
+            self.metastore.pointers.swap([pointer_change(source, entry.parameters[LOCATION], change, renamed=renamed)])
         except AlreadyExistsError as error:
             raise _not_renamed(source, target, self.entry(target)) from error
 
@@ -243,9 +255,16 @@ class TableStore:
 
 
 def pointer_change(
-    name: IcebergName, expected: str, change: Callable[[MetastoreTable], MetastoreTable]
+    name: IcebergName,
+    expected: str,
+    change: Callable[[MetastoreTable], MetastoreTable],
+    *,
+    renamed: tuple[str, str] | None = None,
+    any_of: AnyOf = (Privilege.ALTER,),
 ) -> PointerChange:
-    """Return the change of the entry of a table or view that names the metadata file `expected`."""
+    """Return the change of the entry of a table or view that names the metadata file `expected`. It needs one of some
+    privileges, and says the new database and name if it has others.
+    """
     return PointerChange(
         catalog=name.catalog,
         database=name.database,
@@ -253,6 +272,8 @@ def pointer_change(
         parameter=LOCATION,
         expected=expected,
         change=change,
+        renamed=renamed,
+        any_of=any_of,
     )
 
 

@@ -97,7 +97,7 @@ class IcebergTableHandler:
             body.schema, body.partition_spec, body.write_order, location, body.properties or {}, now_ms()
         )
         if body.stage_create:
-            self._store.metastore.pointers.checked(location)
+            self._store.check_place(name, document)
             return json_response({"metadata": written(document), "config": {}})
         self._store.create(name, document, request.session.user)
         return self._loaded(name)

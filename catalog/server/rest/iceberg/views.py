@@ -63,8 +63,8 @@ class ViewHandler:
         database = self._store.check_free(name, VIEW)
         pointers = self._store.metastore.pointers
         location = (body.location or "").rstrip("/") or pointers.free_location(database, name.table)
-        pointers.checked(location)
         document = new_view(body.schema, body.view_version, location, body.properties or {}, now_ms())
+        self._store.check_place(name, document)
         file = self._store.files.write(folder_of(document), 0, document, codec_of(document))
         owner = request.session.user
         entry = new_view_entry(name.catalog, name.database, name.table, document, file, owner)
@@ -76,6 +76,7 @@ class ViewHandler:
         body = request.json(RegisterViewRequest)
         name = self._store.mapping.named(request, body.name)
         self._store.check_free(name, VIEW)
+        self._store.metastore.pointers.registrable(name.catalog, name.database, body.metadata_location)
         document = registered_view(self._store.files.read(body.metadata_location).document())
         location, owner = body.metadata_location, request.session.user
         entry = new_view_entry(name.catalog, name.database, name.table, document, location, owner)

@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from http import HTTPStatus
 
 from interbed.catalog.client.hive.client import HiveMetastoreClient
+from interbed.catalog.client.hive.connection import acting_user
 from interbed.catalog.client.hive.registration import same_location
 from interbed.catalog.client.identifier import Identifier, TableName
 from interbed.catalog.client.options import CatalogOptions
@@ -21,6 +22,7 @@ from interbed.catalog.server.rest.paimon.catalogs.warehouse import WarehouseCata
 from interbed.catalog.server.rest.paimon.in_process import InProcessCalls
 from interbed.catalog.server.rest.paimon.messages import Name
 from interbed.catalog.server.rest.paimon.refusals import invalid, missing
+from interbed.catalog.server.service.access.objects import Privilege, catalog_object, table_object
 from interbed.catalog.server.service.errors import NoSuchObjectError
 from interbed.catalog.server.service.model import DEFAULT_CATALOG
 from interbed.catalog.server.service.names import normalized
@@ -62,7 +64,9 @@ class CatalogAccess:
         RestError with status 404 for another one.
         """
         wanted = normalized(warehouse) or DEFAULT_CATALOG
-        names = [*self._warehouses, *self._metastore.catalogs.names()]
+        guard = self._metastore.access
+        known = guard.visible(self._warehouses, catalog_object)
+        names = [*known, *self._metastore.catalogs.names()]
         if wanted in names:
             return wanted
         for name in names:
@@ -110,10 +114,28 @@ class CatalogAccess:
             raise RestError(
                 HTTPStatus.SERVICE_UNAVAILABLE, "", "Too many changes of tables run at once; repeat the request."
             )
+        # What is created by a request belongs to its principal.
+        principal = request.session.principal
+        token = None if principal is None else acting_user.set(principal.name)
         try:
             yield catalog
         finally:
+            if token is not None:
+                acting_user.reset(token)
             self._changes.release()
+
+    def check_place(self, request: RestRequest, database: str, path: str) -> None:
+        """Raise AccessDeniedError if the caller may not create a table at a path, before its files are looked at."""
+        catalog = self.metastore_catalog(request)
+        if catalog is not None:
+            self._metastore.pointers.registrable(catalog, database, path)
+
+    def require(self, request: RestRequest, name: TableName, *any_of: Privilege) -> None:
+        """Raise AccessDeniedError unless the caller has one of some privileges on a table of the metastore."""
+        catalog = self.metastore_catalog(request)
+        if catalog is not None:
+            database, table = name.identifier.database, name.identifier.table
+            self._metastore.access.require(any_of, table_object(catalog, normalized(database), normalized(table)))
 
     def _warehouse(self, name: str) -> WarehouseCatalog:
         if name in self._metastore.catalogs.names():

@@ -12,6 +12,7 @@ from typing import Any, TypeVar
 from thrift.protocol.TBinaryProtocol import TBinaryProtocolAccelerated
 from thrift.transport.TTransport import CReadableTransport, TTransportBase
 
+from interbed.catalog.server.service.errors import AccessDeniedError, AccessUnavailableError
 from interbed.catalog.server.session import ClientLink, current_catalog
 from interbed.catalog.server.thrift.edge.call import ClientSession
 from interbed.catalog.server.thrift.edge.codec import BinaryCodec, MemorySource
@@ -43,7 +44,11 @@ class DispatcherTransport(TTransportBase, CReadableTransport):  # type: ignore[m
         self._request = BytesIO()
         token = current_catalog.set(self._catalog)
         try:
-            self._answer = BytesIO(self._dispatcher.call(request, self._session).reply)
+            answer = self._dispatcher.call(request, self._session)
+            if isinstance(answer.refusal, AccessDeniedError | AccessUnavailableError):
+                # The Hive client has no error of its own for it.
+                raise answer.refusal
+            self._answer = BytesIO(answer.reply)
         finally:
             current_catalog.reset(token)
 

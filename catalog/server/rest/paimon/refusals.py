@@ -32,6 +32,7 @@ from interbed.catalog.server.rest.interface import (
     RestRoute,
     route,
 )
+from interbed.catalog.server.service.errors import AccessDeniedError, AccessUnavailableError
 from interbed.storage.base.errors import (
     BranchNotFoundError,
     CommitConflictError,
@@ -132,6 +133,10 @@ def refusal(error: Exception, parts: Mapping[str, str]) -> RestError | None:
         if isinstance(error, kind):
             return missing(resource, parts.get(part), str(error))
     match error:
+        case AccessDeniedError():
+            return RestError(HTTPStatus.FORBIDDEN, "", str(error))
+        case AccessUnavailableError():
+            return RestError(HTTPStatus.SERVICE_UNAVAILABLE, "", str(error))
         case DatabaseExistsError():
             return existing(ResourceType.DATABASE, parts.get("database", ""), str(error))
         case PartitionExistsError():
@@ -155,7 +160,7 @@ def refusing(handler: Callable[[RestRequest], RestResponse]) -> Handler:
     def answer(request: RestRequest) -> RestResponse:
         try:
             return handler(request)
-        except (InterbedError, OSError) as error:
+        except (InterbedError, AccessDeniedError, AccessUnavailableError, OSError) as error:
             refused = refusal(error, request.parts)
             if refused is None:
                 raise

@@ -26,9 +26,11 @@ from interbed.catalog.server.rest.paimon.paging import page_length
 from interbed.catalog.server.rest.paimon.refusals import ResourceType, invalid, missing, paimon_route
 from interbed.catalog.server.rest.paimon.sizes import TableSizes
 from interbed.catalog.server.rest.paimon.tables import TABLE, opened
+from interbed.catalog.server.service.access.guard import WRITE
+from interbed.catalog.server.service.access.objects import Privilege
 from interbed.storage.base.errors import SnapshotNotFoundError, TagNotFoundError
 from interbed.storage.meta.file_store import FileStore
-from interbed.storage.meta.snapshot.snapshot import Snapshot
+from interbed.storage.meta.snapshot.snapshot import CommitKind, Snapshot
 from interbed.storage.meta.snapshot.tag import TagManager
 from interbed.storage.table.table import Table
 
@@ -98,6 +100,9 @@ class SnapshotRoutes:
             table = opened(catalog, name)
             _check_id(catalog, name, given.table_id)
             new = given_snapshot(bytes(given.snapshot))
+            # All that the commit does after its snapshot needs no more than this.
+            self._access.require(request, name, Privilege.SELECT)
+            self._access.require(request, name, *_needed_by(new))
             has_base = given.base_snapshot_uuid is None or isinstance(given.base_snapshot_uuid, str)
             base = given.base_snapshot_uuid if isinstance(given.base_snapshot_uuid, str) else None
             success = commit(table.store, new, base_uuid=base, has_base=has_base)
@@ -126,6 +131,13 @@ class SnapshotRoutes:
             except TagNotFoundError as error:
                 raise missing(ResourceType.TAG, str(target), str(error)) from error
         return RestResponse()
+
+
+def _needed_by(new: Snapshot) -> tuple[Privilege, ...]:
+    """Return the privileges of which a commit needs one."""
+    if new.commit_kind is CommitKind.OVERWRITE:
+        return (Privilege.DELETE, Privilege.ALTER)
+    return (*WRITE, Privilege.ALTER)
 
 
 def _named(store: FileStore, version: str) -> Snapshot | None:

@@ -104,7 +104,10 @@ class TableRoutes:
         name = named_in_path(given.identifier, request)
         with self._access.changing(request) as catalog:
             _check_free(catalog, name)
-            catalog.create_table(name, given_schema(given.schema))
+            schema = given_schema(given.schema)
+            if _PATH in schema.options:
+                self._access.check_place(request, name.database, schema.options[_PATH])
+            catalog.create_table(name, schema)
         return RestResponse()
 
     def _register(self, request: RestRequest) -> RestResponse:
@@ -112,6 +115,7 @@ class TableRoutes:
         name = named_in_path(given.identifier, request)
         with self._access.changing(request) as catalog:
             _check_free(catalog, name)
+            self._access.check_place(request, name.database, given.path)
             schema = schema_manager(given.path, catalog.file_io).latest()
             if schema is None:
                 raise invalid(f"There is no table at {given.path}: it has no schema.")

@@ -11,7 +11,7 @@ owner, a service asks for all rights on the object first, and holds the change a
 import hashlib
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import Protocol, TypeVar, runtime_checkable
 
 from interbed.catalog.server.service.access.authorizer import Authorizer, AuthorizerUnavailableError, Caller
 from interbed.catalog.server.service.access.objects import SERVER, Access, Privilege, SecuredObject
@@ -60,6 +60,18 @@ class Requirement:
 
     any_of: AnyOf
     on: SecuredObject
+
+
+@runtime_checkable
+class DatedAuthorizer(Protocol):
+    """An authorizer that says when its decisions change. Only its callers' answers are cached."""
+
+    def generation(self) -> int:
+        """Return a number that has changed when any decision may have: with every change of grants and roles. Changes
+        of owners need not count, since they are changes of metadata. It is called for each request, on the thread of
+        the loop: it must not do I/O.
+        """
+        ...
 
 
 class AccessGuard:
@@ -190,10 +202,9 @@ class AccessGuard:
         """
         if self.authorizer is None:
             return b""
-        generation = getattr(self.authorizer, "generation", None)
-        if generation is None or caller is None:
+        if not isinstance(self.authorizer, DatedAuthorizer) or caller is None:
             return None
-        parts = [str(generation()), caller.name, *sorted(caller.groups)]
+        parts = [str(self.authorizer.generation()), caller.name, *sorted(caller.groups)]
         digest = hashlib.sha256()
         for part in parts:
             encoded = part.encode("utf-8", "surrogatepass")

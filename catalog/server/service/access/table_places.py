@@ -119,6 +119,14 @@ class TablePlaceRules:
         own = {*_own(*key), *_own(table.catalog, table.database, table.name)}
         return AllowedChange(choose(access, self._store, self._guard, rights, given, own))
 
+    def moved(self, access: AccessGuard, key: tuple[str, str, str], locations: Sequence[str]) -> None:
+        """Raise AccessDeniedError if the caller may not choose new directories for the table of a key."""
+        rights = access.rights(table_object(*key))
+        given = [self._warehouse.qualified(each) for each in locations] if rights.granted is not None else []
+        allowed = choose(access, self._store, self._guard, rights, given, _own(*key))
+        for each in given:
+            allowed.check(each)
+
     def file(self, access: AccessGuard, catalog: str, database: str, location: str) -> None:
         """Raise AccessDeniedError if the caller may not register a file in a database, or have the server read it."""
         if access.caller() is None:

@@ -23,13 +23,14 @@ from interbed.catalog.server.service.access.objects import (
     database_object,
     table_object,
 )
-from interbed.catalog.server.service.access.places import check_not_of_others
+from interbed.catalog.server.service.access.places import is_inside
 from interbed.catalog.server.service.access.secured import (
     Arguments,
     SecuredService,
     needs,
     secured,
     secured_inside,
+    the_table,
     unsecured,
 )
 from interbed.catalog.server.service.access.table_places import TablePlaceRules
@@ -40,7 +41,13 @@ from interbed.catalog.server.service.directories.locations import place_text
 from interbed.catalog.server.service.errors import AlreadyExistsError, MetastoreError, NoSuchObjectError
 from interbed.catalog.server.service.lock_model import LockComponent, LockLevel, LockRequest, LockType
 from interbed.catalog.server.service.locks import LockService
-from interbed.catalog.server.service.model import PARAMETER_DDL_TIME, MetastoreDatabase, MetastoreTable
+from interbed.catalog.server.service.model import (
+    ICEBERG_METADATA,
+    PARAMETER_DDL_TIME,
+    MetastoreDatabase,
+    MetastoreTable,
+    StorageDescriptor,
+)
 from interbed.catalog.server.service.names import escaped, normalized
 from interbed.catalog.server.service.repository import Repository, StoredRow, Transaction
 from interbed.catalog.server.service.tables.rules import table_not_found
@@ -86,6 +93,10 @@ def _the_changed_tables(arguments: Arguments) -> tuple[SecuredObject, ...]:
 def _the_databases_of_new_names(arguments: Arguments) -> tuple[SecuredObject, ...]:
     renamed = [(each.catalog, each.renamed[0]) for each in arguments["changes"] if each.renamed is not None]
     return tuple(dict.fromkeys(database_object(*each) for each in renamed))
+
+
+def _the_database_of_the_new_table(arguments: Arguments) -> tuple[SecuredObject, ...]:
+    return (database_object(arguments["catalog"], normalized(arguments["database"])),)
 
 
 class PointerService(SecuredService):
@@ -145,15 +156,32 @@ class PointerService(SecuredService):
 
         return work
 
-    @secured_inside("for an object: no directory of another one that the caller may not alter")
-    def checked(self, location: str, own: Sequence[SecuredObject] = ()) -> str:
-        """Return a client's location as the server stores it. InvalidLocationError for one that is refused. For a new
-        location of an object, `own` is this and its containers: AccessDeniedError if it is that of another object.
+    @unsecured("compares a location with settings")
+    def checked(self, location: str) -> str:
+        """Return a client's location as the server stores it. InvalidLocationError for one that is refused."""
+        return self._warehouse.qualified(location)
+
+    @secured(needs(Privilege.CREATE, _the_database_of_the_new_table))
+    def check_new(self, catalog: str, database: str, name: str, location: str, folder: str) -> None:
+        """Raise AccessDeniedError unless the caller may create a table in a directory, with its metadata in a folder:
+        before the first file is written.
         """
-        qualified = self._warehouse.qualified(location)
-        if own and self._access.caller() is not None:
-            check_not_of_others(self._access, self._store, self._deletions.guard, qualified, own)
-        return qualified
+        new = MetastoreTable(
+            catalog=catalog,
+            database=database,
+            name=name,
+            storage=StorageDescriptor(location=location),
+            parameters={ICEBERG_METADATA: files.child(folder, "metadata.json")},
+        )
+        self._places.new(self._access, new)
+
+    @secured(needs(CHANGE, the_table))
+    def check_moved(self, catalog: str, database: str, name: str, before: Sequence[str], after: Sequence[str]) -> None:
+        """Raise AccessDeniedError unless the caller may change the directories of a table to others: before the first
+        file is written there.
+        """
+        new = [each for each in after if not any(is_inside(each, known) for known in before)]
+        self._places.moved(self._access, (catalog, normalized(database), normalized(name)), new)
 
     @secured_inside("LOCATION on the database, and no file in the directory of another object")
     def registrable(self, catalog: str, database: str, location: str) -> None:

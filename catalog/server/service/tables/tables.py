@@ -150,7 +150,8 @@ class TableService(TableAlterations):
     def translated(self, table: MetastoreTable) -> MetastoreTable:
         """Return the table as `create` would store it, without storing it. InvalidObjectError as there."""
         check_table(table)
-        return self._store.read(lambda transaction: self._prepared(transaction, table)[0])
+        new = self._places.new(self._access, table)
+        return self._store.read(lambda transaction: self._prepared(transaction, new)[0])
 
     @secured(needs(None, the_table))
     def get(self, catalog: str, database: str, name: str) -> MetastoreTable:

@@ -28,11 +28,13 @@ from interbed.catalog.server.database.generation import (
     GenerationError,
     GenerationReader,
 )
+from interbed.catalog.server.service.access.guard import OPEN_ACCESS, AccessGuard
 from interbed.catalog.server.service.events import EventType
 from interbed.catalog.server.service.model import DEFAULT_CATALOG
 from interbed.catalog.server.service.names import normalized
 from interbed.catalog.server.threads import SupervisedThread, ThreadDeaths
-from interbed.catalog.server.thrift.edge.call import CallOutcome
+from interbed.catalog.server.thrift.edge.call import CallOutcome, ClientSession
+from interbed.catalog.server.thrift.edge.caller import caller_of
 from interbed.catalog.server.thrift.edge.codec import Codec
 from interbed.catalog.server.thrift.edge.dispatch import CallAnswer
 from interbed.catalog.server.thrift.structs.convert import split_catalog
@@ -109,8 +111,9 @@ class AnswerCache:
     Safe for many threads: each loop of a process has a `CacheLookup` on it.
     """
 
-    def __init__(self, bytes_max: int) -> None:
+    def __init__(self, bytes_max: int, access: AccessGuard = OPEN_ACCESS) -> None:
         self._bytes_max = bytes_max
+        self._access = access
         self._entries: OrderedDict[bytes, CacheEntry] = OrderedDict()
         self._by_scope: dict[Scope, dict[bytes, CacheEntry]] = {}
         self._guard = threading.Lock()
@@ -129,6 +132,17 @@ class AnswerCache:
 
     def __len__(self) -> int:
         return len(self._entries)
+
+    def key_of(self, call: bytes, session: ClientSession) -> bytes | None:
+        """Return the key of a client's call: its bytes, and where access is decided also the client and the generation
+        of the grants. None if the answer must not be kept.
+        """
+        if self._access.authorizer is None:
+            return call
+        if session.principal is None:
+            return None
+        prefix = self._access.answers_key(caller_of(session))
+        return None if prefix is None else prefix + call
 
     def find(self, key: bytes) -> CacheEntry | None:
         """Return the answer as of `generation`; the caller brings the cache up to date before it sends the answer."""
@@ -154,6 +168,8 @@ class AnswerCache:
 
     def keep_entry(self, entry: CacheEntry | None, generation: int) -> bool:
         """Keep an answer as `keep`; None counts one that does not last."""
+        if entry is not None and self._access.authorizer is not None:
+            entry.scope = _with_owners(entry.scope)
         with self._guard:
             self.misses += 1
             if entry is None or entry.size * ANSWER_BYTES_SHARE > self._bytes_max:
@@ -220,6 +236,11 @@ class AnswerCache:
         del same[entry.key]
         if not same:
             del self._by_scope[entry.scope]
+
+
+def _with_owners(scope: Scope) -> Scope:
+    """Return the scope of an answer that also depends on owners: a caller sees a database in which it owns a table."""
+    return scope[:-1] if scope and scope[-1] in (_NAMES, _TYPES, _ITSELF) else scope
 
 
 def _scopes_of_table(kind: str, catalog: str, database: str, table: str, *, renamed: bool) -> Iterator[Scope]:
@@ -371,14 +392,17 @@ class CacheLookup(Generic[C]):
         """Whether hits wait for the next `ask`."""
         return bool(self._next)
 
-    def find(self, connection: C, codec: Codec, message: bytes) -> tuple[bytes | None, bool]:
+    def find(self, connection: C, codec: Codec, message: bytes, session: ClientSession) -> tuple[bytes | None, bool]:
         """Return the key under which an answer to the message may be kept, and whether there is one. If so, the hit is
         given back after the next `ask`.
         """
         split = codec.split(message) if self._generations is not None else None
         if split is None:
             return None, False
-        key, sequence = split
+        call, sequence = split
+        key = self.cache.key_of(call, session)
+        if key is None:
+            return None, False
         return key, self.look_up(connection, key, message, sequence)
 
     def look_up(self, connection: C, key: bytes, message: bytes = b"", sequence: bytes = b"") -> bool:

@@ -98,6 +98,8 @@ class CallAnswer:
     after: bytes
     session: ClientSession
     """The session after the call: set_ugi changes it."""
+    refusal: MetastoreError | None = None
+    """The error of the rules, if the call was refused by one."""
     lasting: bool = False
     """Whether the same call has the same answer until metadata changes: errors of the database may be temporary."""
 
@@ -221,6 +223,7 @@ class Dispatcher:
         name = method.name
         outcome, kind, lasting = CallOutcome.OK, TMessageType.REPLY, True
         error = None
+        refused: MetastoreError | None = None
         try:
             method.parts.check(arguments)
             value = method.call(*[getattr(arguments, field) for field in method.argument_names])
@@ -236,7 +239,7 @@ class Dispatcher:
             raise
         except MetastoreError as refusal:
             logger.debug("%s refused: %s", name, refusal)
-            error = shown_message(refusal)
+            error, refused = shown_message(refusal), refusal
             lasting = isinstance(refusal, NoSuchObjectError | UnknownDatabaseError)
             declared = declared_exception(refusal, method.exceptions)
             if declared is None or method.result is None:
@@ -267,7 +270,7 @@ class Dispatcher:
                 error = f"Internal error processing {name}: {type(failure).__name__}: {shown_message(failure)}"
                 body = _application_error(codec, TApplicationException.INTERNAL_ERROR, error)
         answer = _answer(codec, name, kind, outcome, arguments, body, session)
-        answer.lasting = lasting
+        answer.lasting, answer.refusal = lasting, refused
         return answer, error
 
     def _not_admitted(self, request: Request, session: ClientSession) -> CallAnswer:

@@ -346,7 +346,7 @@ class EventLoop:
             return
         key = None
         if self._lookup is not None and connection.session.refusal is None:
-            key, is_found = self._lookup.find(connection, connection.codec, message)
+            key, is_found = self._lookup.find(connection, connection.codec, message, connection.session)
             if is_found:
                 connection.busy = True
                 return
