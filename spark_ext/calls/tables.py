@@ -147,7 +147,7 @@ def _handle(
         catalog=reference.catalog.name,
         catalog_options=reference.catalog.options,
         name=(reference.database, reference.table),
-        snapshot_id=None if snapshot is None else snapshot.id,
+        snapshot=snapshot,
         dynamic_options={**(options or {}), **({} if branch == MAIN_BRANCH else {"branch": branch})},
     )
 

@@ -18,6 +18,7 @@ from interbed.storage.base.errors import FileGoneError, InvalidInputError, Snaps
 from interbed.storage.base.types.data_type import DataField
 from interbed.storage.io.api import FileIO
 from interbed.storage.meta.schema.table_schema import TableSchema
+from interbed.storage.meta.snapshot.snapshot import Snapshot
 from interbed.storage.table.opening import open_store
 from interbed.storage.table.read_optimized import READ_OPTIMIZED, ReadOptimizedTable
 from interbed.storage.table.table import Table, load_table
@@ -62,6 +63,8 @@ class TableHandle:
     """Options of the file system that the server of the catalog adds to `catalog_options`."""
     tokens_of: str | None = None
     """The id of the table if the server of the catalog has tokens for its files, which each process gets itself."""
+    snapshot_identity: str | None = None
+    """The identity of the snapshot, by which it differs from another one with its id after a rollback."""
     kind_column: str | None = None
     """The column with the kinds of the rows to be written, which is no column of the table."""
 
@@ -81,6 +84,7 @@ class TableHandle:
                 "serverOptions": dict(self.server_options),
                 "tokensOf": self.tokens_of,
                 "kindColumn": self.kind_column,
+                "identity": self.snapshot_identity,
                 "rows": None if self.rows is None else [self.rows.schema_json, self.rows.case_sensitive],
             },
             separators=(",", ":"),
@@ -107,6 +111,7 @@ class TableHandle:
                 server_options=value.get("serverOptions", {}),
                 tokens_of=value.get("tokensOf"),
                 kind_column=value.get("kindColumn"),
+                snapshot_identity=value.get("identity"),
                 rows=None if rows is None else RowsToCome(schema_json=rows[0], case_sensitive=rows[1]),
             )
         except (ValueError, KeyError, TypeError) as error:
@@ -200,7 +205,7 @@ def handle_of_table(
     catalog: str,
     catalog_options: Mapping[str, str],
     name: tuple[str, str],
-    snapshot_id: int | None = None,
+    snapshot: Snapshot | None = None,
     dynamic_options: Mapping[str, str],
 ) -> TableHandle:
     """Return the handle by which other processes open a table; `name` is that of the database and of the table."""
@@ -211,7 +216,8 @@ def handle_of_table(
         table=name[1],
         location=table.location,
         schema_json=table.schema.to_json(),
-        snapshot_id=snapshot_id,
+        snapshot_id=None if snapshot is None else snapshot.id,
+        snapshot_identity=None if snapshot is None else snapshot.identity,
         server_options=_server_options_of(table, catalog_options),
         tokens_of=_tokens_of(table),
         dynamic_options=dynamic_options,

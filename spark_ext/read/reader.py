@@ -247,7 +247,9 @@ def as_read(handle: TableHandle, options: Mapping[str, str]) -> TableHandle:
     if TRAVEL_KEYS.isdisjoint(options):
         return read
     snapshot = replace(read, snapshot_id=None).open().access.starting_snapshot()
-    return replace(read, snapshot_id=None if snapshot is None else snapshot.id)
+    if snapshot is None:
+        return replace(read, snapshot_id=None, snapshot_identity=None)
+    return replace(read, snapshot_id=snapshot.id, snapshot_identity=snapshot.identity)
 
 
 def split_for_spark(split: Split, native: NativeFiles | None, *, holds_rows: bool = False) -> ScanSplit:

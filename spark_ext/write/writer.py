@@ -35,7 +35,7 @@ from interbed.spark_ext.write.change_writer import (
     mark_messages,
 )
 from interbed.storage.base.errors import CommitFailedError, InvalidInputError, NotSupportedError
-from interbed.storage.commit.basis import RowsRead
+from interbed.storage.commit.basis import RowsRead, SnapshotRead
 from interbed.storage.commit.file_store_commit import FileStoreCommit
 from interbed.storage.files.deletion_vectors import DeletionVector
 from interbed.storage.meta.schema.table_schema import TableSchema
@@ -180,7 +180,8 @@ class CommitToken:
 
     def _rows_read(self) -> RowsRead:
         partitions = partitions_scanned(self.handle.schema, self.scanned)
-        return RowsRead(snapshot_id=self.handle.snapshot_id or 0, partitions=partitions)
+        read = SnapshotRead(self.handle.snapshot_id or 0, self.handle.snapshot_identity)
+        return RowsRead(snapshot=read, partitions=partitions)
 
 
 def plan_write(handle: TableHandle, request: Any) -> WritePlan:

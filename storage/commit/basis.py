@@ -22,11 +22,49 @@ _REDO = "Read the table again and redo the work; a table with dynamic buckets is
 _MANY_SNAPSHOTS = 100
 
 
+@dataclass(frozen=True, slots=True)
+class SnapshotRead:
+    """Snapshot from which changes were computed; the id 0 is an empty table.
+
+    After a rollback another commit may get the same id. The `identity` tells them apart; None is not compared.
+    """
+
+    id: int
+    identity: str | None = None
+
+    @staticmethod
+    def of(snapshot: Snapshot | None) -> "SnapshotRead":
+        """Return the reference to a snapshot; None is that of an empty table."""
+        return SnapshotRead(0) if snapshot is None else SnapshotRead(snapshot.id, snapshot.identity)
+
+    def is_before(self, latest: Snapshot | None, snapshots: SnapshotManager) -> bool:
+        """Return whether the snapshot is in the history of the newest one, as far as it has not expired."""
+        if self.id == 0:
+            return True
+        if latest is None or latest.id < self.id:
+            return False
+        if self.identity is None:
+            return True
+        try:
+            found = latest if latest.id == self.id else snapshots.snapshot(self.id)
+        except SnapshotNotFoundError:
+            return True
+        return found.identity == self.identity
+
+    def check(self, latest: Snapshot | None, snapshots: SnapshotManager) -> None:
+        """Raise CommitConflictError when a rollback has withdrawn the snapshot."""
+        if not self.is_before(latest, snapshots):
+            raise CommitConflictError(
+                f"Snapshot {self.id}, from which these changes were worked out, was rolled back meanwhile. Nothing was "
+                "changed; read the table again and redo the work (run the statement again)."
+            )
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RowsRead:
-    """Rows from which changes were computed: those of some partitions at a snapshot (0: an empty table)."""
+    """Rows from which changes were computed: those of some partitions at a snapshot."""
 
-    snapshot_id: int
+    snapshot: SnapshotRead
     partitions: PartitionFilter
 
 
@@ -44,7 +82,7 @@ class CommitBasis:
 
     hash_indexes: frozenset[tuple[bytes, frozenset[str]]] = frozenset()
     keys_as_of: int | None = None
-    rows_as_of: int | None = None
+    rows_as_of: SnapshotRead | None = None
     partitions: PartitionFilter | None = None
     buckets_as_of: int | None = None
     alone_as_of: int | None = None
@@ -60,7 +98,7 @@ class CommitBasis:
             hash_indexes=indexes,
             keys_as_of=min(known, default=None),
             buckets_as_of=min(written, default=None),
-            rows_as_of=None if rows is None else rows.snapshot_id,
+            rows_as_of=None if rows is None else rows.snapshot,
             partitions=None if rows is None else rows.partitions,
         )
 
@@ -75,17 +113,31 @@ class BasisCheck:
         self._basis = basis
         self._valid_for: str | None = None
         self._overwritten = False
-        asked = [i for i in (basis.keys_as_of, basis.rows_as_of, basis.alone_as_of) if i is not None]
-        self._seen = min(asked, default=None)
+        rows_as_of = None if basis.rows_as_of is None else basis.rows_as_of.id
+        asked = [i for i in (basis.keys_as_of, rows_as_of, basis.alone_as_of) if i is not None]
+        self._begin = self._seen = min(asked, default=None)
+        self._checked: Snapshot | None = None
 
     def check(self, latest: Snapshot | None) -> None:
         """Raise CommitConflictError when another writer has changed what the commit depends on."""
         if self._basis.hash_indexes:
             self._check_indexes(latest)
-        if self._seen is not None and latest is not None:
-            for snapshot in self._row_changes_since(self._seen, latest):
+        if self._seen is None:
+            return
+        self._check_history(latest)
+        if latest is not None:
+            if self._checked is not None and not SnapshotRead.of(self._checked).is_before(latest, self._snapshots):
+                # A rollback since the last attempt: the snapshots after it are others.
+                self._seen = self._begin
+            for snapshot in self._row_changes_since(self._seen or 0, latest):
                 self._check_snapshot(snapshot)
-            self._seen = latest.id
+            self._seen, self._checked = latest.id, latest
+
+    def _check_history(self, latest: Snapshot | None) -> None:
+        if self._basis.rows_as_of is not None:
+            self._basis.rows_as_of.check(latest, self._snapshots)
+        if self._basis.keys_as_of is not None:
+            SnapshotRead(self._basis.keys_as_of).check(latest, self._snapshots)
 
     def _check_indexes(self, latest: Snapshot | None) -> None:
         name = None if latest is None else latest.index_manifest
@@ -104,8 +156,8 @@ class BasisCheck:
         first = self._basis.buckets_as_of
         if first is None or latest is None or self._overwritten:
             return self._overwritten
-        if latest.id - first > _MANY_SNAPSHOTS:
-            # Comparing bucket counts costs no more than reading all of these snapshots.
+        if latest.id < first or latest.id - first > _MANY_SNAPSHOTS:
+            # There was a rollback, or comparing bucket counts costs no more than reading all of these snapshots.
             return True
         try:
             kinds = [s.commit_kind for s in self._row_changes_since(first, latest)]

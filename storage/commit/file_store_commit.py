@@ -14,7 +14,7 @@ from interbed.storage.base.errors import (
     InterbedError,
     InvalidInputError,
 )
-from interbed.storage.commit.basis import CommitBasis, RowsRead
+from interbed.storage.commit.basis import CommitBasis, RowsRead, SnapshotRead
 from interbed.storage.commit.changes import (
     MessageChanges,
     PartChanges,
@@ -142,19 +142,19 @@ class FileStoreCommit:
         identifier: int = BATCH_COMMIT_IDENTIFIER,
         properties: Mapping[str, str] | None = None,
         watermark: int | None = None,
-        read_at: int | None = None,
+        read_at: SnapshotRead | None = None,
     ) -> list[int]:
         """Replace whole partitions by the messages' files and return the ids of the snapshots.
 
         With `dynamic` the partitions of the new files are replaced; otherwise those that `partition` selects
         (specifications, or a predicate over partition columns; None: the whole table). Messages that delete what they
-        replace are appended. With `read_at`, the snapshot that the new rows were computed from (0: an empty table),
+        replace are appended. With `read_at`, the snapshot that the new rows were computed from,
         later changes of its rows are a conflict, and so are rows that a scan of it does not return yet. Raises
         InvalidInputError for new files outside of the partitions, and as `commit` does.
         """
         check_writable(self._store)
         if any(m.replaces for m in messages):
-            rows = None if read_at is None else RowsRead(snapshot_id=read_at, partitions=AllPartitions())
+            rows = None if read_at is None else RowsRead(snapshot=read_at, partitions=AllPartitions())
             return self.commit(
                 messages, identifier=identifier, properties=properties, watermark=watermark, follows_from=rows
             )
@@ -184,7 +184,8 @@ class FileStoreCommit:
                 if new_files:
                     check_keys_once(self._store, self._reader, target)
                 if read_at is not None:
-                    check_visible(self._store, self._reader, target, read_at)
+                    read_at.check(self._store.snapshots.latest(), self._store.snapshots)
+                    check_visible(self._store, self._reader, target, read_at.id)
             except (InterbedError, OSError):
                 self._publication.delete(messages)
                 raise
@@ -234,7 +235,7 @@ class FileStoreCommit:
         return ids
 
     def replace_partitions(
-        self, messages: Sequence[CommitMessage], partitions: Collection[bytes], *, read_at: int
+        self, messages: Sequence[CommitMessage], partitions: Collection[bytes], *, read_at: SnapshotRead
     ) -> list[int]:
         """Replace all files of the partitions by the messages' new ones, which hold the same rows.
 

@@ -18,7 +18,9 @@ if TYPE_CHECKING:
 
     from interbed.storage.base.incoming import ArrowData, IncomingRows
     from interbed.storage.base.predicate.expr import Predicate
+    from interbed.storage.commit.basis import SnapshotRead
     from interbed.storage.meta.schema.change import SchemaChange
+    from interbed.storage.meta.snapshot.snapshot import Snapshot
     from interbed.storage.scan.partition_filter import Partitions
     from interbed.storage.table.schema_update import SchemaUpdate
 
@@ -101,7 +103,7 @@ class TableWrites:
         partitions: "Partitions | None" = None,
         *,
         merge_schema: bool | None = None,
-        read_at: int | None = None,
+        read_at: "int | Snapshot | None" = None,
     ) -> int | None:
         """Replace rows by the data; `data` and `merge_schema` as in upsert.
 
@@ -109,10 +111,11 @@ class TableWrites:
         Without it, the partitions that occur in the data are replaced (the whole table, when it has no partitions or
         its option `dynamic-partition-overwrite` is false).
 
-        For data that were computed from the table, `read_at` is the id of the snapshot that was read (0: a table
+        For data that were computed from the table, `read_at` is the snapshot that was read, or its id (0: a table
         without one). If another writer has changed the rows to be replaced since, or if some of them are returned by
         scans only after a compaction, CommitConflictError is raised and nothing is changed; without `read_at` the last
-        overwrite wins. Raises SnapshotNotFoundError for a future id.
+        overwrite wins. An id does not show that the table was rolled back since and another commit has that id; a
+        Snapshot does, and is a conflict then. Raises SnapshotNotFoundError for a future id.
 
         Streams do not report deleted rows, unless they are read with `streaming-read-overwrite`. That option is
         impossible in a table whose changelog is written by compactions (`changelog-producer` = `lookup` or
@@ -122,13 +125,8 @@ class TableWrites:
 
         rows = self._incoming(data, merge_schema)
         if read_at is not None:
-            newest = self.store.newest_id() or 0
-            if not 0 <= read_at <= newest:
-                raise SnapshotNotFoundError(
-                    f"The table '{self.name}' has no snapshot {read_at} to have been read; the newest is {newest}."
-                )
             # Data computed from an older snapshot can only be recomputed by the caller.
-            return self._overwrite_once(rows, partitions, read_at)
+            return self._overwrite_once(rows, partitions, self._read(read_at))
         if isinstance(rows, pa.RecordBatchReader):
             return self._overwrite_once(rows, partitions)
         return self._redone(lambda: self._overwrite_once(rows, partitions))
@@ -210,8 +208,21 @@ class TableWrites:
             self.merge_schema(pa.schema([f for f in rows.schema if f.name != kind_column]))
         return rows
 
+    def _read(self, read_at: "int | Snapshot") -> "SnapshotRead":
+        """Return the reference to a snapshot that was read, by itself or by its id."""
+        from interbed.storage.commit.basis import SnapshotRead
+
+        if not isinstance(read_at, int):
+            return SnapshotRead.of(read_at)
+        newest = self.store.newest_id() or 0
+        if not 0 <= read_at <= newest:
+            raise SnapshotNotFoundError(
+                f"The table '{self.name}' has no snapshot {read_at} to have been read; the newest is {newest}."
+            )
+        return SnapshotRead(read_at)
+
     def _overwrite_once(
-        self, data: "ArrowData", partitions: "Partitions | None", read_at: int | None = None
+        self, data: "ArrowData", partitions: "Partitions | None", read_at: "SnapshotRead | None" = None
     ) -> int | None:
         from interbed.storage.commit.file_store_commit import FileStoreCommit
         from interbed.storage.scan.partition_filter import partition_choice

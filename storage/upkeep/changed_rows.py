@@ -22,7 +22,7 @@ from interbed.storage.base.incoming import ArrowData
 from interbed.storage.base.predicate.expr import Predicate
 from interbed.storage.base.row.binary_row import encode_rows
 from interbed.storage.base.row.kind import RowKind
-from interbed.storage.commit.basis import RowsRead
+from interbed.storage.commit.basis import RowsRead, SnapshotRead
 from interbed.storage.commit.file_store_commit import FileStoreCommit
 from interbed.storage.files.deletion_vectors import DeletionVector
 from interbed.storage.meta.bucket_mode import BucketMode, bucket_mode
@@ -55,7 +55,8 @@ class SnapshotRows:
         self.store = store if store.options.fallback_branch is None else store.with_options({FALLBACK_BRANCH: ""})
         self.read_store = _with_level_0(self.store)
         """The store from which the rows are read: with those that other reads see only after a compaction."""
-        self.snapshot_id = store.newest_id() or 0
+        self._snapshot = SnapshotRead.of(store.newest_snapshot())
+        self.snapshot_id = self._snapshot.id
         self._user = commit_user
 
     @property
@@ -99,6 +100,7 @@ class SnapshotRows:
         are new rows with values of the table, and where null stays null. Only changes of other writers in `partitions`
         (None: in all) are conflicts. Raises CommitConflictError.
         """
+        self._snapshot.check(self.store.newest_snapshot(), self.store.snapshots)
         with TableWrite(self.store, self._user, strategy=batch_strategy_of) as write:
             deleted_positions = self._write(write, deleted, updated)
             for batch in inserted:
@@ -113,7 +115,7 @@ class SnapshotRows:
             messages += vector_messages(self.store, restore_buckets(self.store), {}, replaced)
         if not messages:
             return None
-        read = RowsRead(snapshot_id=self.snapshot_id, partitions=partitions or AllPartitions())
+        read = RowsRead(snapshot=self._snapshot, partitions=partitions or AllPartitions())
         return commit_rows(self.store, self._user, messages, read)
 
     def _write(

@@ -12,6 +12,7 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from interbed.storage.base.errors import InvalidInputError, NotSupportedError, plain_errors
+from interbed.storage.commit.basis import SnapshotRead
 from interbed.storage.commit.file_store_commit import FileStoreCommit
 from interbed.storage.commit.retry import RetryPolicy
 from interbed.storage.meta.bucket_mode import BucketMode, bucket_mode
@@ -139,7 +140,7 @@ def _rescale(store: FileStore, commit_user: str, target: int, partitions: Partit
                 write.compact_all()
             messages = [_as_new(m) for m in as_compaction(store, write.prepare_commit())]
         commit = FileStoreCommit(rewritten, commit_user, new_user=True)
-        ids = commit.replace_partitions(messages, chosen, read_at=snapshot.id)
+        ids = commit.replace_partitions(messages, chosen, read_at=SnapshotRead.of(snapshot))
     new = [f for m in messages for f in m.data.new_files]
     return RescaleResult(
         snapshot_id=ids[-1] if ids else None,

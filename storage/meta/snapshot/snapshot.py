@@ -76,6 +76,11 @@ class Snapshot:
         return mine == (other.id, other.base_manifest_list, other.delta_manifest_list, other.commit_user)
 
     @property
+    def identity(self) -> str:
+        """Text that no other commit of the table has, also if it gets the same id after a rollback."""
+        return self.uuid or self.delta_manifest_list
+
+    @property
     def changelog_has_expired(self) -> bool:
         """Whether the changelog was deleted while a tag kept the rows: its records are counted, but it is not named."""
         return self.changelog_manifest_list is None and bool(self.changelog_record_count)

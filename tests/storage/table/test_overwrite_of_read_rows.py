@@ -8,7 +8,9 @@ import pytest
 
 import interbed
 from interbed.storage.base.errors import CommitConflictError, SnapshotNotFoundError
+from interbed.storage.base.predicate.conditions import bound_filter
 from interbed.storage.table.table import Table
+from interbed.storage.upkeep.changed_rows import SnapshotRows
 
 SCHEMA = pa.schema(
     (pa.field("p", pa.int32(), nullable=False), pa.field("id", pa.int64(), nullable=False), pa.field("v", pa.int64()))
@@ -103,3 +105,54 @@ def test_rows_that_no_scan_returns_yet_are_not_overwritten(
     table.overwrite(batch((1, 1, 9)), {"p": 1}, read_at=newest(table))
     table.compact(full=True)
     assert rows_of(table)[0] == (1, 1, 9)
+
+
+def test_a_snapshot_that_was_rolled_back_is_a_conflict_also_if_another_commit_has_its_id(table: Table) -> None:
+    start = newest(table)
+    table.append(batch((1, 3, 3)))
+    read_at = table.latest_snapshot()
+    assert read_at is not None
+    computed = batch((1, 1, 9), (1, 3, 9))
+    table.versions.rollback_to(start)
+    with pytest.raises(CommitConflictError, match="rolled back"):
+        table.overwrite(computed, {"p": 1}, read_at=read_at)
+    while newest(table) < read_at.id:
+        table.append(batch((1, 30, 30)))
+    before = rows_of(table)
+    with pytest.raises(CommitConflictError, match=f"Snapshot {read_at.id}.*was rolled back"):
+        table.overwrite(computed, {"p": 1}, read_at=read_at)
+    assert rows_of(table) == before == [(1, 1, 1), (1, 30, 30), (2, 2, 2)]
+    table.overwrite(computed, {"p": 1}, read_at=table.latest_snapshot())
+    assert rows_of(table) == [(1, 1, 9), (1, 3, 9), (2, 2, 2)]
+
+
+def test_changes_worked_out_from_a_snapshot_that_was_rolled_back_are_a_conflict(table: Table) -> None:
+    start = newest(table)
+    table.append(batch((1, 3, 3)))
+    read = SnapshotRows(table.store, "u")
+    [found] = [b for b in read.batches(bound_filter("id = 3", table.store.schema.fields)) if b.num_rows]
+    changed = found.set_column(2, "v", pa.array([9], pa.int64()))
+    table.versions.rollback_to(start)
+    with pytest.raises(CommitConflictError, match="rolled back"):
+        read.commit(updated=[changed])
+    while newest(table) < read.snapshot_id:
+        table.append(batch((1, 30, 30)))
+    with pytest.raises(CommitConflictError, match="rolled back"):
+        read.commit(updated=[changed])
+    assert rows_of(table) == [(1, 1, 1), (1, 30, 30), (2, 2, 2)]
+
+
+def test_keys_that_were_looked_up_before_a_rollback_are_a_conflict(tmp_path: Path) -> None:
+    catalog = interbed.load_catalog("lake", warehouse=str(tmp_path))
+    catalog.create_database("d")
+    moving = catalog.create_table("d.t", SCHEMA, partition_keys=["p"], primary_keys=["id"], options={"bucket": "-1"})
+    moving.upsert(batch((1, 1, 1)))
+    moving.upsert(batch((2, 1, 2)))
+    write = moving.new_write("u", batch=True)
+    write.write_arrow(batch((3, 1, 3)).to_batches()[0])
+    messages = write.prepare_commit()
+    write.close()
+    moving.versions.rollback_to(1)
+    with pytest.raises(CommitConflictError, match="rolled back"):
+        moving.new_commit("u").commit(messages)
+    assert rows_of(moving) == [(1, 1, 1)]
