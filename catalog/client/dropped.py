@@ -1,10 +1,23 @@
-"""Dropped tables and databases that are kept for a time: their value, and the part of a catalog that has them."""
+"""Dropped tables and databases that are kept for a time: their value, and the part of a catalog that has them.
 
+A file-system catalog keeps them itself. With `metastore` = `hive` or `rest` a server of interbed's does: ServedDrops
+asks it by calls of the catalog's protocol.
+"""
+
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
-from interbed.catalog.client.identifier import Identifier
-from interbed.storage.base.errors import NotSupportedError, plain_errors
+from interbed.catalog.client.errors import CatalogError, TableNotFoundError
+from interbed.catalog.client.identifier import (
+    Identifier,
+    check_database_name,
+    check_table_name,
+    parse_table_name,
+)
+from interbed.storage.base.errors import CorruptFileError, NotSupportedError, plain_errors
 
 
 @plain_errors
@@ -12,9 +25,9 @@ from interbed.storage.base.errors import NotSupportedError, plain_errors
 class DroppedEntry:
     """A dropped table or database that is kept. `name` is None for a database; times are seconds since the epoch.
 
-    `present_location` is the directory that was moved aside. `database` is empty if the note about the drop cannot be
-    read: such a directory is put back and purged by its id alone, and never expires. `with_database` is the id of the
-    database that a table was dropped with.
+    `present_location` is the directory that was moved aside, empty if the files were left in their place. `database` is
+    empty if the note about the drop cannot be read: such a directory is put back and purged by its id alone, and never
+    expires. `with_database` is the id of the database that a table was dropped with.
     """
 
     id: str
@@ -24,11 +37,14 @@ class DroppedEntry:
     expires_at: int | None
     present_location: str
     with_database: str | None = None
+    is_view: bool = False
 
     @property
     def kind(self) -> str:
-        """`table` or `database`; `unknown` without a readable note."""
-        return "unknown" if not self.database else "database" if self.name is None else "table"
+        """`table`, `view` or `database`; `unknown` without a readable note."""
+        if not self.database:
+            return "unknown"
+        return "database" if self.name is None else "view" if self.is_view else "table"
 
     @property
     def qualified(self) -> str:
@@ -44,20 +60,44 @@ class DroppedEntry:
             "kind": self.kind,
             "dropped_at": self.dropped_at,
             "expires_at": self.expires_at,
-            "present_location": self.present_location,
+            "present_location": self.present_location or None,
             "with_database": self.with_database,
         }
 
+    @staticmethod
+    def from_json(value: Mapping[str, Any], *, source: str) -> "DroppedEntry":
+        """Return the entry that a server lists; raise CorruptFileError naming `source`."""
+        try:
+            parent = value.get("with_database")
+            return DroppedEntry(
+                id=str(int(value["id"])),
+                database=str(value["database"]),
+                name=None if value["name"] is None else str(value["name"]),
+                dropped_at=int(value["dropped_at"]),
+                expires_at=int(value["expires_at"]),
+                present_location=str(value.get("present_location") or ""),
+                with_database=None if parent is None else str(parent),
+                is_view=value.get("kind") == "view",
+            )
+        except (KeyError, TypeError, ValueError) as error:
+            raise CorruptFileError(f"{source} lists a dropped object that is none: {error!r}") from error
 
-class CatalogDrops:
+
+class CatalogDrops(ABC):
     """The part of a catalog that has dropped objects; this base class has none."""
 
     name: str
 
-    def list_dropped(self, database: str | None = None) -> list[DroppedEntry]:
-        """Return the dropped tables and databases that can be put back, of one database or of all, the latest first.
+    @property
+    @abstractmethod
+    def described(self) -> str:
+        """The name of the catalog in messages."""
+        ...
 
-        Raises NotSupportedError in a catalog on a metastore: `interbed metastore dropped` lists them.
+    def list_dropped(self, database: str | None = None) -> list[DroppedEntry]:
+        """Return the dropped objects that can be put back, of one database or of all, the latest first.
+
+        Raises NotSupportedError unless the catalog is on a server of interbed's or keeps its tables in a file system.
         """
         raise self._no_dropped("dropped")
 
@@ -67,15 +107,15 @@ class CatalogDrops:
         """Put the latest dropped table or view of a name back, or the one of an id, with its files, perhaps under a new
         name.
 
-        Raises TableNotFoundError if none is kept, TableExistsError, DatabaseNotFoundError, NotSupportedError unless
-        the catalog is on a metastore of interbed's or keeps its tables in a file system.
+        Raises TableNotFoundError if none is kept, TableExistsError, DatabaseNotFoundError, and NotSupportedError as
+        list_dropped.
         """
         raise self._no_dropped("undrop")
 
     def undrop_database(self, name: str, *, drop_id: str | None = None) -> None:
         """Put the latest dropped database of a name back, with the tables that were dropped with it.
 
-        Raises as undrop_table.
+        Raises TableNotFoundError if none is kept, DatabaseExistsError, and NotSupportedError as list_dropped.
         """
         raise self._no_dropped("undrop")
 
@@ -83,7 +123,7 @@ class CatalogDrops:
         """Delete the files of a dropped object for good, or of all; return the number of objects that were deleted.
 
         `name` is `database.table` or that of a database. What cannot be deleted wholly is not counted, and logged.
-        Raises TableNotFoundError, NotSupportedError in a catalog on a metastore.
+        Raises TableNotFoundError, and NotSupportedError as list_dropped.
         """
         raise self._no_dropped("purge")
 
@@ -91,4 +131,76 @@ class CatalogDrops:
         return NotSupportedError(
             f"The catalog '{self.name}' keeps no dropped tables itself: its server does, if it is `interbed server`, "
             f"where `interbed metastore {command}` does this."
+        )
+
+
+class DropCalls(Protocol):
+    """Calls to a server about its dropped objects. All raise NotSupportedError for a server that keeps none."""
+
+    def dropped(self, database: str | None) -> Sequence[Mapping[str, Any]]:
+        """Return the dropped objects as JSON, the latest first."""
+        ...
+
+    def undrop(self, entry: DroppedEntry, new_name: str | None) -> None:
+        """Put an object back; TableNotFoundError, TableExistsError, DatabaseExistsError, DatabaseNotFoundError."""
+        ...
+
+    def purge(self, entry: DroppedEntry) -> bool:
+        """Delete an object for good; return whether all of it is deleted. TableNotFoundError."""
+        ...
+
+
+class ServedDrops(CatalogDrops):
+    """The part of a catalog whose server keeps the dropped objects."""
+
+    @abstractmethod
+    def _drop_calls(self) -> DropCalls:
+        """Return the calls to the server; NotSupportedError if it keeps no dropped objects."""
+        ...
+
+    def list_dropped(self, database: str | None = None) -> list[DroppedEntry]:
+        found = self._drop_calls().dropped(database)
+        return [DroppedEntry.from_json(each, source=f"The server of {self.described}") for each in found]
+
+    def undrop_table(
+        self, identifier: str | Identifier, *, new_name: str | None = None, drop_id: str | None = None
+    ) -> None:
+        name = parse_table_name(identifier)
+        renamed = None if new_name is None else check_table_name(new_name)
+        self._drop_calls().undrop(self._found(name.database, name.table, drop_id), renamed)
+
+    def undrop_database(self, name: str, *, drop_id: str | None = None) -> None:
+        self._drop_calls().undrop(self._found(check_database_name(name), None, drop_id), None)
+
+    def purge_dropped(self, name: str | None = None, *, drop_id: str | None = None, only_expired: bool = False) -> int:
+        if name is not None:
+            database, _, table = name.partition(".")
+            chosen = [self._found(database, table or None, drop_id)]
+            if chosen[0].with_database is not None:
+                raise CatalogError(
+                    f"'{name}' was dropped with its database: purge the database, or put the table back and drop it."
+                )
+        else:
+            now = time.time()
+            chosen = [
+                entry
+                for entry in self.list_dropped()
+                if entry.with_database is None
+                and (not only_expired or (entry.expires_at is not None and entry.expires_at <= now))
+            ]
+        # The id of each drop is sent: a repeated call deletes nothing more.
+        return sum([self._drop_calls().purge(entry) for entry in chosen])
+
+    def _found(self, database: str, name: str | None, drop_id: str | None) -> DroppedEntry:
+        for entry in self.list_dropped(database):
+            # Names are in lower case on the server.
+            if (entry.database, entry.name) == (database.lower(), name and name.lower()) and drop_id in (
+                None,
+                entry.id,
+            ):
+                return entry
+        shown = database if name is None else f"{database}.{name}"
+        raise TableNotFoundError(
+            f"There is no dropped object '{shown}'{f' with the id {drop_id}' if drop_id else ''} in {self.described}; "
+            "`interbed catalog dropped` lists them."
         )

@@ -50,6 +50,7 @@ def client_values(settings: ServerSettings) -> dict[str, str]:
         "thrift.framed.transport.enabled": str(settings.transport == "framed").lower(),
         "thrift.compact.protocol.enabled": str(settings.protocol == "compact").lower(),
         "interbed.undrop": "true",
+        "interbed.dropped": "true",
         "use.SSL": str(settings.tls_certificate is not None).lower(),
     }
     given = {prefix + key: value for key, value in values.items() for prefix in ("metastore.", "hive.metastore.")}

@@ -66,8 +66,28 @@ def _repair(call: ProcedureCall) -> Answer:
 
 
 def _undrop(call: ProcedureCall) -> Answer:
-    call.catalog.undrop_table(call.table_name().of_table, new_name=call.given("new_name"))
+    new_name, drop_id = call.given("new_name"), call.given("drop_id")
+    database = call.given("database")
+    if (database is None) == (call.given("table") is None):
+        raise call.error("table", "or the argument 'database' is to be given, and only one of them")
+    if database is None:
+        call.catalog.undrop_table(call.table_name().of_table, new_name=new_name, drop_id=drop_id)
+    elif new_name is not None:
+        raise call.error("new_name", "is for tables: a database gets no other name")
+    else:
+        call.catalog.undrop_database(str(database), drop_id=drop_id)
     return DONE
+
+
+def _dropped(call: ProcedureCall) -> Answer:
+    return [
+        (entry.id, entry.database or None, entry.name, entry.kind, entry.dropped_at, entry.expires_at)
+        for entry in call.catalog.list_dropped(call.given("database"))
+    ]
+
+
+def _purge_dropped(call: ProcedureCall) -> Answer:
+    return ((call.catalog.purge_dropped(str(call.needed("name")), drop_id=call.given("drop_id")),),)
 
 
 _OF_MANIFESTS = (
@@ -92,9 +112,30 @@ _OF_MANIFESTS = (
     ),
     Procedure(
         name="undrop",
-        description="Puts the latest dropped table of a name back, with its files, where dropped tables are kept.",
-        parameters=(TABLE, optional("new_name")),
+        description="Puts the latest dropped table, view or database of a name back, with its files, where it is kept.",
+        parameters=(optional("table"), optional("new_name"), optional("database"), optional("drop_id")),
         call=_undrop,
+    ),
+    Procedure(
+        name="dropped",
+        description="Lists the dropped tables, views and databases that are kept; times are seconds since the epoch.",
+        parameters=(optional("database"),),
+        columns=(
+            column("id"),
+            column("database"),
+            column("name"),
+            column("kind"),
+            column("dropped_at", ArgumentType.LONG),
+            column("expires_at", ArgumentType.LONG),
+        ),
+        call=_dropped,
+    ),
+    Procedure(
+        name="purge_dropped",
+        description="Deletes a dropped table, view or database for good, with the files that are kept for it.",
+        parameters=(required("name"), optional("drop_id")),
+        columns=(column("purged", ArgumentType.LONG),),
+        call=_purge_dropped,
     ),
 )
 

@@ -1,6 +1,7 @@
-"""`interbed catalog dropped | undrop | purge`: the dropped tables and databases of a file-system catalog.
+"""`interbed catalog dropped | undrop | purge`: the dropped objects of a file-system catalog, or those that its server
+keeps.
 
-They have the words of `interbed metastore dropped | undrop | purge`, which do the same on a server.
+They have the words of `interbed metastore dropped | undrop | purge`, which do the same on the server's database.
 """
 
 from datetime import UTC, datetime
@@ -18,7 +19,7 @@ _id = click.option("--id", "drop_id", metavar="ID", help="The drop of this id; b
 @json_flag
 @click.pass_obj
 def list_dropped(chosen: CatalogChoice, database: str | None, as_json: bool) -> None:
-    """List dropped tables and databases that can be put back, the latest first."""
+    """List dropped tables, views and databases that can be put back, the latest first."""
     with chosen.catalog() as opened:
         entries = opened.list_dropped(database)
     if as_json:
@@ -35,7 +36,7 @@ def list_dropped(chosen: CatalogChoice, database: str | None, as_json: bool) -> 
             _time(entry.dropped_at),
             "until purged" if entry.expires_at is None else _time(entry.expires_at),
             entry.with_database or "",
-            entry.present_location,
+            entry.present_location or "in place",
         ]
         for entry in entries
     ]
@@ -49,7 +50,7 @@ def list_dropped(chosen: CatalogChoice, database: str | None, as_json: bool) -> 
 @json_flag
 @click.pass_obj
 def undrop(chosen: CatalogChoice, name: str, drop_id: str | None, new_name: str | None, as_json: bool) -> None:
-    """Put a dropped table or database back, with its files.
+    """Put a dropped table, view or database back, with its files.
 
     A database comes with the tables that were dropped with it. Refused if the name or the directory is taken.
     """

@@ -11,6 +11,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, cast
 
 from interbed.catalog.client.api import Catalog, Database, View, parse_table_name
+from interbed.catalog.client.dropped import DropCalls, ServedDrops
 from interbed.catalog.client.errors import (
     DatabaseNotFoundError,
     NotAnInterbedTableError,
@@ -33,7 +34,7 @@ from interbed.catalog.client.options import CatalogOptions, LockMode
 from interbed.catalog.client.partition import PartitionSpecs, PartitionStatistics, partition_specs, partitions_of
 from interbed.catalog.client.repair_report import RepairReport
 from interbed.catalog.client.staging import StagedTable, TableFill
-from interbed.storage.base.errors import InterbedError, InvalidInputError, NotSupportedError
+from interbed.storage.base.errors import InterbedError, InvalidInputError
 from interbed.storage.io.api import FileIO
 from interbed.storage.meta.file_store import FileStore
 from interbed.storage.meta.schema.change import SchemaChange
@@ -46,7 +47,7 @@ if TYPE_CHECKING:
     from interbed.iceberg.table import IcebergTable
 
 
-class HiveCatalog(Catalog):
+class HiveCatalog(ServedDrops, Catalog):
     """Databases and tables in a Hive metastore, interbed's or a Java one."""
 
     functions_refusal = (
@@ -375,14 +376,16 @@ class HiveCatalog(Catalog):
     def undrop_table(
         self, identifier: "str | Identifier", *, new_name: str | None = None, drop_id: str | None = None
     ) -> None:
-        name = parse_table_name(identifier)
         if drop_id is not None:
-            raise NotSupportedError(
-                f"A metastore puts the latest dropped table of a name back; `interbed metastore undrop {name} --id` "
-                "chooses another drop."
-            )
+            super().undrop_table(identifier, new_name=new_name, drop_id=drop_id)
+            return
+        # By one call, which earlier versions of the server have, too.
+        name = parse_table_name(identifier)
         renamed = None if new_name is None else check_table_name(new_name)
         self.client.kept_drops.undrop_table(name.database, name.table, renamed)
+
+    def _drop_calls(self) -> DropCalls:
+        return self.client.kept_drops
 
     def repair_catalog(self, *, dry_run: bool = False) -> RepairReport:
         repair = self._repair(dry_run)

@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from interbed.catalog.client.api import Catalog, Database, View, ViewColumn, parse_table_name
+from interbed.catalog.client.dropped import DropCalls, ServedDrops
 from interbed.catalog.client.errors import (
     DatabaseExistsError,
     DatabaseNotEmptyError,
@@ -49,13 +50,14 @@ _COMMENT = "comment"
 _LOCATION = "location"
 
 
-class RestCatalog(RestFunctions, Catalog):
+class RestCatalog(RestFunctions, ServedDrops, Catalog):
     """Databases and tables of a Paimon REST server, Java's or interbed's."""
 
     def __init__(self, name: str, options: CatalogOptions) -> None:
         self.client, merged = open_client(options)
         super().__init__(name, merged)
         self._tables = RestTables(self.client, merged)
+        self._drops = self.client.drops()
 
     def __repr__(self) -> str:
         return f"RestCatalog({self.name!r}, {self.client.uri!r}, {self.warehouse!r})"
@@ -75,6 +77,8 @@ class RestCatalog(RestFunctions, Catalog):
 
     def close(self) -> None:
         self.client.close()
+        if self._drops is not None:
+            self._drops.close()
 
     # -- databases -------------------------------------------------------------------------------------------------
 
@@ -328,6 +332,11 @@ class RestCatalog(RestFunctions, Catalog):
             table.store.alter(list(changes) if isinstance(changes, Sequence) else [changes])
         except RestRefusedError as error:
             raise self._of_table(name, error) from error
+
+    def _drop_calls(self) -> DropCalls:
+        if self._drops is None:
+            raise self._no_dropped("dropped")
+        return self._drops
 
     # -- partitions ------------------------------------------------------------------------------------------------
 

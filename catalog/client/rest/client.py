@@ -6,12 +6,13 @@ Parts of a path are form-encoded, as Java's URLEncoder does: `$` is `%24`, a bla
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
-from urllib.parse import quote_plus
 
 from interbed.catalog.client.errors import CatalogError
 from interbed.catalog.client.functions import FunctionName
 from interbed.catalog.client.identifier import BRANCH_PREFIX, SEPARATOR, Identifier
+from interbed.catalog.client.rest.drops import PAIMON_INTERFACE, RestDrops
 from interbed.catalog.client.rest.http import RestHttp
+from interbed.catalog.client.rest.refusal import encoded
 from interbed.storage.meta.paths import MAIN_BRANCH
 
 Json = dict[str, Any]
@@ -27,12 +28,19 @@ class RestClient:
 
     def __init__(self, http: RestHttp, prefix: str) -> None:
         self._http = http
-        self._root = f"/v1/{_encoded(prefix)}" if prefix else "/v1"
+        self._prefix = prefix
+        self._root = f"/v1/{encoded(prefix)}" if prefix else "/v1"
 
     @property
     def uri(self) -> str:
         """Address of the server, for messages."""
         return self._http.uri
+
+    def drops(self) -> RestDrops | None:
+        """Return the calls about dropped objects, if the address is that of interbed's server; close them after use."""
+        if not self._prefix or not self._http.uri.strip().rstrip("/").endswith(f"/{PAIMON_INTERFACE}"):
+            return None
+        return RestDrops(self._http, self._prefix)
 
     def close(self) -> None:
         """Close the idle connections."""
@@ -138,15 +146,15 @@ class RestClient:
 
     def drop_branch(self, identifier: Identifier, name: str) -> None:
         """Drop a branch of a table."""
-        self._http.delete(f"{self._table(identifier)}/branches/{_encoded(name)}")
+        self._http.delete(f"{self._table(identifier)}/branches/{encoded(name)}")
 
     def rename_branch(self, identifier: Identifier, name: str, new_name: str) -> None:
         """Rename a branch of a table."""
-        self._http.post(f"{self._table(identifier)}/branches/{_encoded(name)}/rename", {"toBranch": new_name})
+        self._http.post(f"{self._table(identifier)}/branches/{encoded(name)}/rename", {"toBranch": new_name})
 
     def fast_forward(self, identifier: Identifier, name: str) -> None:
         """Replace the state of the table by that of a branch."""
-        self._http.post(f"{self._table(identifier)}/branches/{_encoded(name)}/forward", {}, repeatable=True)
+        self._http.post(f"{self._table(identifier)}/branches/{encoded(name)}/forward", {}, repeatable=True)
 
     # -- views -----------------------------------------------------------------------------------------------------
 
@@ -200,16 +208,16 @@ class RestClient:
     # -- inside ----------------------------------------------------------------------------------------------------
 
     def _database(self, name: str) -> str:
-        return f"{self._root}/databases/{_encoded(name)}"
+        return f"{self._root}/databases/{encoded(name)}"
 
     def _table(self, identifier: Identifier, branch: str = MAIN_BRANCH) -> str:
-        return f"{self._database(identifier.database)}/tables/{_encoded(object_name(identifier, branch))}"
+        return f"{self._database(identifier.database)}/tables/{encoded(object_name(identifier, branch))}"
 
     def _view(self, identifier: Identifier) -> str:
-        return f"{self._database(identifier.database)}/views/{_encoded(identifier.table)}"
+        return f"{self._database(identifier.database)}/views/{encoded(identifier.table)}"
 
     def _function(self, name: FunctionName) -> str:
-        return f"{self._database(name.database)}/functions/{_encoded(name.function)}"
+        return f"{self._database(name.database)}/functions/{encoded(name.function)}"
 
     def _object(self, path: str) -> Json:
         found = self._http.get(path)
@@ -230,10 +238,6 @@ class RestClient:
             if following == token:
                 raise CatalogError(f"{self.uri} answers {path} with the page {token!r} again and again.")
             token = following
-
-
-def _encoded(part: str) -> str:
-    return quote_plus(part, safe="")
 
 
 def _name(identifier: Identifier) -> Json:

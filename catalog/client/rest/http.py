@@ -116,6 +116,19 @@ class RestHttp:
     def __repr__(self) -> str:
         return f"RestHttp({self.uri!r})"
 
+    def beside(self, name: str) -> "RestHttp":
+        """Return the sender to another interface of the same server, whose path has another last part."""
+        scheme, mark, rest = self.uri.strip().rstrip("/").rpartition("://")
+        return RestHttp(
+            f"{scheme}{mark}{rest.rpartition('/')[0]}/{name}",
+            self._provider,
+            headers=self.headers,
+            timeout_seconds=self._timeout_seconds,
+            idle_max=self._idle_max,
+            backoff=self._backoff,
+            wall_clock=self._wall_clock,
+        )
+
     def get(self, path: str, query: Mapping[str, str] | None = None) -> Any:
         """Return the JSON of a resource; raises RestRefusedError, CatalogUnavailableError."""
         return self._send(OutgoingRequest(method="GET", path=path, query=query or {}), repeatable=True)
@@ -195,7 +208,11 @@ class RestHttp:
             body = json.loads(response.body)
         except ValueError:
             body = None
-        given = body.get("message") if isinstance(body, Mapping) else response.body.decode(errors="replace")
+        given: object = response.body.decode(errors="replace")
+        if isinstance(body, Mapping):
+            # Paimon's errors are objects, those of Iceberg and of interbed's own interface members of one.
+            inside = body.get("error")
+            given = (inside if isinstance(inside, Mapping) else body).get("message")
         said = self._provider.redacted(without_credentials(escaped(str(given or "no message"))))[:_MESSAGE_MAX]
         text = f"The REST catalog at {self.uri} answers {response.status} to {request.method} {request.path}: {said}"
         return refusal_of(response.status, body, text)

@@ -1,11 +1,13 @@
 """Error responses of a Paimon REST server and the errors of catalogs that they become.
 
-An error is `{"message", "resourceType", "resourceName", "code"}`; the status and the type of the resource decide.
+An error is `{"message", "resourceType", "resourceName", "code"}`; the status and the type of the resource decide. In
+interbed's own interface it is `{"error": {"message", "type", "code"}}`, whose type stands for that of the resource.
 Source: paimon-api's ErrorResponse and DefaultErrorHandler, version 1.4.
 """
 
 from collections.abc import Callable, Mapping
 from typing import Any
+from urllib.parse import quote_plus
 
 from interbed.catalog.client.errors import (
     CatalogAccessError,
@@ -57,6 +59,11 @@ _BY_STATUS: Mapping[int, Callable[[str], InterbedError]] = {
 }
 
 
+def encoded(part: str) -> str:
+    """Return a part of a path, encoded as Java's URLEncoder does."""
+    return quote_plus(part, safe="")
+
+
 class RestRefusedError(CatalogError):
     """Error response of a REST server: its status, and the type and the name of the resource, if it has any."""
 
@@ -79,6 +86,8 @@ class RestRefusedError(CatalogError):
 def refusal_of(status: int, body: Any, text: str) -> RestRefusedError:
     """Return the error of a response; `body` is its decoded JSON, or None, `text` begins the message."""
     members: Mapping[str, Any] = body if isinstance(body, Mapping) else {}
+    if isinstance(members.get("error"), Mapping):
+        members = {"resourceType": members["error"].get("type"), "code": members["error"].get("code")}
     code = members.get("code")
     return RestRefusedError(
         text,

@@ -2,10 +2,13 @@
 
     GET  /interbed/v1/{prefix}/dropped
     POST /interbed/v1/{prefix}/databases/{database}/undrop
+    POST /interbed/v1/{prefix}/databases/{database}/purge
     POST /interbed/v1/{prefix}/databases/{database}/tables/{table}/undrop
+    POST /interbed/v1/{prefix}/databases/{database}/tables/{table}/purge
 
-`prefix` is the name of a catalog. The body of a POST may have `id`, the entry of `dropped`, and for a table `as`,
-another name. The response has the name and the location of the object.
+`prefix` is the name of a catalog. The body of a POST may have `id`, the entry of `dropped`, and for the undrop of a
+table `as`, another name. The response of an undrop has the name and the location of the object. That of a purge says
+whether all is deleted: what could not be deleted is in the server's log, and the reaper tries again.
 """
 
 from collections.abc import Sequence
@@ -21,6 +24,7 @@ from interbed.catalog.server.rest.interface import (
     json_response,
     route,
 )
+from interbed.catalog.server.service.dropped import DroppedObject
 from interbed.catalog.server.service.service import Metastore
 
 _CATALOG = "v1/{prefix}"
@@ -34,6 +38,12 @@ class UndropRequest(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
     new_name: str | None = msgspec.field(default=None, name="as")
 
 
+class PurgeRequest(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
+    """The body of a purge."""
+
+    id: int | None = None
+
+
 class DroppedRoutes:
     """The routes about dropped objects of a metastore."""
 
@@ -42,11 +52,13 @@ class DroppedRoutes:
 
     def routes(self) -> Sequence[RestRoute]:
         """Return the routes with the privilege that each needs."""
-        create, table = AccessPrivilege.CREATE, f"{_DATABASE}/tables/{{table}}/undrop"
+        create, drop, table = AccessPrivilege.CREATE, AccessPrivilege.DROP, f"{_DATABASE}/tables/{{table}}"
         return [
             route("GET", f"{_CATALOG}/dropped", "listDropped", AccessPrivilege.USAGE, ObjectKind.CATALOG, self.list),
             route("POST", f"{_DATABASE}/undrop", "undropDatabase", create, ObjectKind.CATALOG, self.undrop),
-            route("POST", table, "undropTable", create, ObjectKind.DATABASE, self.undrop),
+            route("POST", f"{_DATABASE}/purge", "purgeDatabase", drop, ObjectKind.CATALOG, self.purge),
+            route("POST", f"{table}/undrop", "undropTable", create, ObjectKind.DATABASE, self.undrop),
+            route("POST", f"{table}/purge", "purgeTable", drop, ObjectKind.DATABASE, self.purge),
         ]
 
     def list(self, request: RestRequest) -> RestResponse:
@@ -57,9 +69,21 @@ class DroppedRoutes:
     def undrop(self, request: RestRequest) -> RestResponse:
         """Put an object back."""
         given = request.json(UndropRequest) if request.body else UndropRequest()
-        parts = request.parts
-        entry = self._dropped.find(parts["prefix"], parts["database"], parts.get("table"), given.id)
+        entry = self._entry(request, given.id)
         value = self._dropped.undrop(entry, new_name=given.new_name)
         return json_response(
             {"kind": str(entry.kind), "database": entry.database, "name": value.name, "location": value.location}
         )
+
+    def purge(self, request: RestRequest) -> RestResponse:
+        """Delete a dropped object for good."""
+        given = request.json(PurgeRequest) if request.body else PurgeRequest()
+        entry = self._entry(request, given.id)
+        purged = self._dropped.purge(entry)
+        return json_response(
+            {"kind": str(entry.kind), "database": entry.database, "name": entry.name, "purged": purged}
+        )
+
+    def _entry(self, request: RestRequest, entry_id: int | None) -> DroppedObject:
+        parts = request.parts
+        return self._dropped.find(parts["prefix"], parts["database"], parts.get("table"), entry_id)

@@ -14,6 +14,7 @@ import pytest
 
 import interbed
 from interbed.catalog.client import filesystem
+from interbed.catalog.client.dropped import DroppedEntry
 from interbed.catalog.client.errors import (
     CatalogError,
     DatabaseExistsError,
@@ -25,6 +26,7 @@ from interbed.catalog.client.files import dropped_directories
 from interbed.catalog.client.files.dropped_directories import ABANDONED_SECONDS, EXPIRED_AT_ONCE
 from interbed.catalog.client.files.table_files import delete_tree
 from interbed.catalog.client.filesystem import FileSystemCatalog
+from interbed.catalog.client.hive.kept_drops import KeptDrops
 from interbed.catalog.client.rest.catalog import RestCatalog
 from interbed.storage.base.clock import now_millis
 from interbed.storage.base.errors import (
@@ -427,9 +429,31 @@ def test_a_file_system_without_atomic_renames_deletes_at_once(
     assert not (lake / "d.db" / "t").exists()
 
 
-def test_a_catalog_on_a_metastore_names_the_command_of_the_server() -> None:
+class _PlainMetastore:
+    """Calls to a metastore that has no configuration value of interbed's, and must get no other call."""
+
+    def get_config_value(self, _name: str, default: str) -> str:
+        return default
+
+    def change(self, call: Callable[[Any], Any]) -> Any:
+        return call(self)
+
+    read = change
+
+    def close(self) -> None: ...
+
+
+def test_nothing_is_sent_to_a_metastore_that_keeps_no_drops() -> None:
+    calls = KeptDrops(_PlainMetastore(), "thrift://other")
+    entry = DroppedEntry(id="7", database="d", name="t", dropped_at=0, expires_at=1, present_location="")
+    for call in (lambda: calls.dropped("d"), lambda: calls.undrop(entry, None), lambda: calls.purge(entry)):
+        with pytest.raises(NotSupportedError, match="thrift://other lists no dropped objects"):
+            call()
+
+
+def test_a_catalog_on_another_server_names_the_command_of_interbeds() -> None:
     rest = RestCatalog.__new__(RestCatalog)
-    rest.name = "lake"
+    rest.name, rest._drops = "lake", None
     for call in (rest.list_dropped, rest.purge_dropped, lambda: rest.undrop_table("d.t")):
         with pytest.raises(NotSupportedError, match="interbed metastore"):
             call()

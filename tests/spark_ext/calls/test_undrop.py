@@ -41,5 +41,15 @@ def test_a_dropped_table_comes_back_and_a_purged_one_does_not(kept: SparkLake) -
     kept.sql("CREATE TABLE {lake}.db.v AS SELECT 2 AS id")
     kept.sql("DROP DATABASE {lake}.db CASCADE")
     assert [entry.qualified for entry in catalog.list_dropped()] == ["db", "db.v"]
-    catalog.undrop_database("db")
+    assert [row[1:4] for row in kept.tuples("CALL {lake}.sys.dropped('db')")] == [
+        ("db", None, "database"),
+        ("db", "v", "table"),
+    ]
+    for call in ("undrop()", "undrop('db.v', database => 'db')", "undrop(database => 'db', new_name => 'e')"):
+        with pytest.raises(Exception, match="The argument"):
+            kept.sql(f"CALL {{lake}}.sys.{call}")
+    kept.sql("CALL {lake}.sys.undrop(database => 'db')")
     assert kept.tuples("SELECT * FROM {lake}.db.v") == [(2,)]
+    kept.sql("DROP TABLE {lake}.db.v")
+    assert kept.tuples("CALL {lake}.sys.purge_dropped('db.v')") == [(1,)]
+    assert kept.tuples("CALL {lake}.sys.dropped()") == []

@@ -2,10 +2,12 @@
 about the informational constraints of tables.
 """
 
+import json
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
+from interbed.catalog.server.service.dropped import DroppedKind, DroppedObject
 from interbed.catalog.server.service.errors import (
     InvalidObjectError,
     InvalidOperationError,
@@ -14,7 +16,7 @@ from interbed.catalog.server.service.errors import (
     UnknownDatabaseError,
 )
 from interbed.catalog.server.service.model import Constraint, ConstraintKind, MetastoreTable
-from interbed.catalog.server.service.names import normalized, required
+from interbed.catalog.server.service.names import normalized, required, shortened
 from interbed.catalog.server.service.service import Metastore
 from interbed.catalog.server.service.tables.rules import CASCADE, EXPECTED_PARAMETER_KEY, EXPECTED_PARAMETER_VALUE
 from interbed.catalog.server.session import current_catalog
@@ -42,6 +44,20 @@ Of the new table, the names alone count. The configuration value of the same nam
 KEPT = "keep"
 """The value of the same key of a drop_table: the table is dropped only if it is kept with its directory."""
 
+PURGED = "purge"
+"""Another value of it: no table is dropped, but the dropped object of this name is deleted for good."""
+
+UNDROPPED_ID, UNDROPPED_KIND = "interbed.undrop.id", "interbed.undrop.kind"
+"""Keys beside it: the id of the drop, and `database` for a dropped database, whose call has no name of a table."""
+
+DROPPED_TYPE = "INTERBED_DROPPED"
+"""The type of tables by which get_table_meta lists the dropped objects of a database, or of all for the pattern `*`.
+Each has its kind as its type, and its JSON as its comment. The configuration value `interbed.dropped` announces this.
+"""
+
+NOT_WHOLLY_PURGED = " is not deleted wholly: see the log of the server"
+"""The end of the refusal of a purge that the reaper goes on with."""
+
 # Bits of GetTablesExtRequest.requestedFields, from Hive's GetTablesExtRequestFields.
 _ACCESS_TYPE = 1
 _CAPABILITIES = 2
@@ -60,7 +76,7 @@ class TableHandler:
     def create_table_with_environment_context(self, tbl: Any, environment_context: Any) -> None:
         properties = context_properties(environment_context)
         if UNDROPPED_NAME in properties:
-            self._undrop(tbl, properties[UNDROPPED_NAME])
+            self._undrop(tbl, properties)
         else:
             self._create(tbl)
 
@@ -166,6 +182,8 @@ class TableHandler:
 
     def get_table_meta(self, db_patterns: str, tbl_patterns: str, tbl_types: list[str]) -> list[Any]:
         catalog, databases = split_catalog(db_patterns)
+        if tbl_types == [DROPPED_TYPE]:
+            return self._dropped_metas(catalog, databases)
         metas = self._tables.metas(catalog, databases, tbl_patterns, tbl_types or ())
         return [convert.table_meta_to_thrift(meta, catalog) for meta in metas]
 
@@ -197,9 +215,12 @@ class TableHandler:
     def drop_table_with_environment_context(
         self, dbname: str, name: str, deleteData: bool, environment_context: Any
     ) -> None:
-        if context_properties(environment_context).get(UNDROPPED_NAME) == KEPT:
+        properties = context_properties(environment_context)
+        if properties.get(UNDROPPED_NAME) == KEPT:
             catalog, database = split_catalog(dbname)
             self._tables.drop_and_keep(catalog, database or "", name)
+        elif properties.get(UNDROPPED_NAME) == PURGED:
+            self._purge(self._dropped_entry(*split_catalog(dbname), name, properties))
         else:
             self._drop(dbname, name, deleteData, is_purge(environment_context))
 
@@ -230,14 +251,48 @@ class TableHandler:
         table = self._found(req.dbName, req.tblName, req.catName)
         return ttypes.GetSchemaResponse(fields=convert.columns_to_thrift([*_columns(table), *table.partition_keys]))
 
-    def _undrop(self, tbl: Any, name: str) -> None:
-        catalog, database = split_catalog(tbl.dbName, tbl.catName)
+    def _undrop(self, tbl: Any, properties: Mapping[str, str]) -> None:
+        name = properties[UNDROPPED_NAME]
+        entry = self._dropped_entry(*split_catalog(tbl.dbName, tbl.catName), name, properties)
+        is_same = entry.name is None or normalized(tbl.tableName) == entry.name
         try:
-            entry = self._dropped.find(catalog, database or "", name)
-            self._dropped.undrop(entry, new_name=None if normalized(tbl.tableName) == entry.name else tbl.tableName)
+            self._dropped.undrop(entry, new_name=None if is_same else tbl.tableName)
         except InvalidOperationError as error:
             # The call has no such error.
             raise MetastoreError(str(error)) from error
+
+    def _purge(self, entry: DroppedObject) -> None:
+        try:
+            if not self._dropped.purge(entry):
+                raise MetastoreError(f"{entry.qualified} ({entry.id}){NOT_WHOLLY_PURGED}")
+        except InvalidOperationError as error:
+            # The call has no such error.
+            raise MetastoreError(str(error)) from error
+
+    def _dropped_entry(
+        self, catalog: str, database: str | None, name: str, properties: Mapping[str, str]
+    ) -> DroppedObject:
+        """Return the dropped object that a call names; NoSuchObjectError."""
+        given = properties.get(UNDROPPED_ID)
+        if given is not None and not given.isdecimal():
+            raise MetastoreError(f"{UNDROPPED_ID} is the number of a drop, not {shortened(given)}")
+        is_database = properties.get(UNDROPPED_KIND) == str(DroppedKind.DATABASE)
+        return self._dropped.find(
+            catalog, database or "", None if is_database else name, None if given is None else int(given)
+        )
+
+    def _dropped_metas(self, catalog: str, database: str | None) -> list[Any]:
+        found = self._dropped.select(catalog, None if database in (None, "", "*") else database)
+        return [
+            ttypes.TableMeta(
+                dbName=entry.database,
+                tableName=entry.name or "",
+                tableType=str(entry.kind),
+                comments=json.dumps(entry.to_json()),
+                catName=catalog,
+            )
+            for entry in found
+        ]
 
     def _create(self, table: Any, rows: Mapping[ConstraintKind, Any] | None = None) -> None:
         check_only_the_owners(table)

@@ -228,6 +228,8 @@ _PARTITIONS = [{"day": "2024-01-01"}]
 OWN: Mapping[str, Sequence[object]] = {
     "undropTable": [{}, {"id": 1, "as": "x"}],
     "undropDatabase": [{}, {"id": 1}],
+    "purgeTable": [{}, {"id": 1}],
+    "purgeDatabase": [{}, {"id": 1}],
     "restoreTable": [{"at": 4_000_000_000, "dry-run": True}, {"at": "2100-01-01T00:00:00Z"}],
 }
 
