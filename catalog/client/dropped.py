@@ -127,6 +127,13 @@ class CatalogDrops(ABC):
         """
         raise self._no_dropped("purge")
 
+    def expire_dropped(self, limit: int) -> int:
+        """Purge up to `limit` dropped objects that have expired; return the number of objects that were deleted.
+
+        None in a catalog whose server does so itself. What cannot be deleted is logged, and tried again later.
+        """
+        return 0
+
     def _no_dropped(self, command: str) -> NotSupportedError:
         return NotSupportedError(
             f"The catalog '{self.name}' keeps no dropped tables itself: its server does, if it is `interbed server`, "

@@ -435,6 +435,9 @@ class FileSystemCatalog(Catalog):
             return self._dropped.expire(limit=None)
         return self._dropped.purge_all() if name is None else self._dropped.purge_named(name, drop_id)
 
+    def expire_dropped(self, limit: int) -> int:
+        return self._dropped.expire(limit)
+
     def rename_table(
         self, source: "str | Identifier", target: "str | Identifier", ignore_if_not_exists: bool = False
     ) -> None:

@@ -24,6 +24,7 @@ from interbed.optimizer.service.leadership import Leadership
 from interbed.optimizer.service.local_workers import LocalWorkers
 from interbed.optimizer.watch import FilesWatch, HiveWatch, SnapshotSweep
 from interbed.optimizer.work.lake_tables import LakeTables
+from interbed.storage.base.errors import InterbedError
 
 
 class PacedWatch:
@@ -46,6 +47,9 @@ class PacedWatch:
         self.has_answered = True
         return found
 
+
+DROPS_AT_ONCE = 10
+"""Dropped tables that one step purges."""
 
 LONG_BACKOFF_MILLIS = 10_000
 """A table with a longer back-off after a failure is not waited for."""
@@ -96,13 +100,15 @@ class Groups(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServiceSettings:
-    """Intervals in milliseconds: of steps (`interval`), of a standby's attempts to take the lease (`look`), and of the
-    deletion of old processes (`expire_history`).
+    """Intervals in milliseconds: of steps (`interval`), of a standby's attempts to take the lease (`look`), of the
+    deletion of old processes (`expire_history`), and of the purge of dropped tables that have expired
+    (`expire_drops`).
     """
 
     interval: int = 1_000
     look: int = 5_000
     expire_history: int = 86_400_000
+    expire_drops: int = 3_600_000
     until_idle: bool = False
     scheduler: SchedulerSettings = field(default_factory=SchedulerSettings)
 
@@ -135,6 +141,7 @@ class OptimizerService:
         self._is_stopping = False
         self._standby_since: int | None = None
         self._history_expired: int | None = None
+        self._drops_expired: int | None = None
         self._present_leader: str | None = None
 
     def stop(self) -> None:
@@ -225,6 +232,7 @@ class OptimizerService:
             self._look_at_groups()
             has_done = engine.step()
             self._expire_history(scheduler)
+            self._expire_drops()
             if not self._leadership.is_on:
                 return None
             if has_done:
@@ -271,6 +279,23 @@ class OptimizerService:
             count = scheduler.expire_history()
             if count:
                 _log.info("Deleted %d processes older than the history", count)
+
+    def _expire_drops(self) -> None:
+        """Purge dropped tables that have expired, a few in one step, so that the lease is renewed in between."""
+        now = self._clock()
+        if self._drops_expired is not None and now - self._drops_expired < self._settings.expire_drops:
+            return
+        self._drops_expired = now
+        try:
+            count = self._catalog.expire_dropped(DROPS_AT_ONCE)
+        except (InterbedError, OSError) as error:
+            _log.warning("Dropped tables that have expired stay for now: %s", error)
+            return
+        if count:
+            _log.info("Purged %d dropped tables and databases that have expired", count)
+        if count == DROPS_AT_ONCE:
+            # There may be more of them.
+            self._drops_expired = None
 
     def _remaining(self) -> RemainingWork | None:
         """Return the remaining work when no table is to be waited for; None while there is one."""

@@ -317,7 +317,7 @@ def expire_partitions(chosen: CatalogChoice, /, name: str, dry_run: bool, as_jso
 def remove_orphan_files(chosen: CatalogChoice, name: str, older_than: str | None, dry_run: bool, as_json: bool) -> None:
     """Delete files that no snapshot, tag or branch names, when they are older than a day or than a time.
 
-    For Iceberg tables, when they are older than three days.
+    For Iceberg tables, when they are older than three days. For format tables, the files of killed writes.
     """
     with chosen.any_table(name) as opened:
         limit = None if older_than is None else moment_millis(older_than)

@@ -231,9 +231,14 @@ class FormatDirectories:
         """Return whether a directory is below that of the table."""
         return directory.startswith(f"{self.location.rstrip('/')}/")
 
+    @property
+    def staged(self) -> str:
+        """The directory of files of the table that are not complete."""
+        return f"{self.location}/{STAGING}"
+
     def staging(self, partition: FormatPartition) -> str:
         """Return the directory of files that are not complete, in the file system of the partition."""
-        return f"{self.location if self.holds(partition.location) else partition.location}/{STAGING}"
+        return self.staged if self.holds(partition.location) else f"{partition.location}/{STAGING}"
 
     def _files(self, directory: str) -> Iterator[FileStatus]:
         for entry in self.file_io.list(directory):

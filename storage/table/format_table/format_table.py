@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from interbed.storage.base.incoming import IncomingRows
     from interbed.storage.base.predicate.expr import Predicate
     from interbed.storage.scan.partition_filter import Partitions
+    from interbed.storage.version.orphans import OrphansResult
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -304,6 +305,16 @@ class FormatTable(ArrowRows):
         if self.directories.register is not None:
             self.directories.register.add(found)
         return found
+
+    def remove_orphan_files(self, older_than_millis: int | None = None, *, dry_run: bool = False) -> "OrphansResult":
+        """Delete the files that killed writes left in `_temporary`, when they are older than a day, or than a time.
+
+        The time is in milliseconds since the epoch. `dry_run` only reports. Raises InvalidInputError for a time in the
+        future: the files of a write that is running look the same.
+        """
+        from interbed.storage.table.format_table.leftovers import remove_leftovers
+
+        return remove_leftovers(self.directories, older_than_millis=older_than_millis, dry_run=dry_run)
 
     def _write(self, data: "IncomingRows", write: FormatTableWrite) -> None:
         rows = arrow_rows(data, self.schema.arrow, what=f"the table '{self.name}'", more=[])

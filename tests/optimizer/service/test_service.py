@@ -1,5 +1,7 @@
 """The service: when it schedules, how it recovers from a failing journal, and the messages of its state."""
 
+import json
+import logging
 import threading
 from collections.abc import Iterator, Mapping
 from contextlib import closing, contextmanager
@@ -138,6 +140,25 @@ def test_a_run_until_idle_ends_when_all_tables_are_in_shape(catalog: Catalog) ->
         lake.check_shape(catalog)
         lake.check_rows(catalog, 8)
     assert running.left == {}
+
+
+def test_dropped_tables_that_have_expired_are_purged(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    with open_catalog("lake", {"warehouse": str(tmp_path), "undrop-seconds": "1"}) as catalog:
+        lake.make_tables(catalog)
+        catalog.drop_table("shop.visits")
+        [entry] = catalog.list_dropped()
+        note = Path(entry.present_location).parent / "note"
+        assert note.exists()
+        note.write_text(json.dumps({**json.loads(note.read_text()), "expires_at": entry.dropped_at}))
+    # No client has the option any more.
+    with (
+        caplog.at_level(logging.INFO, "interbed.optimizer"),
+        open_catalog("lake", {"warehouse": str(tmp_path)}) as catalog,
+        serving(catalog, MemoryJournal(), "me"),
+    ):
+        until(lambda: not Path(entry.present_location).exists(), "the files are deleted")
+        until(lambda: "Purged 1 dropped tables" in caplog.text, "it is logged")
+        assert catalog.list_dropped() == []
 
 
 def test_metrics_report_tables_and_processes(catalog: Catalog) -> None:
