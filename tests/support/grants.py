@@ -4,7 +4,15 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from interbed.catalog.server.service.access.authorizer import AuthorizerUnavailableError, Caller
-from interbed.catalog.server.service.access.objects import SERVER, Access, Privilege, SecuredKind, SecuredObject
+from interbed.catalog.server.service.access.objects import (
+    SERVER,
+    Access,
+    Privilege,
+    SecuredObject,
+    database_object,
+    function_object,
+    table_object,
+)
 from interbed.catalog.server.service.repository import Repository, Transaction
 
 _CONTAINER_ONLY = frozenset((Privilege.USAGE, Privilege.CREATE))
@@ -12,9 +20,9 @@ _CONTAINER_ONLY = frozenset((Privilege.USAGE, Privilege.CREATE))
 
 @dataclass
 class GrantsInMemory:
-    """Grants by principal or group; `owner_of` returns the owner of an object, None without one."""
+    """Grants by principal or group; `owned_by` returns the objects that a principal owns."""
 
-    owner_of: Callable[[SecuredObject], str | None] = lambda _object: None
+    owned_by: Callable[[str], set[SecuredObject]] = lambda _name: set()
     grants: dict[str, set[tuple[Privilege, SecuredObject]]] = field(default_factory=dict)
     is_available: bool = True
     asked: int = 0
@@ -40,48 +48,45 @@ class GrantsInMemory:
             raise AuthorizerUnavailableError("the directory of groups does not answer")
         self.asked += len(questions)
         held = {each for name in (caller.name, *caller.groups) for each in self.grants.get(name, ())}
-        return [
-            self._sees(caller, held, each.on) if each.privilege is None else self._has(caller, held, each)
-            for each in questions
-        ]
-
-    def _has(self, caller: Caller, held: set[tuple[Privilege, SecuredObject]], question: Access) -> bool:
-        for on in (question.on, *question.on.containers):
-            if self.owner_of(on) == caller.name or {(question.privilege, on), (Privilege.ALL, on)} & held:
-                return True
-        return False
-
-    def _sees(self, caller: Caller, held: set[tuple[Privilege, SecuredObject]], on: SecuredObject) -> bool:
-        above = on.containers
-        if any(self.owner_of(each) == caller.name for each in (on, *above)):
-            return True
-        return any(
-            where == on or on in where.containers or (where in above and privilege not in _CONTAINER_ONLY)
-            for privilege, where in held
-        )
+        held |= {(Privilege.ALL, each) for each in self.owned_by(caller.name)}
+        return [_sees(held, each.on) if each.privilege is None else _has(held, each) for each in questions]
 
 
-def owners_in(store: Repository) -> Callable[[SecuredObject], str | None]:
-    """Return the function that finds the owners of objects in a metastore."""
+def _has(held: set[tuple[Privilege, SecuredObject]], question: Access) -> bool:
+    places = (question.on, *question.on.containers)
+    return any((each, on) in held for on in places for each in (question.privilege, Privilege.ALL))
 
-    def owner_of(on: SecuredObject) -> str | None:
-        def work(transaction: Transaction) -> str | None:
-            match on.kind:
-                case SecuredKind.DATABASE:
-                    database = transaction.databases.find(on.catalog or "", on.database or "")
-                    return None if database is None else database.value.owner_name
-                case SecuredKind.TABLE:
-                    table = transaction.tables.find(on.catalog or "", on.database or "", on.name or "")
-                    return None if table is None else table.value.owner
-                case SecuredKind.FUNCTION:
-                    function = transaction.functions.find(on.catalog or "", on.database or "", on.name or "")
-                    return None if function is None else function.value.owner_name
-                case _:
-                    return None
+
+def _sees(held: set[tuple[Privilege, SecuredObject]], on: SecuredObject) -> bool:
+    above = on.containers
+    return any(
+        where == on or on in where.containers or (where in above and privilege not in _CONTAINER_ONLY)
+        for privilege, where in held
+    )
+
+
+def owned_in(store: Repository) -> Callable[[str], set[SecuredObject]]:
+    """Return the function that finds what a principal owns in a metastore."""
+
+    def owned_by(name: str) -> set[SecuredObject]:
+        def work(transaction: Transaction) -> set[SecuredObject]:
+            found = set()
+            for catalog in transaction.catalogs.names():
+                for database in transaction.databases.names(catalog):
+                    stored = transaction.databases.find(catalog, database)
+                    if stored is not None and stored.value.owner_name == name:
+                        found.add(database_object(catalog, database))
+                    tables = transaction.tables.select(catalog, database)
+                    found.update(table_object(catalog, database, each.name) for each in tables if each.owner == name)
+                    functions = transaction.functions.select(catalog, database)
+                    found.update(
+                        function_object(catalog, database, each.name) for each in functions if each.owner_name == name
+                    )
+            return found
 
         return store.read(work)
 
-    return owner_of
+    return owned_by
 
 
 def administrator(grants: GrantsInMemory, name: str) -> None:

@@ -21,7 +21,7 @@ from interbed.catalog.server.service.model import (
 from interbed.catalog.server.service.service import Metastore
 from interbed.catalog.server.thrift.edge.call import ClientSession, current_session
 from interbed.catalog.server.thrift.edge.caller import present_caller
-from tests.support.grants import GrantsInMemory, administrator, owners_in
+from tests.support.grants import GrantsInMemory, administrator, owned_in
 
 STORAGE = StorageDescriptor(
     columns=(MetastoreColumn(name="id", type="bigint"), MetastoreColumn(name="name", type="string")),
@@ -79,7 +79,7 @@ def guarded_metastore(root: Path, undrop_seconds: float = 0.0) -> Iterator[Guard
     """
     store = SqlRepository(f"sqlite:///{root / 'metastore.db'}")
     schema.upgrade(store.engine)
-    grants = GrantsInMemory(owners_in(store))
+    grants = GrantsInMemory(owned_in(store))
     metastore = Metastore(
         store,
         f"file:{root / 'warehouse'}",

@@ -1,0 +1,257 @@
+"""What callers may do through the REST interfaces."""
+
+import json
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from interbed.catalog.server.process.main import dispatcher_for
+from interbed.catalog.server.rest.guarding import guarded_iceberg, guarded_own, guarded_paimon
+from interbed.catalog.server.rest.iceberg.names import NamespaceMapping
+from interbed.catalog.server.rest.iceberg.routes import interface as iceberg_interface
+from interbed.catalog.server.rest.interface import RestError, RestInterface, RestRequest, RouteTable
+from interbed.catalog.server.rest.own_interface import own_interface
+from interbed.catalog.server.rest.paimon.access import CatalogAccess
+from interbed.catalog.server.rest.paimon.interface import paimon_interface
+from interbed.catalog.server.service.access.objects import Privilege, catalog_object, database_object, table_object
+from interbed.catalog.server.thrift.edge.call import current_session
+from tests.catalog.server.access.guarded import (
+    ADMIN,
+    NOBODY,
+    OWNER,
+    READER,
+    SALES,
+    WRITER,
+    GuardedMetastore,
+    guarded_metastore,
+    served,
+    session_of,
+)
+
+SCHEMA = {
+    "type": "struct",
+    "schema-id": 0,
+    "fields": [{"id": 1, "name": "id", "required": False, "type": "long"}],
+}
+ICE = table_object("hive", "sales", "ice")
+LAKE = table_object("hive", "sales", "lake")
+
+
+@dataclass
+class GuardedRest:
+    """The interfaces of a guarded metastore in this process."""
+
+    guarded: GuardedMetastore
+    interfaces: Mapping[str, RestInterface]
+
+    def send(
+        self,
+        name: str,
+        interface: str,
+        method: str,
+        path: str,
+        body: Any = None,
+        *,
+        query: Mapping[str, str] | None = None,
+        key: str | None = None,
+    ) -> tuple[int, Any]:
+        """Return status and body of the answer to a principal's request."""
+        made = self.interfaces[interface]
+        found = RouteTable(made.routes).find(method, path)
+        assert found is not None, path
+        route, parts = found
+        request = RestRequest(
+            parts=parts,
+            query=query or {},
+            headers={} if key is None else {"idempotency-key": key},
+            body=b"" if body is None else json.dumps(body).encode(),
+            session=session_of(name),
+        )
+        token = current_session.set(request.session)
+        try:
+            answer = route.handler(request)
+        except Exception as error:  # noqa: BLE001 - The endpoint answers every error.
+            refusal = error if isinstance(error, RestError) else made.translated(error)
+            if refusal is None:
+                raise
+            return int(refusal.status), made.error_body(refusal)
+        finally:
+            current_session.reset(token)
+        return int(answer.status), json.loads(answer.body) if answer.body else None
+
+
+@pytest.fixture
+def rest(tmp_path: Path) -> Iterator[GuardedRest]:
+    """Return interfaces over a metastore in which `owner` has an Iceberg table `ice` and a table `lake` of interbed."""
+    with guarded_metastore(tmp_path, undrop_seconds=3600) as guarded:
+        metastore = guarded.metastore
+        warehouses = {"directory": f"file:{tmp_path / 'directory'}"}
+        access = CatalogAccess(metastore, dispatcher_for(metastore), warehouses)
+        interfaces = {
+            "iceberg": guarded_iceberg(metastore, iceberg_interface(metastore), NamespaceMapping()),
+            "paimon": guarded_paimon(metastore, paimon_interface(access, metastore.functions), warehouses),
+            "interbed": guarded_own(metastore, own_interface(metastore)),
+        }
+        made = GuardedRest(guarded, interfaces)
+        status, _ = made.send(
+            OWNER, "iceberg", "POST", "v1/hive/namespaces/sales/tables", {"name": "ice", "schema": SCHEMA}
+        )
+        assert status == 200
+        lake = {
+            "identifier": {"database": "sales", "object": "lake"},
+            "schema": {
+                "fields": [{"id": 0, "name": "id", "type": "BIGINT"}],
+                "partitionKeys": [],
+                "primaryKeys": [],
+                "options": {},
+                "comment": "",
+            },
+        }
+        status, answer = made.send(OWNER, "paimon", "POST", "v1/hive/databases/sales/tables", lake)
+        assert status == 200, answer
+        for on in (ICE, LAKE):
+            guarded.grant(READER, on, Privilege.SELECT)
+            guarded.grant(WRITER, on, Privilege.SELECT, Privilege.INSERT)
+        yield made
+
+
+def test_creators_own_what_they_create_by_rest(rest: GuardedRest) -> None:
+    for name in ("ice", "lake"):
+        assert rest.guarded.metastore.tables.get("hive", "sales", name).owner == OWNER
+
+
+@pytest.mark.parametrize(
+    ("interface", "unseen", "missing"),
+    [
+        ("iceberg", "v1/hive/namespaces/hr/tables/pay", "v1/hive/namespaces/hr/tables/nix"),
+        ("iceberg", "v1/hive/namespaces/sales/tables/ice", "v1/hive/namespaces/sales/tables/nix"),
+        ("iceberg", "v1/hive/namespaces/hr", "v1/hive/namespaces/nix"),
+        ("iceberg", "v1/hive/namespaces/hr/tables", "v1/hive/namespaces/nix/tables"),
+        ("paimon", "v1/hive/databases/sales/tables/lake", "v1/hive/databases/sales/tables/nix"),
+        ("paimon", "v1/hive/databases/sales/tables/lake/snapshot", "v1/hive/databases/sales/tables/nix/snapshot"),
+        ("paimon", "v1/hive/databases/sales/tables/lake/tags", "v1/hive/databases/sales/tables/nix/tags"),
+        ("paimon", "v1/hive/databases/sales/tables/lake/branches", "v1/hive/databases/sales/tables/nix/branches"),
+        ("paimon", "v1/hive/databases/sales/tables/lake/partitions", "v1/hive/databases/sales/tables/nix/partitions"),
+        ("paimon", "v1/hive/databases/hr", "v1/hive/databases/nix"),
+        ("paimon", "v1/hive/databases/hr/tables", "v1/hive/databases/nix/tables"),
+        ("paimon", "v1/hive/databases/hr/views", "v1/hive/databases/nix/views"),
+        ("interbed", "v1/hive/databases/hr/tables/pay/history", "v1/hive/databases/hr/tables/nix/history"),
+    ],
+)
+@pytest.mark.parametrize("name", [NOBODY, "stranger"])
+def test_the_answers_about_unseen_and_missing_objects_are_the_same(
+    rest: GuardedRest, interface: str, unseen: str, missing: str, name: str
+) -> None:
+    names = ("ice", "lake", "pay", "hr")
+    first, second = (rest.send(name, interface, "GET", path) for path in (unseen, missing))
+    hidden = json.dumps(first)
+    for each in names:
+        hidden = hidden.replace(each, "nix")
+    assert json.loads(hidden) == json.loads(json.dumps(second).replace("hr", "nix"))
+    assert first[0] == 404
+
+
+def test_readers_read_and_are_refused_changes_by_name(rest: GuardedRest) -> None:
+    table = "v1/hive/namespaces/sales/tables/ice"
+    assert rest.send(READER, "iceberg", "GET", table)[0] == 200
+    assert rest.send(READER, "iceberg", "GET", "v1/hive/namespaces/sales/tables")[1]["identifiers"] == [
+        {"namespace": ["sales"], "name": "ice"}
+    ]
+    assert rest.send(READER, "iceberg", "GET", "v1/hive/namespaces")[1]["namespaces"] == [["sales"]]
+    status, answer = rest.send(READER, "iceberg", "DELETE", table)
+    assert (status, answer["error"]["type"]) == (403, "ForbiddenException")
+    assert "DROP on the table hive.sales.ice" in answer["error"]["message"]
+    for method, path, body in (
+        ("POST", "tags", {"tagName": "x", "snapshotId": 1}),
+        ("POST", "branches", {"branch": "x"}),
+        ("POST", "rollback", {"instant": {"type": "snapshot", "snapshotId": 1}}),
+        ("DELETE", "branches/x", None),
+        ("POST", "", {"changes": []}),
+        ("POST", "commit", {"tableId": "x", "snapshot": {}, "statistics": []}),
+    ):
+        path = f"v1/hive/databases/sales/tables/lake/{path}".rstrip("/")
+        status, answer = rest.send(READER, "paimon", method, path, body)
+        assert (status, answer["code"]) == (403, 403), path
+        assert "reader lacks the privilege" in answer["message"]
+    assert rest.send(READER, "paimon", "POST", "v1/hive/databases/sales/tables/lake/auth", {})[0] == 200
+
+
+def test_writers_append_and_do_not_change_a_schema(rest: GuardedRest) -> None:
+    table = "v1/hive/namespaces/sales/tables/ice"
+    snapshot = {
+        "snapshot-id": 7,
+        "sequence-number": 1,
+        "timestamp-ms": int(time.time() * 1000),
+        "manifest-list": f"file:{rest.guarded.root}/warehouse/sales.db/ice/metadata/snap-7.avro",
+        "summary": {"operation": "append"},
+        "schema-id": 0,
+    }
+    append = [
+        {"action": "add-snapshot", "snapshot": snapshot},
+        {"action": "set-snapshot-ref", "ref-name": "main", "type": "branch", "snapshot-id": 7},
+    ]
+    status, answer = rest.send(READER, "iceberg", "POST", table, {"requirements": [], "updates": append})
+    assert status == 403, answer
+    assert rest.send(WRITER, "iceberg", "POST", table, {"requirements": [], "updates": append})[0] == 200
+    for updates in (
+        [{"action": "set-properties", "updates": {"a": "b"}}],
+        [{"action": "set-snapshot-ref", "ref-name": "old", "type": "branch", "snapshot-id": 7}],
+        [{"action": "remove-snapshots", "snapshot-ids": [7]}],
+        [{"action": "set-location", "location": f"file:{rest.guarded.root}/elsewhere"}],
+    ):
+        status, answer = rest.send(WRITER, "iceberg", "POST", table, {"requirements": [], "updates": updates})
+        assert (status, answer["error"]["type"]) == (403, "ForbiddenException"), updates
+    assert not (rest.guarded.root / "elsewhere").exists()
+
+
+def test_a_key_of_a_request_is_that_of_its_principal(rest: GuardedRest) -> None:
+    key = "0190a0a0-0000-7000-8000-000000000001"
+    path, body = "v1/hive/namespaces/sales/properties", {"updates": {"a": "b"}}
+    assert rest.send(OWNER, "iceberg", "POST", path, body, key=key)[0] == 200
+    assert rest.send(OWNER, "iceberg", "POST", path, body, key=key)[0] == 200
+    assert rest.send(READER, "iceberg", "POST", path, body, key=key)[0] == 403
+    rest.guarded.grant(READER, SALES, Privilege.ALTER)
+    assert rest.send(READER, "iceberg", "POST", path, body, key=key)[0] == 200
+
+
+def test_a_warehouse_without_a_metastore_is_a_catalog_of_its_name(rest: GuardedRest) -> None:
+    path = "v1/directory/databases"
+    assert rest.send(ADMIN, "paimon", "POST", path, {"name": "d", "options": {}})[0] == 200
+    unseen = rest.send(READER, "paimon", "GET", path)
+    missing = rest.send(READER, "paimon", "GET", "v1/nix/databases")
+    assert unseen[0] == missing[0] == 404
+    assert unseen[1]["message"].replace("directory", "nix") == missing[1]["message"]
+    rest.guarded.grant(READER, catalog_object("directory"), Privilege.SELECT)
+    assert rest.send(READER, "paimon", "GET", path)[1]["databases"] == ["d"]
+    assert rest.send(READER, "paimon", "DELETE", f"{path}/d")[0] == 403
+    status, answer = rest.send(NOBODY, "paimon", "GET", "v1/config", query={"warehouse": "nix"})
+    assert (status, "directory" in answer["message"]) == (404, False)
+
+
+def test_dropped_objects_are_for_those_that_dropped_or_may_drop_them(rest: GuardedRest) -> None:
+    with served(OWNER):
+        rest.guarded.metastore.tables.drop("hive", "sales", "orders", delete_data=True)
+    undrop = "v1/hive/databases/sales/tables/orders/undrop"
+    for name, found in ((READER, []), (WRITER, []), (OWNER, ["orders"]), (ADMIN, ["orders"])):
+        answer = rest.send(name, "interbed", "GET", "v1/hive/dropped")[1]
+        assert [each["name"] for each in answer["dropped"]] == found
+    rest.guarded.grant(READER, database_object("hive", "sales"), Privilege.CREATE)
+    assert rest.send(READER, "interbed", "POST", undrop)[0] == 404
+    rest.guarded.grants.owned_by = lambda _name: set()
+    rest.guarded.grant(OWNER, SALES, Privilege.USAGE)
+    assert rest.send(OWNER, "interbed", "POST", undrop)[0] == 403
+    assert rest.send(ADMIN, "interbed", "POST", undrop)[0] == 200
+
+
+def test_the_history_of_a_table_is_for_its_readers(rest: GuardedRest) -> None:
+    number = rest.guarded.metastore.tables.get("hive", "hr", "pay").number
+    history = "v1/hive/databases/sales/tables/orders/history"
+    assert rest.send(READER, "interbed", "GET", history)[0] == 200
+    assert rest.send(READER, "interbed", "GET", history, query={"id": str(number)})[0] == 404
+    changes = rest.send(READER, "interbed", "GET", "v1/hive/databases/sales/history")[1]["changes"]
+    assert {each["name"] for each in changes} <= {None, "orders", "ice", "lake"}
+    assert rest.send("stranger", "interbed", "GET", "v1/hive/databases/sales/history")[0] == 404
