@@ -74,7 +74,7 @@ class GuardedRest:
         token = current_session.set(request.session)
         try:
             answer = route.handler(request)
-        except Exception as error:  # noqa: BLE001 - The endpoint answers every error.
+        except Exception as error:
             refusal = error if isinstance(error, RestError) else made.translated(error)
             if refusal is None:
                 raise

@@ -285,7 +285,10 @@ def test_renames_need_the_target(guarded: GuardedMetastore) -> None:
 
 def test_an_exchange_needs_both_tables(guarded: GuardedMetastore) -> None:
     guarded.metastore.partitions.drop(PAY_KEY, ["2026-01-01"], delete_data=True)
-    exchange = lambda: guarded.metastore.partitions.exchange({"dt": "2026-01-01"}, ORDERS_KEY, PAY_KEY)  # noqa: E731
+
+    def exchange() -> None:
+        guarded.metastore.partitions.exchange({"dt": "2026-01-01"}, ORDERS_KEY, PAY_KEY)
+
     guarded.grant(READER, PAY, Privilege.INSERT)
     with served(READER), pytest.raises(AccessDeniedError, match=r"DELETE or ALTER on the table hive\.sales\.orders"):
         exchange()
