@@ -11,6 +11,7 @@ from interbed.catalog.server.credentials.session_policy import ROLE_ARN, ROLE_AR
 from interbed.catalog.server.setting_kinds import ServerSettingsError, listed
 
 _SEPARATOR = re.compile(r"[$.~-]{1,4}|_{2,4}")
+_CLASS = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*", re.ASCII)
 _JAVA_KEYSTORES = (".jks", ".jceks", ".p12", ".pfx", ".keystore", ".truststore")
 
 
@@ -216,6 +217,37 @@ def check_credentials(settings: CredentialSettings, sources: Mapping[str, str]) 
             raise ServerSettingsError(
                 f"{sources['credentials_s3_endpoint']}: credentials_s3_endpoint is not an address https://host[:port]"
             )
+
+
+class AccessSettings(Protocol):
+    """The settings of access, and those that they depend on."""
+
+    @property
+    def access_authorizer(self) -> str: ...
+    @property
+    def access_admins(self) -> str: ...
+    @property
+    def authentication(self) -> str: ...
+
+
+def check_access(settings: AccessSettings, sources: Mapping[str, str]) -> None:
+    """Check that an authorizer can be found by its name, and that it knows the callers."""
+    chosen = settings.access_authorizer
+    if chosen not in ("none", "builtin") and _CLASS.fullmatch(chosen) is None:
+        raise ServerSettingsError(
+            f"{sources['access_authorizer']}: access_authorizer is {chosen:.200}; it is none, builtin, or a class as "
+            "package.module:Class"
+        )
+    if chosen != "none" and not settings.authentication:
+        raise ServerSettingsError(
+            f"{sources['access_authorizer']}: access_authorizer is {chosen}, which needs authentication: without it "
+            "the server does not know its callers"
+        )
+    if chosen != "builtin" and listed(settings.access_admins):
+        raise ServerSettingsError(
+            f"{sources['access_admins']}: access_admins is set, and access_authorizer is {chosen}: only builtin has "
+            "the role admin"
+        )
 
 
 class OptimizerSettings(Protocol):

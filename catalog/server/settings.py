@@ -16,6 +16,7 @@ from interbed.catalog.server import hive_site
 from interbed.catalog.server.auth.jwt_rules import ALGORITHMS
 from interbed.catalog.server.service.locks import DISCONNECT_SECONDS
 from interbed.catalog.server.setting_checks import (
+    check_access,
     check_authentication,
     check_credentials,
     check_http_path,
@@ -244,6 +245,18 @@ class ServerSettings:
         default=3600,
         metadata=_about("How long these credentials are valid.", integer(900, 43200, "a number of seconds")),
     )
+    access_authorizer: str = field(
+        default="none",
+        metadata=_about(
+            "What decides about the access of clients: `builtin`, by grants and roles; `none`, every client may do "
+            "everything; or a class of your own, package.module:Class.",
+            TEXT,
+        ),
+    )
+    access_admins: str = field(
+        default="",
+        metadata=_about("Users in the role `admin`, separated by commas, beside those that are granted it.", TEXT),
+    )
     health_host: str = field(default="127.0.0.1", metadata=_about("Address of the port for health and metrics.", TEXT))
     health_port: int | None = field(
         default=None,
@@ -424,6 +437,7 @@ def _check(settings: ServerSettings, sources: Mapping[str, str]) -> None:
     check_optimizer(settings, sources)
     check_authentication(settings, sources)
     check_credentials(settings, sources)
+    check_access(settings, sources)
     if (settings.tls_certificate is None) != (settings.tls_key is None):
         given, missing = ("tls_certificate", "tls_key") if settings.tls_key is None else ("tls_key", "tls_certificate")
         raise ServerSettingsError(f"{sources[given]}: {given} needs {missing}, too")

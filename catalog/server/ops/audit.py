@@ -4,7 +4,8 @@ A line has `time` (ISO 8601, UTC, when the call ended), `request_id`, `method`, 
 authenticated principal; without authentication the name that the client sent) and `certificate` (verified), `mechanism`
 of the authentication and `mechanism_id` (the id of the token), `outcome` (ok, refused, failed), `error`, `seconds`, and
 the subject of the call: `catalog`, `database`, `table`, `function`, `partitions` (their names or values, ten at most)
-with `partition_count`, `to` (the other name of a rename or an exchange). Locks change no metadata and are not in it.
+with `partition_count`, `to` (the other name of a rename or an exchange), `role` and `principal`, `grants` (20 at most)
+with `grant_count`. Locks change no metadata and are not in it.
 
 Each line is appended by one write, so that several processes may share a file and it may be rotated: a file that was
 moved is created again.
@@ -13,7 +14,7 @@ moved is created again.
 import logging
 import os
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -34,6 +35,7 @@ _CHANGES = (
     "exchange_",
     "fire_",
     "grant_",
+    "refresh_",
     "rename_",
     "revoke_",
     "scheduled_query_maintenance",
@@ -42,6 +44,7 @@ _CHANGES = (
     "update_",
 )
 _PARTITIONS_MAX = 10
+_GRANTS_MAX = 20
 _DEPTH_MAX = 4
 
 _KEYS = {
@@ -62,13 +65,15 @@ _KEYS = {
     "desttablename": "to_table",
     "schedulename": "scheduled_query",
     "clusternamespace": "namespace",
+    "rolename": "role",
+    "principalname": "principal",
 }
 """Names of fields, without case and underscores, and their meaning."""
 
 _PARTS = {"prefix": "catalog", "namespace": "database"}
 """Parts of REST paths whose names differ from those in the log."""
 
-_OTHER_SUBJECTS = ("table", "function", "scheduled_query", "namespace")
+_OTHER_SUBJECTS = ("table", "function", "scheduled_query", "namespace", "role", "principal")
 """Subjects of a call besides catalogs and databases."""
 
 _NAME_OF = {"database": "database", "table": "table", "function": "function", "catalog": "catalog"}
@@ -140,6 +145,9 @@ def subject(method: str, arguments: Any) -> dict[str, Any]:
     """
     if isinstance(arguments, Mapping):
         return {_PARTS.get(str(name), str(name)): shortened(str(value)) for name, value in arguments.items()}
+    bag = _bag(arguments)
+    if bag is not None:
+        return {"grants": [_shown_grant(each) for each in bag[:_GRANTS_MAX]], "grant_count": len(bag)}
     found: dict[str, str] = {}
     renamed: dict[str, str] = {}
     partitions: list[str] = []
@@ -163,6 +171,27 @@ def subject(method: str, arguments: Any) -> dict[str, Any]:
         elif path and path[-1].startswith(("new", "table", "func", "db", "catalog", "cat")):
             renamed.setdefault(meaning, value)
     return _subject_fields(found, renamed, partitions, count)
+
+
+def _bag(arguments: Any) -> Sequence[Any] | None:
+    """Return the privileges of a call that gives or revokes some."""
+    if isinstance(arguments, list):
+        return arguments
+    for name in ("privileges", "request", "grantRequest"):
+        inner = getattr(arguments, name, None)
+        if inner is not None:
+            return _bag(inner)
+    return None
+
+
+def _shown_grant(each: Any) -> str:
+    """Return a privilege of a bag as one text: `SELECT on hive.sales.orders for user ann`."""
+    ref, info = each.hiveObject, each.grantInfo
+    names = [getattr(ref, name, None) for name in ("catName", "dbName", "objectName", "columnName")]
+    kind = {1: "user", 2: "role", 3: "group"}.get(each.principalType, "user")
+    on = ".".join(str(name) for name in names if name) or "the server"
+    option = " with grant option" if getattr(info, "grantOption", False) else ""
+    return shortened(f"{getattr(info, 'privilege', None)} on {on} for {kind} {each.principalName}{option}")
 
 
 def _subject_fields(

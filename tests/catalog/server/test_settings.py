@@ -201,6 +201,10 @@ def test_settings_that_contradict_each_other_are_refused(tmp_path: Path) -> None
         ({"http_path": "x"}, "slash"),
         ({"iceberg_namespace_separator": "a"}, "one to four of the characters"),
         ({"iceberg_namespace_separator": "_"}, "one to four of the characters"),
+        ({"access_authorizer": "builtin"}, "access_authorizer is builtin, which needs authentication"),
+        ({"access_authorizer": "a.b:C"}, "access_authorizer is a.b:C, which needs authentication"),
+        ({"access_authorizer": "some"}, "it is none, builtin, or a class as package.module:Class"),
+        ({"access_admins": "root"}, "only builtin has the role admin"),
     ]:
         with pytest.raises(ServerSettingsError, match=message):
             load(None, {}, arguments)

@@ -70,12 +70,15 @@ class AccessUnits(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GrantRequest:
-    """A privilege on an object for a grantee, to be given or revoked."""
+    """A privilege on an object for a grantee, to be given or revoked. An administrator may name a `grantor` that it
+    gives the privilege for.
+    """
 
     privilege: Privilege
     on: SecuredObject
     to: Grantee
     grant_option: bool = False
+    grantor: str | None = None
 
 
 class AccessAdministration:
@@ -213,7 +216,7 @@ class AccessAdministration:
                 raise InvalidOperationError(
                     f"the {member} cannot be in the role {key}: {key} is in it already, directly or by other roles"
                 )
-            given = grantor if grantor is not None and self._is_admin(graph, actor) else self._name(actor)
+            given = self._grantor(graph, actor, grantor)
             access.put_member(
                 RoleMember(role=key, member=member, admin_option=admin_option, grantor=given, granted_at=self._now())
             )
@@ -271,9 +274,27 @@ class AccessAdministration:
 
         return self._store.read(work)
 
-    def grant(self, requests: Sequence[GrantRequest], actor: Caller | None, *, grantor: str | None = None) -> None:
+    def grants_of(self, holder: Caller, on: SecuredObject, actor: Caller | None) -> Sequence[Grant]:
+        """Return the grants on an object that a user with some groups has, also by its roles. AccessDeniedError for
+        another user's, unless the actor is an administrator. NoSuchObjectError.
+        """
+        self._check_seen(actor, on)
+
+        def work(transaction: AccessTransaction) -> Sequence[Grant]:
+            access = transaction.access
+            if not access.exists(on):
+                raise _missing(on)
+            graph = self._graph(access)
+            if not self._is_admin(graph, actor) and not _is_part_of(holder, _known(actor)):
+                raise AccessDeniedError(f"{_known(actor).name} may not list the privileges of {shortened(holder.name)}")
+            grantees = graph.grantees(holder)
+            return [each for each in access.grants(on=on) if each.to in grantees]
+
+        return self._store.read(work)
+
+    def grant(self, requests: Sequence[GrantRequest], actor: Caller | None) -> None:
         """Give privileges, all or none. What a grantee has already from the same grantor stays; a grant option is
-        added. An administrator may name another grantor.
+        added.
 
         AccessDeniedError, NoSuchObjectError for an object or a role, InvalidObjectError for another grantee.
         """
@@ -281,11 +302,8 @@ class AccessAdministration:
 
         def work(transaction: AccessTransaction) -> None:
             graph = self._begin_changes(transaction, requests)
-            given_by = grantor if grantor is not None and self._is_admin(graph, actor) else self._name(actor)
             for request in requests:
-                _check_grantee(transaction.access, request.to)
-                through = self._through(transaction.access, graph, actor, request)
-                self._give(transaction, request, given_by, through)
+                self._give(transaction, graph, request, actor)
 
         self._store.write(work)
 
@@ -344,9 +362,7 @@ class AccessAdministration:
             for request in requests:
                 if request.on != on:
                     raise InvalidObjectError(f"the grants on the {on} cannot be replaced by one on the {request.on}")
-                _check_grantee(transaction.access, request.to)
-                through = self._through(transaction.access, graph, actor, request)
-                self._give(transaction, request, self._name(actor), through)
+                self._give(transaction, graph, request, actor)
 
         self._store.write(work)
 
@@ -416,9 +432,12 @@ class AccessAdministration:
         return found
 
     def _give(
-        self, transaction: AccessTransaction, request: GrantRequest, grantor: str | None, through: Grantee | None
+        self, transaction: AccessTransaction, graph: RoleGraph, request: GrantRequest, actor: Caller | None
     ) -> None:
         access = transaction.access
+        _check_grantee(access, request.to)
+        grantor = self._grantor(graph, actor, request.grantor)
+        through = self._through(access, graph, actor, request)
         same = [
             each
             for each in access.grants(on=request.on, to=request.to)
@@ -438,6 +457,16 @@ class AccessAdministration:
         )
         access.put_grant(grant)
         transaction.history.record(records.granted(transaction.access, grant))
+
+    def _grantor(self, graph: RoleGraph, actor: Caller | None, named: str | None) -> str | None:
+        """Return the grantor that is stored. AccessDeniedError for another one than the actor, unless the actor is an
+        administrator.
+        """
+        if named is None or (actor is not None and named == actor.name):
+            return self._name(actor)
+        if not self._is_admin(graph, actor):
+            raise AccessDeniedError(f"{_known(actor).name} may not grant in the name of {shortened(named)}")
+        return named
 
     def _revocable(
         self, access: AccessRepository, graph: RoleGraph, actor: Caller | None, request: GrantRequest
@@ -528,6 +557,10 @@ def _check_role(access: AccessRepository, name: str) -> None:
 
 def _missing(on: SecuredObject) -> NoSuchObjectError:
     return NoSuchObjectError(f"the {on} does not exist")
+
+
+def _is_part_of(holder: Caller, actor: Caller) -> bool:
+    return holder.name == actor.name and holder.groups <= actor.groups
 
 
 def _known(actor: Caller | None) -> Caller:

@@ -12,20 +12,17 @@ from interbed.catalog.server.service.service import ConfigValues, Metastore
 from interbed.catalog.server.session import session_settings
 from interbed.catalog.server.thrift.calls.databases import CatalogHandler, DatabaseHandler, FunctionHandler
 from interbed.catalog.server.thrift.calls.events import EventHandler
+from interbed.catalog.server.thrift.calls.grants import NoGrantHandler
 from interbed.catalog.server.thrift.calls.locks import LockClients, LockHandler
 from interbed.catalog.server.thrift.calls.partition_reads import PartitionReadHandler
 from interbed.catalog.server.thrift.calls.partitions import PartitionWriteHandler
 from interbed.catalog.server.thrift.calls.queries import QueryHandler
 from interbed.catalog.server.thrift.calls.statistics import StatisticsHandler
 from interbed.catalog.server.thrift.calls.tables import ConstraintHandler, TableHandler
-from interbed.catalog.server.thrift.structs.requests import NO_PRIVILEGES
 from interbed.thrift_idl.hive_metastore import ttypes
 
 SERVICE_VERSION = "3.0"
 """The answer of Hive's metastores since 2.0 to getVersion; clients choose their calls by it."""
-
-
-_NO_ROLES = "roles are not kept: every client may do everything, access is limited by connection"
 
 
 class ServiceHandler:
@@ -97,59 +94,6 @@ class ServiceHandler:
 class EmptyHandler:
     """The calls about objects that interbed does not have; clients continue when there are none."""
 
-    def get_role_names(self) -> list[str]:
-        return ["admin", "public"]
-
-    def list_roles(self, principal_name: str, principal_type: int) -> list[Any]:
-        return []
-
-    def get_principals_in_role(self, request: Any) -> Any:
-        return ttypes.GetPrincipalsInRoleResponse(principalGrants=[])
-
-    def get_role_grants_for_principal(self, request: Any) -> Any:
-        return ttypes.GetRoleGrantsForPrincipalResponse(principalGrants=[])
-
-    def get_privilege_set(self, hiveObject: Any, user_name: str, group_names: list[str]) -> Any:
-        return ttypes.PrincipalPrivilegeSet(userPrivileges={}, groupPrivileges={}, rolePrivileges={})
-
-    def list_privileges(self, principal_name: str, principal_type: int, hiveObject: Any) -> list[Any]:
-        return []
-
-    def create_role(self, role: Any) -> bool:
-        raise MetastoreError(_NO_ROLES)
-
-    def drop_role(self, role_name: str) -> bool:
-        raise MetastoreError(_NO_ROLES)
-
-    def grant_role(
-        self,
-        role_name: str,
-        principal_name: str,
-        principal_type: int,
-        grantor: str,
-        grantorType: int,
-        grant_option: bool,
-    ) -> bool:
-        raise MetastoreError(_NO_ROLES)
-
-    def revoke_role(self, role_name: str, principal_name: str, principal_type: int) -> bool:
-        raise MetastoreError(_NO_ROLES)
-
-    def grant_revoke_role(self, request: Any) -> Any:
-        raise MetastoreError(_NO_ROLES)
-
-    def grant_privileges(self, privileges: Any) -> bool:
-        return _nothing_in(privileges)
-
-    def revoke_privileges(self, privileges: Any) -> bool:
-        return _nothing_in(privileges)
-
-    def grant_revoke_privileges(self, request: Any) -> Any:
-        return ttypes.GrantRevokePrivilegeResponse(success=_nothing_in(request.privileges))
-
-    def refresh_privileges(self, objToRefresh: Any, authorizer: str, grantRequest: Any) -> Any:
-        return ttypes.GrantRevokePrivilegeResponse(success=_nothing_in(grantRequest and grantRequest.privileges))
-
     def get_type(self, name: str) -> Any:
         raise NoSuchObjectError(f"there is no type {name}")
 
@@ -166,21 +110,18 @@ class EmptyHandler:
         return ttypes.Materialization(sourceTablesUpdateDeleteModified=True, sourceTablesCompacted=False)
 
 
-def _nothing_in(privileges: Any) -> bool:
-    """Return whether a bag holds no privileges. Others are refused, because they would not be stored."""
-    if privileges is not None and privileges.privileges:
-        raise MetastoreError(NO_PRIVILEGES)
-    return True
-
-
-def all_handlers(metastore: Metastore, lock_clients: LockClients | None = None) -> list[object]:
+def all_handlers(
+    metastore: Metastore, lock_clients: LockClients | None = None, grants: object | None = None
+) -> list[object]:
     """Return the handlers of all methods; each method is defined by one of them.
 
-    Without `lock_clients` a request never waits for a lock.
+    Without `lock_clients` a request never waits for a lock. `grants` has the methods about roles and grants where these
+    are kept.
     """
     return [
         ServiceHandler(metastore.config),
         EmptyHandler(),
+        NoGrantHandler() if grants is None else grants,
         CatalogHandler(metastore),
         DatabaseHandler(metastore),
         TableHandler(metastore),

@@ -129,10 +129,15 @@ def _lake(database_url: str, warehouse: Path) -> Iterator[Lake]:
     store.close()
 
 
+def lake_on_sqlite(directory: Path) -> Iterator[Lake]:
+    """Yield a metastore on SQLite with the database `sales`, which belongs to the user `boss`."""
+    yield from _lake(f"sqlite:///{directory / 'metastore.db'}", directory / "warehouse")
+
+
 @pytest.fixture
 def lake(tmp_path: Path) -> Iterator[Lake]:
     """Yield a metastore on SQLite with the database `sales`, which belongs to the user `boss`."""
-    yield from _lake(f"sqlite:///{tmp_path / 'metastore.db'}", tmp_path / "warehouse")
+    yield from lake_on_sqlite(tmp_path)
 
 
 @pytest.fixture

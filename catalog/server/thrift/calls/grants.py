@@ -1,0 +1,315 @@
+"""The calls about roles and grants: those of a server with the built-in authorizer, and those of a server without.
+
+Grants on functions and on catalogs other than `hive` have no form in Hive's interface; the first are left out of lists,
+the second are privileges on GLOBAL with the name of the catalog.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+from interbed.catalog.server.service.access.administration import AccessAdministration, GrantRequest
+from interbed.catalog.server.service.access.authorizer import Caller
+from interbed.catalog.server.service.access.grants import Grant, Grantee, GranteeKind, RoleMember, role_named
+from interbed.catalog.server.service.access.objects import (
+    SERVER,
+    Privilege,
+    SecuredKind,
+    SecuredObject,
+    catalog_object,
+    database_object,
+    table_object,
+)
+from interbed.catalog.server.service.errors import InvalidObjectError, MetastoreError
+from interbed.catalog.server.service.names import normalized, shortened
+from interbed.catalog.server.thrift.structs.convert import split_catalog
+from interbed.catalog.server.thrift.structs.requests import NO_PRIVILEGES
+from interbed.thrift_idl.hive_metastore import ttypes
+
+_NO_ROLES = "roles are not kept: every client may do everything, access is limited by connection"
+
+_KINDS = {
+    ttypes.PrincipalType.USER: GranteeKind.USER,
+    ttypes.PrincipalType.ROLE: GranteeKind.ROLE,
+    ttypes.PrincipalType.GROUP: GranteeKind.GROUP,
+}
+_NUMBERS = {kind: number for number, kind in _KINDS.items()}
+
+
+class GrantHandler:
+    """The calls about roles and grants of a server with the built-in authorizer. `caller` returns that of a call."""
+
+    def __init__(self, administration: AccessAdministration, caller: Callable[[], Caller | None]) -> None:
+        self._administration = administration
+        self._caller = caller
+
+    def create_role(self, role: Any) -> bool:
+        self._administration.create_role(role.roleName or "", self._caller())
+        return True
+
+    def drop_role(self, role_name: str) -> bool:
+        self._administration.drop_role(role_name or "", self._caller())
+        return True
+
+    def get_role_names(self) -> list[str]:
+        return [role.name for role in self._administration.roles(self._caller())]
+
+    def list_roles(self, principal_name: str, principal_type: int) -> list[Any]:
+        actor = self._caller()
+        found = self._administration.memberships(_grantee(principal_name, principal_type), actor)
+        known = {role.name: role for role in self._administration.roles(None)}
+        return [
+            ttypes.Role(
+                roleName=each.role,
+                createTime=known[each.role].created_at,
+                ownerName=known[each.role].created_by or "",
+            )
+            for each in found
+            if each.role in known
+        ]
+
+    def grant_role(
+        self,
+        role_name: str,
+        principal_name: str,
+        principal_type: int,
+        grantor: str,
+        grantorType: int,
+        grant_option: bool,
+    ) -> bool:
+        self._administration.add_member(
+            role_name or "",
+            _grantee(principal_name, principal_type),
+            self._caller(),
+            admin_option=bool(grant_option),
+            grantor=grantor or None,
+        )
+        return True
+
+    def revoke_role(self, role_name: str, principal_name: str, principal_type: int) -> bool:
+        member = _grantee(principal_name, principal_type)
+        self._administration.remove_member(role_name or "", member, self._caller())
+        return True
+
+    def grant_revoke_role(self, request: Any) -> Any:
+        member = _grantee(request.principalName, request.principalType)
+        if request.requestType == ttypes.GrantRevokeType.GRANT:
+            self._administration.add_member(
+                request.roleName or "",
+                member,
+                self._caller(),
+                admin_option=bool(request.grantOption),
+                grantor=request.grantor or None,
+            )
+        else:
+            self._administration.remove_member(
+                request.roleName or "", member, self._caller(), admin_option_only=bool(request.grantOption)
+            )
+        return ttypes.GrantRevokeRoleResponse(success=True)
+
+    def get_principals_in_role(self, request: Any) -> Any:
+        found = self._administration.members(request.roleName or "", self._caller())
+        return ttypes.GetPrincipalsInRoleResponse(principalGrants=[_role_grant(each) for each in found])
+
+    def get_role_grants_for_principal(self, request: Any) -> Any:
+        member = _grantee(request.principal_name, request.principal_type)
+        found = self._administration.memberships(member, self._caller())
+        return ttypes.GetRoleGrantsForPrincipalResponse(principalGrants=[_role_grant(each) for each in found])
+
+    def get_privilege_set(self, hiveObject: Any, user_name: str, group_names: list[str]) -> Any:
+        holder = Caller(user_name or "", frozenset(group_names or ()))
+        found = self._administration.grants_of(holder, _secured(hiveObject), self._caller())
+        names: dict[GranteeKind, dict[str, list[Any]]] = {kind: {} for kind in GranteeKind}
+        for grant in found:
+            names[grant.to.kind].setdefault(grant.to.name, []).append(_grant_info(grant))
+        return ttypes.PrincipalPrivilegeSet(
+            userPrivileges=names[GranteeKind.USER],
+            groupPrivileges=names[GranteeKind.GROUP],
+            rolePrivileges=names[GranteeKind.ROLE],
+        )
+
+    def list_privileges(self, principal_name: str | None, principal_type: int | None, hiveObject: Any) -> list[Any]:
+        to = None if not principal_name else _grantee(principal_name, principal_type)
+        is_any = hiveObject is None or hiveObject.objectType is None
+        found = self._administration.grants(self._caller(), on=None if is_any else _secured(hiveObject), to=to)
+        return [_object_privilege(grant) for grant in found if grant.on.kind is not SecuredKind.FUNCTION]
+
+    def grant_privileges(self, privileges: Any) -> bool:
+        self._administration.grant(_requests(privileges), self._caller())
+        return True
+
+    def revoke_privileges(self, privileges: Any) -> bool:
+        self._administration.revoke(_requests(privileges), self._caller())
+        return True
+
+    def grant_revoke_privileges(self, request: Any) -> Any:
+        if request.requestType == ttypes.GrantRevokeType.GRANT:
+            self.grant_privileges(request.privileges)
+        else:
+            self._administration.revoke(
+                _requests(request.privileges), self._caller(), grant_option_only=bool(request.revokeGrantOption)
+            )
+        return ttypes.GrantRevokePrivilegeResponse(success=True)
+
+    def refresh_privileges(self, objToRefresh: Any, authorizer: str, grantRequest: Any) -> Any:
+        bag = None if grantRequest is None else grantRequest.privileges
+        self._administration.replace_grants(_secured(objToRefresh), _requests(bag), self._caller())
+        return ttypes.GrantRevokePrivilegeResponse(success=True)
+
+
+class NoGrantHandler:
+    """The calls about roles and grants of a server that keeps none; clients continue when there are none."""
+
+    def get_role_names(self) -> list[str]:
+        return ["admin", "public"]
+
+    def list_roles(self, principal_name: str, principal_type: int) -> list[Any]:
+        return []
+
+    def get_principals_in_role(self, request: Any) -> Any:
+        return ttypes.GetPrincipalsInRoleResponse(principalGrants=[])
+
+    def get_role_grants_for_principal(self, request: Any) -> Any:
+        return ttypes.GetRoleGrantsForPrincipalResponse(principalGrants=[])
+
+    def get_privilege_set(self, hiveObject: Any, user_name: str, group_names: list[str]) -> Any:
+        return ttypes.PrincipalPrivilegeSet(userPrivileges={}, groupPrivileges={}, rolePrivileges={})
+
+    def list_privileges(self, principal_name: str, principal_type: int, hiveObject: Any) -> list[Any]:
+        return []
+
+    def create_role(self, role: Any) -> bool:
+        raise MetastoreError(_NO_ROLES)
+
+    def drop_role(self, role_name: str) -> bool:
+        raise MetastoreError(_NO_ROLES)
+
+    def grant_role(
+        self,
+        role_name: str,
+        principal_name: str,
+        principal_type: int,
+        grantor: str,
+        grantorType: int,
+        grant_option: bool,
+    ) -> bool:
+        raise MetastoreError(_NO_ROLES)
+
+    def revoke_role(self, role_name: str, principal_name: str, principal_type: int) -> bool:
+        raise MetastoreError(_NO_ROLES)
+
+    def grant_revoke_role(self, request: Any) -> Any:
+        raise MetastoreError(_NO_ROLES)
+
+    def grant_privileges(self, privileges: Any) -> bool:
+        return _nothing_in(privileges)
+
+    def revoke_privileges(self, privileges: Any) -> bool:
+        return _nothing_in(privileges)
+
+    def grant_revoke_privileges(self, request: Any) -> Any:
+        return ttypes.GrantRevokePrivilegeResponse(success=_nothing_in(request.privileges))
+
+    def refresh_privileges(self, objToRefresh: Any, authorizer: str, grantRequest: Any) -> Any:
+        return ttypes.GrantRevokePrivilegeResponse(success=_nothing_in(grantRequest and grantRequest.privileges))
+
+
+def _nothing_in(privileges: Any) -> bool:
+    """Return whether a bag holds no privileges. Others are refused, because they would not be stored."""
+    if privileges is not None and privileges.privileges:
+        raise MetastoreError(NO_PRIVILEGES)
+    return True
+
+
+# -- requests ----------------------------------------------------------------------------------------------------------
+
+
+def _requests(bag: Any) -> list[GrantRequest]:
+    """Return the requests of a bag."""
+    return [
+        GrantRequest(
+            privilege=_privilege(each.grantInfo.privilege),
+            on=_secured(each.hiveObject),
+            to=_grantee(each.principalName, each.principalType),
+            grant_option=bool(each.grantInfo.grantOption),
+            grantor=each.grantInfo.grantor or None,
+        )
+        for each in (() if bag is None else bag.privileges or ())
+    ]
+
+
+def _grantee(name: str | None, number: int | None) -> Grantee:
+    if number is not None and number not in _KINDS:
+        raise InvalidObjectError(f"there is no type of principals with the number {number}")
+    kind = GranteeKind.USER if number is None else _KINDS[number]
+    return role_named(name or "") if kind is GranteeKind.ROLE else Grantee(kind, name or "")
+
+
+def _privilege(name: str | None) -> Privilege:
+    try:
+        return Privilege((name or "").strip().upper())
+    except ValueError:
+        raise InvalidObjectError(f"there is no privilege {shortened(name)}; there are {', '.join(Privilege)}") from None
+
+
+def _secured(ref: Any) -> SecuredObject:
+    """Return the object of a reference. InvalidObjectError for columns and partitions."""
+    kind = ref.objectType
+    if kind in (ttypes.HiveObjectType.COLUMN, ttypes.HiveObjectType.PARTITION) or ref.columnName or ref.partValues:
+        raise InvalidObjectError("privileges on columns and partitions are not kept: grant them on the table")
+    catalog, database = split_catalog(ref.dbName, ref.catName)
+    match kind:
+        case ttypes.HiveObjectType.GLOBAL:
+            return SERVER if not ref.catName else catalog_object(normalized(ref.catName))
+        case ttypes.HiveObjectType.DATABASE:
+            return database_object(catalog, normalized(database or ref.objectName))
+        case ttypes.HiveObjectType.TABLE:
+            return table_object(catalog, normalized(database), normalized(ref.objectName))
+        case _:
+            raise InvalidObjectError(f"privileges on objects of the type {kind} are not kept")
+
+
+# -- answers -----------------------------------------------------------------------------------------------------------
+
+
+def _role_grant(each: RoleMember) -> Any:
+    return ttypes.RolePrincipalGrant(
+        roleName=each.role,
+        principalName=each.member.name,
+        principalType=_NUMBERS[each.member.kind],
+        grantOption=each.admin_option,
+        grantTime=each.granted_at,
+        grantorName=each.grantor or "",
+        grantorPrincipalType=ttypes.PrincipalType.USER,
+    )
+
+
+def _grant_info(grant: Grant) -> Any:
+    return ttypes.PrivilegeGrantInfo(
+        privilege=str(grant.privilege),
+        createTime=grant.granted_at,
+        grantor=grant.grantor or "",
+        grantorType=ttypes.PrincipalType.USER,
+        grantOption=grant.grant_option,
+    )
+
+
+def _object_privilege(grant: Grant) -> Any:
+    on = grant.on
+    kinds = {
+        SecuredKind.DATABASE: ttypes.HiveObjectType.DATABASE,
+        SecuredKind.TABLE: ttypes.HiveObjectType.TABLE,
+    }
+    ref = ttypes.HiveObjectRef(
+        objectType=kinds.get(on.kind, ttypes.HiveObjectType.GLOBAL),
+        dbName=on.database,
+        objectName=on.name,
+        partValues=[],
+        catName=on.catalog,
+    )
+    return ttypes.HiveObjectPrivilege(
+        hiveObject=ref,
+        principalName=grant.to.name,
+        principalType=_NUMBERS[grant.to.kind],
+        grantInfo=_grant_info(grant),
+        authorizer="SQL",
+    )
