@@ -67,15 +67,20 @@ class HiveCatalog(ServedDrops, Catalog):
             acquire_timeout_seconds=options.lock_acquire_timeout_millis / 1000,
             check_max_sleep_seconds=options.lock_check_max_sleep_millis / 1000,
         )
-        self._entries = MetastoreEntries(
-            self.client, options, lock, warehouse=settings.warehouse, list_batch=settings.list_batch
-        )
+        try:
+            self._entries = MetastoreEntries(
+                self.client, options, lock, warehouse=settings.warehouse, list_batch=settings.list_batch
+            )
+            if client is None:
+                # A server that is down is detected here, not at the first table.
+                self.client.get_all_databases()
+        except BaseException:
+            if client is None:
+                self.client.close()
+            raise
         self._databases = HiveDatabases(self._entries)
         self._tables = HiveTables(self._entries)
         self._views = HiveViews(self._entries)
-        if client is None:
-            # A server that is down is detected here, not at the first table.
-            self.client.get_all_databases()
 
     @property
     def warehouse(self) -> str:
