@@ -3,12 +3,13 @@
 import os
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from ipaddress import ip_address
 from pathlib import Path
 from typing import NoReturn, Protocol
 from urllib.parse import urlsplit
 
 from interbed.catalog.server.credentials.session_policy import ROLE_ARN, ROLE_ARN_FORM
-from interbed.catalog.server.setting_kinds import ServerSettingsError, listed
+from interbed.catalog.server.setting_kinds import NO_AUTHENTICATION, ServerSettingsError, listed, mechanisms_of
 
 _SEPARATOR = re.compile(r"[$.~-]{1,4}|_{2,4}")
 _CLASS = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*", re.ASCII)
@@ -149,6 +150,8 @@ class AuthenticationSettings(Protocol):
     """The settings of authentication, and those that they depend on."""
 
     @property
+    def host(self) -> str: ...
+    @property
     def authentication(self) -> str: ...
     @property
     def jwt_issuer(self) -> str | None: ...
@@ -164,13 +167,33 @@ class AuthenticationSettings(Protocol):
     def tls_client_ca(self) -> Path | None: ...
 
 
+def is_loopback(host: str) -> bool:
+    """Return whether the address is reachable from this machine alone. Of names only `localhost` is."""
+    try:
+        return host.lower() == "localhost" or ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
 def check_authentication(settings: AuthenticationSettings, sources: Mapping[str, str]) -> None:
-    """Check that each mechanism of authentication has what it needs."""
-    mechanisms = listed(settings.authentication)
+    """Check that each mechanism of authentication has what it needs, and that other machines are not served without
+    one by oversight.
+    """
+    mechanisms = mechanisms_of(settings.authentication)
 
     def refuse(name: str, reason: str) -> NoReturn:
         raise ServerSettingsError(f"{sources[name]}: {reason}")
 
+    if mechanisms and NO_AUTHENTICATION in listed(settings.authentication):
+        refuse("authentication", f"authentication is {settings.authentication}; `none` goes with no mechanism")
+    if not settings.authentication and settings.tls_client_ca is None and not is_loopback(settings.host):
+        refuse(
+            "host",
+            f"the server would listen on {settings.host} without authentication: every client that reaches the port "
+            "could read and change all metadata, and have the server make and delete directories. Set "
+            "`authentication` (certificate, token or jwt), or start the server with --no-authentication "
+            '(authentication = "none") if only trusted machines reach the port',
+        )
     if "certificate" in mechanisms and settings.tls_client_ca is None:
         refuse("authentication", "authentication by certificate needs tls_client_ca, which signs the clients'")
     for name in ("jwt_issuer", "jwt_audience"):
@@ -204,7 +227,7 @@ def check_credentials(settings: CredentialSettings, sources: Mapping[str, str]) 
     if settings.credentials_s3_role is None:
         return
     source = sources["credentials_s3_role"]
-    if not listed(settings.authentication):
+    if not mechanisms_of(settings.authentication):
         raise ServerSettingsError(f"{source}: credentials_s3_role needs `authentication`: who would get credentials?")
     if settings.http_port is None:
         raise ServerSettingsError(f"{source}: credentials_s3_role needs http_port: REST catalogs issue the credentials")
@@ -238,7 +261,7 @@ def check_access(settings: AccessSettings, sources: Mapping[str, str]) -> None:
             f"{sources['access_authorizer']}: access_authorizer is {chosen:.200}; it is none, builtin, or a class as "
             "package.module:Class"
         )
-    if chosen != "none" and not settings.authentication:
+    if chosen != "none" and not mechanisms_of(settings.authentication):
         raise ServerSettingsError(
             f"{sources['access_authorizer']}: access_authorizer is {chosen}, which needs authentication: without it "
             "the server does not know its callers"
@@ -267,7 +290,7 @@ def check_optimizer(settings: OptimizerSettings, sources: Mapping[str, str]) -> 
     """Check that an optimizer beside the server can speak to it."""
     if settings.optimizer == "off":
         return
-    if settings.authentication:
+    if mechanisms_of(settings.authentication):
         raise ServerSettingsError(
             f"{sources['optimizer']}: the optimizer beside the server does not authenticate itself; run `interbed "
             "optimizer run` by itself instead"

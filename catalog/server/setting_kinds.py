@@ -37,6 +37,9 @@ _SECONDS = {
 
 _BYTES = {"": 1, "b": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30}
 
+NO_AUTHENTICATION = "none"
+"""The word of the setting `authentication` for a server that serves every client, whoever reaches it."""
+
 _NAME = re.compile(r"\w{1,128}", re.ASCII)
 _QUANTITY = re.compile(r"(\d+(?:\.\d+)?)\s*([a-z]*)", re.ASCII)
 
@@ -89,6 +92,11 @@ def some_of(*words: str) -> SettingKind[str]:
 def listed(text: str | None) -> list[str]:
     """Return the entries of a setting that is a list, separated by commas."""
     return [each.strip() for each in (text or "").split(",") if each.strip()]
+
+
+def mechanisms_of(authentication: str) -> list[str]:
+    """Return the mechanisms of the setting `authentication`; none where it is empty or says `none`."""
+    return [each for each in listed(authentication) if each != NO_AUTHENTICATION]
 
 
 def named_locations(text: str | None) -> dict[str, str]:

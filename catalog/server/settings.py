@@ -33,6 +33,7 @@ from interbed.catalog.server.setting_kinds import (
     BYTES,
     MESSAGE_BYTES,
     NAMED_LOCATIONS,
+    NO_AUTHENTICATION,
     PATH,
     PORT,
     SECONDS,
@@ -199,8 +200,9 @@ class ServerSettings:
     authentication: str = field(
         default="",
         metadata=_about(
-            "Mechanisms of authentication, separated by commas; nothing: every client is served.",
-            some_of("certificate", "token", "jwt"),
+            "Mechanisms of authentication, separated by commas. Nothing: every client is served, on loopback alone; "
+            "none: on any address.",
+            some_of(NO_AUTHENTICATION, "certificate", "token", "jwt"),
         ),
     )
     jwt_issuer: str | None = field(

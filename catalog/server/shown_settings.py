@@ -4,9 +4,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from interbed.catalog.server.setting_checks import is_loopback
+from interbed.catalog.server.setting_kinds import mechanisms_of
 from interbed.catalog.server.settings import SETTINGS, ServerSettings
-
-_LOOPBACK = ("127.", "localhost", "::1")
 
 
 def shown(settings: ServerSettings) -> dict[str, Any]:
@@ -65,12 +65,19 @@ def warnings_for(settings: ServerSettings, sources: Mapping[str, str] | None = N
             "the command line has the password of the database, which every user of this machine can see (ps). Give "
             f"the URL in {SETTINGS['db'].variable} or in a file of --config, or the password in PGPASSWORD or ~/.pgpass"
         )
-    if not is_loopback(settings.host) and settings.tls_client_ca is None and not settings.authentication:
-        warnings.append(
-            f"listening on {settings.host} without authentication: every client that reaches the port may read and "
-            "change all metadata, and have the server make and delete directories. Set `authentication`, or "
-            "tls_client_ca to ask clients for certificates, or let only trusted machines reach the port"
-        )
+    if not is_loopback(settings.host):
+        mechanisms = mechanisms_of(settings.authentication)
+        if settings.tls_client_ca is None and not mechanisms:
+            warnings.append(
+                f"listening on {settings.host} without authentication: every client that reaches the port may read and "
+                "change all metadata, and have the server make and delete directories. Set `authentication`, or "
+                "tls_client_ca to ask clients for certificates, or let only trusted machines reach the port"
+            )
+        elif settings.tls_certificate is None:
+            warnings.append(
+                f"listening on {settings.host} without TLS: tokens can be read on the network. Set tls_certificate, or "
+                "have a proxy before the server end TLS"
+            )
     if settings.undrop_seconds:
         # Imported here, because the command's help needs only the settings' names.
         from interbed.catalog.server.service.warehouse import renames_directories
@@ -81,8 +88,3 @@ def warnings_for(settings: ServerSettings, sources: Mapping[str, str] | None = N
                 "directories, and drops delete at once. Keep older versions of objects in the store"
             )
     return warnings
-
-
-def is_loopback(host: str) -> bool:
-    """Return whether the address is reachable from this machine alone."""
-    return host.startswith(_LOOPBACK)

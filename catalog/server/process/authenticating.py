@@ -13,7 +13,7 @@ from interbed.catalog.server.credentials.table_credentials import TableCredentia
 from interbed.catalog.server.database.session import SqlRepository
 from interbed.catalog.server.service.access.guard import AccessGuard
 from interbed.catalog.server.service.errors import MetastoreError
-from interbed.catalog.server.setting_kinds import listed
+from interbed.catalog.server.setting_kinds import listed, mechanisms_of
 from interbed.catalog.server.settings import ServerSettings
 from interbed.catalog.server.thrift.edge.call import ClientSession
 from interbed.storage.base.errors import load_extra
@@ -21,7 +21,7 @@ from interbed.storage.base.errors import load_extra
 
 def authentication_for(settings: ServerSettings, store: SqlRepository) -> Authentication | None:
     """Return the authentication of a server, None if it serves every client. MetastoreError, MissingExtraError."""
-    mechanisms = listed(settings.authentication)
+    mechanisms = mechanisms_of(settings.authentication)
     if not mechanisms:
         return None
     bearers: dict[Mechanism, BearerVerifier] = {}

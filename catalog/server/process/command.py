@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from interbed.catalog.server.service.errors import MetastoreError
-from interbed.catalog.server.setting_kinds import ServerSettingsError
+from interbed.catalog.server.setting_kinds import NO_AUTHENTICATION, ServerSettingsError
 from interbed.catalog.server.settings import SETTINGS, ServerSettings, load
 from interbed.catalog.server.shown_settings import shown, warnings_for
 from interbed.storage.base.errors import InterbedError
@@ -39,6 +39,12 @@ def _settings_options(command: Callable[..., Any]) -> Callable[..., Any]:
             metavar=None if setting.kind.choices else setting.name.rpartition("_")[2].upper(),
             help=setting.help + default,
         )(command)
+    command = click.option(
+        "--no-authentication",
+        is_flag=True,
+        default=None,
+        help="Serve every client that reaches the port, on any address; the setting authentication is none then.",
+    )(command)
     command = click.option(
         "--hive-site",
         type=click.Path(path_type=Path),
@@ -91,6 +97,10 @@ def main() -> None:
 def _load(given: dict[str, Any]) -> tuple[ServerSettings, dict[str, str]]:
     arguments = dict(given)
     file, site = arguments.pop("config"), arguments.pop("hive_site")
+    if arguments.pop("no_authentication"):
+        if arguments["authentication"]:
+            raise click.UsageError("--no-authentication and --authentication exclude each other")
+        arguments["authentication"] = NO_AUTHENTICATION
     try:
         return load(file, os.environ, arguments, site=site)
     except ServerSettingsError as error:

@@ -28,7 +28,7 @@ from interbed.catalog.server.service.names import shortened
 from interbed.catalog.server.service.service import ConfigValues, Metastore
 from interbed.catalog.server.service.trash import DIRECTORY_NAME, Trash
 from interbed.catalog.server.service.warehouse import child, normalized_location
-from interbed.catalog.server.setting_kinds import listed, named_locations
+from interbed.catalog.server.setting_kinds import listed, mechanisms_of, named_locations
 from interbed.catalog.server.settings import ServerSettings
 from interbed.catalog.server.shown_settings import client_values
 from interbed.catalog.server.threads import ThreadDeaths
@@ -229,7 +229,7 @@ def lock_clients_for(settings: ServerSettings, metastore: Metastore, deaths: Thr
 def services_for(settings: ServerSettings) -> list[tuple[str, int, AnyService]]:
     """Return host, port and protocol of each service. OSError if a certificate cannot be used."""
     tls = None
-    mechanisms = listed(settings.authentication)
+    mechanisms = mechanisms_of(settings.authentication)
     if settings.tls_certificate is not None:
         tls = server_context(
             settings.tls_certificate,

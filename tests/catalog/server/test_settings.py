@@ -217,6 +217,31 @@ def test_an_open_port_without_authentication_causes_a_warning(tmp_path: Path) ->
     assert "0.0.0.0 without authentication" in warnings_for(ServerSettings(host="0.0.0.0"))[0]
     tls = ServerSettings(host="0.0.0.0", tls_certificate=pem, tls_key=pem, tls_client_ca=pem)
     assert warnings_for(tls) == []
+    assert "0.0.0.0 without authentication" in warnings_for(ServerSettings(host="0.0.0.0", authentication="none"))[0]
+    assert "0.0.0.0 without TLS" in warnings_for(ServerSettings(host="0.0.0.0", authentication="token"))[0]
+    assert warnings_for(ServerSettings(host="::1", authentication="token")) == []
+
+
+@pytest.mark.parametrize("host", ["0.0.0.0", "::", "10.0.0.1", "lake.example.org", "127.example.org", "localhost.lake"])
+def test_a_port_of_other_machines_needs_authentication_or_an_explicit_refusal_of_it(host: str, tmp_path: Path) -> None:
+    with pytest.raises(ServerSettingsError, match=rf"--host: .* listen on {host} without.*--no-authentication"):
+        load(None, {}, {"host": host})
+    with pytest.raises(ServerSettingsError, match=rf"thrift\.bind\.host: .* listen on {host} without"):
+        load(None, {}, {"db": "sqlite:///m.db"}, site=site(tmp_path, metastore__thrift__bind__host=host))
+    assert load(None, {}, {"host": host, "authentication": "none"})[0].host == host
+    assert load(None, {}, {"host": host, "authentication": "token"})[0].host == host
+    shown = CliRunner().invoke(server, ["--host", host, "--no-authentication", "config", "--json"])
+    assert json.loads(shown.output)["authentication"] == {"value": "none", "source": "--authentication"}
+    assert CliRunner().invoke(server, ["config", "--host", host, "--no-authentication"]).exit_code == 0
+
+
+def test_no_authentication_goes_with_no_mechanism() -> None:
+    with pytest.raises(ServerSettingsError, match="`none` goes with no mechanism"):
+        load(None, {}, {"authentication": "token,none"})
+    both = CliRunner().invoke(server, ["--no-authentication", "--authentication", "token", "config"])
+    assert "exclude each other" in both.output
+    for host in ("127.0.0.1", "127.8.8.8", "::1", "localhost", "LOCALHOST"):
+        assert load(None, {}, {"host": host})[0].authentication == ""
 
 
 def test_the_effective_settings_are_printed_with_their_sources(tmp_path: Path) -> None:

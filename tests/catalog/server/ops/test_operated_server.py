@@ -197,7 +197,7 @@ def test_a_server_that_cannot_use_a_setting_reports_it_and_does_not_start(
     for arguments, told in [
         (["--health-port", str(operated.health[1])], f"health port 127.0.0.1:{operated.health[1]}"),
         (["--audit-log", str(tmp_path / "none" / "audit")], str(tmp_path / "none" / "audit")),
-        (["--host", "no-such-host.invalid"], "no-such-host.invalid"),
+        (["--host", "no-such-host.invalid", "--no-authentication"], "cannot listen on no-such-host.invalid"),
     ]:
         command = [
             "interbed.catalog.server.process.main",
