@@ -86,8 +86,8 @@ def test_rows_are_found_by_keys_that_are_not_padded(lake: SparkLake) -> None:
     lake.sql(f"{merge} UPDATE SET v = s.v")
     after = {**before, "ab": 7, "ab  ": 0}
     assert _keys(lake) == after
-    with pytest.raises(Exception, match="row with 'x' in the primary key column 'c' can't be deleted by Spark"):
-        lake.sql("DELETE FROM {lake}.db.t WHERE id = 3")
+    lake.sql("DELETE FROM {lake}.db.t WHERE id = 3")
+    del after["x"]
     assert _keys(lake) == after
     lake.sql("DELETE FROM {lake}.db.t WHERE id = 5")
     del after["y   "]

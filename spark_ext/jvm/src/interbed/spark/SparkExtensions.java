@@ -5,6 +5,7 @@ import interbed.spark.catalog.Redaction;
 import interbed.spark.function.IncrementalFunctions;
 import interbed.spark.function.SqlFunctionCalls;
 import interbed.spark.planner.Planner;
+import interbed.spark.rewrite.CharConditions;
 import interbed.spark.rewrite.CorrelatedValues;
 import interbed.spark.rewrite.FrameMerge;
 import interbed.spark.rewrite.RowStatement;
@@ -70,6 +71,7 @@ public final class SparkExtensions extends AbstractFunction1<SparkSessionExtensi
     extensions.injectResolutionRule(session -> new SchemaMerging());
     extensions.injectPostHocResolutionRule(session -> new CorrelatedValues());
     extensions.injectPostHocResolutionRule(session -> new SqlFunctionCalls());
+    extensions.injectPostHocResolutionRule(session -> new CharConditions());
     extensions.injectHintResolutionRule(session -> new FrameMerge((org.apache.spark.sql.classic.SparkSession) session));
     return BoxedUnit.UNIT;
   }

@@ -6,6 +6,7 @@ import java.util.Arrays;
 import java.util.List;
 import org.apache.spark.sql.catalyst.util.CharVarcharUtils;
 import org.apache.spark.sql.connector.write.LogicalWriteInfo;
+import org.apache.spark.sql.types.CharType;
 import org.apache.spark.sql.types.DataType;
 import org.apache.spark.sql.types.DataTypes;
 import org.apache.spark.sql.types.StructField;
@@ -17,10 +18,12 @@ import org.apache.spark.sql.types.StructType;
  *
  * <p>A deleted row is known by its id and metadata: `fromId` and `fromMetadata` have the index of each sent column there, -1 for
  * none, and `wholeRow` is the index of a metadata column with the whole row. `storedKeys` has the index of a metadata column with
- * the text of each key column as it is stored, -1 for none: Spark pads those of type CHAR.
+ * the text of each key column as it is stored, -1 for none: Spark pads those of type CHAR. `charKeys` has whether each key
+ * column is of type CHAR.
  */
 record RowChangeLayout(
-    StructType sent, int tableColumns, int[] fromId, int[] fromMetadata, int wholeRow, int[] storedKeys, int[] keyColumns)
+    StructType sent, int tableColumns, int[] fromId, int[] fromMetadata, int wholeRow, int[] storedKeys, int[] keyColumns,
+    boolean[] charKeys)
     implements Serializable {
   static final String KIND = "_row_kind";
   private static final String STORED = "__interbed_stored_";
@@ -47,6 +50,10 @@ record RowChangeLayout(
       }
     }
     List<String> keys = table.info().getPrimaryKeys();
+    boolean[] charKeys = new boolean[keys.size()];
+    for (int i = 0; i < charKeys.length; i++) {
+      charKeys[i] = table.schema().apply(keys.get(i)).dataType() instanceof CharType;
+    }
     return new RowChangeLayout(
         sent,
         columns.length(),
@@ -54,7 +61,8 @@ record RowChangeLayout(
         places(sent, metadata),
         wholeRow,
         keys.stream().mapToInt(key -> place(metadata, STORED + key)).toArray(),
-        keys.stream().mapToInt(columns::fieldIndex).toArray());
+        keys.stream().mapToInt(columns::fieldIndex).toArray(),
+        charKeys);
   }
 
   DataType type(int column) {

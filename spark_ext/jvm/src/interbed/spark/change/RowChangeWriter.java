@@ -75,7 +75,12 @@ final class RowChangeWriter implements DeltaWriter<InternalRow> {
     if (before != null) {
       check.check(before, row);
     }
-    send(row, UPDATE_AFTER);
+    copy(row);
+    for (int column : layout.keyColumns()) {
+      // A CHAR may be stored without the blanks of the new value.
+      sent.update(column, id.get(layout.fromId()[column], layout.type(column)));
+    }
+    send(UPDATE_AFTER);
   }
 
   @Override
@@ -98,14 +103,12 @@ final class RowChangeWriter implements DeltaWriter<InternalRow> {
 
   /** Refuses changes of a key, after which the old row would remain. */
   private void checkKey(InternalRow id, InternalRow row) {
-    for (int column : layout.keyColumns()) {
+    for (int i = 0; i < layout.keyColumns().length; i++) {
+      int column = layout.keyColumns()[i];
       DataType type = layout.type(column);
       Object before = id.get(layout.fromId()[column], type);
       Object after = row.get(column, type);
-      boolean same = before instanceof byte[] bytes && after instanceof byte[] others
-          ? Arrays.equals(bytes, others)
-          : before.equals(after);
-      if (!same) {
+      if (!isSame(before, after, layout.charKeys()[i])) {
         throw new UnsupportedOperationException(
             "The primary key column '"
                 + layout.sent().apply(column).name()
@@ -118,14 +121,27 @@ final class RowChangeWriter implements DeltaWriter<InternalRow> {
     }
   }
 
+  private static boolean isSame(Object before, Object after, boolean isChar) {
+    if (before instanceof byte[] bytes && after instanceof byte[] others) {
+      return Arrays.equals(bytes, others);
+    }
+    return isChar && before instanceof UTF8String text && after instanceof UTF8String other
+        ? text.trimRight().equals(other.trimRight())
+        : before.equals(after);
+  }
+
   private void send(InternalRow row, byte kind) throws IOException {
+    copy(row);
+    send(kind);
+  }
+
+  private void copy(InternalRow row) {
     for (int i = 0; i < layout.tableColumns(); i++) {
       sent.update(i, row.get(i, layout.type(i)));
     }
     for (int i = layout.tableColumns(); i < sent.numFields(); i++) {
       sent.update(i, null);
     }
-    send(kind);
   }
 
   private void send(byte kind) throws IOException {
