@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from interbed.storage.base.errors import InvalidInputError, NotSupportedError
 from interbed.storage.base.types.data_type import STRINGS, AtomicType, DataField, DataType, MapType, MultisetType
-from interbed.storage.files.text.csv import CsvCodec, check_ends_no_line, decoded_lines
+from interbed.storage.files.text.csv import CsvCodec, check_begins_without_mark, check_ends_no_line, decoded_lines
 from interbed.storage.files.text.json import KEY_TYPES, JsonCodec
 from interbed.storage.files.text.lines import compressing, read_lines
 from interbed.storage.files.text.options import CsvOptions, JsonOptions, LineOptions, TextFileOptions
@@ -30,6 +30,10 @@ class TextCodec(Protocol):
     @property
     def header(self) -> str | None:
         """The first line of a new file, or None."""
+        ...
+
+    def check_header(self, lines: Sequence[bytes], path: str) -> None:
+        """Refuse lines that are skipped as a header, if they contradict the columns; raises CorruptFileError."""
         ...
 
     def decode(self, lines: Sequence[bytes], first_line: int, path: str) -> pa.RecordBatch:
@@ -52,15 +56,19 @@ class LineCodec:
         self._reads = wanted is None or self._field.name in wanted
         self.line_delimiter = syntax.line_delimiter
 
+    def check_header(self, lines: Sequence[bytes], path: str) -> None:
+        """Do nothing: such files have no header."""
+
     def decode(self, lines: Sequence[bytes], first_line: int, path: str) -> pa.RecordBatch:
         """Return the rows of lines."""
         found = pa.RecordBatch.from_arrays([decoded_lines(lines, first_line, path)], names=[self._field.name])
         return found if self._reads else found.select([])
 
     def encode(self, batch: pa.RecordBatch, rows: Rows) -> list[str]:
-        """Return the texts; refuse NULL, and texts that would end a line."""
+        """Return the texts; refuse NULL, and texts that would end a line or begin with a byte order mark."""
         texts: Any = batch.column(0)
         check_ends_no_line(texts, self.line_delimiter, self._field, rows)
+        check_begins_without_mark(texts, self._field, rows)
         lines: list[str] = texts.to_pylist()
         if texts.null_count:
             raise InvalidInputError(
@@ -119,6 +127,8 @@ def read_text_rows(
     skipped, line = codec.header_lines, 1
     for lines in read_lines(file_io, path, codec.line_delimiter, size=size):
         kept = lines[skipped:]
+        if skipped and line == 1:
+            codec.check_header(lines[:skipped], path)
         line += len(lines) - len(kept)
         skipped -= len(lines) - len(kept)
         if kept:

@@ -20,7 +20,7 @@ from interbed.storage.base.arrays import Mask
 from interbed.storage.base.arrow_values import array_of, from_numpy, scalar_of, to_numpy
 from interbed.storage.base.errors import CorruptFileError, InvalidInputError
 from interbed.storage.base.types.data_type import AtomicType, DataField
-from interbed.storage.files.text.options import STANDARD_DELIMITERS, CsvOptions, MalformedMode
+from interbed.storage.files.text.options import BYTE_ORDER_MARK, STANDARD_DELIMITERS, CsvOptions, MalformedMode
 from interbed.storage.files.text.values import Rows, equal_to, texts_of, values_of
 
 Array = Any
@@ -43,6 +43,23 @@ class CsvCodec:
         self.header_lines = syntax.header_lines
 
     # -- rows of lines -------------------------------------------------------------------------------------------------
+
+    def check_header(self, lines: Sequence[bytes], path: str) -> None:
+        """Refuse a header that has columns of the table in another order: fields are read by their places.
+
+        Raises CorruptFileError naming the file. A header with other names is skipped.
+        """
+        if len(lines) != 1 or self.header_lines != 1:
+            return
+        fields, _ = self._fields_of(decoded_lines(lines, 1, path)[0].as_py())
+        names = [(name or "").strip().lower() for name in fields]
+        known = [f.name.lower() for f in self._fields]
+        if set(names) <= set(known) and names != known[: len(names)]:
+            raise CorruptFileError(
+                f"The header of the data file {path} has the columns {', '.join(names)}, and the table has "
+                f"{', '.join(known)}: fields are read by their places, so values would be in other columns. Write the "
+                "file again with the columns in the table's order."
+            )
 
     def decode(self, lines: Sequence[bytes], first_line: int, path: str) -> pa.RecordBatch:
         """Return the rows of lines, of which the first has that number in the file; raises CorruptFileError."""
@@ -224,7 +241,9 @@ class CsvCodec:
 
     def _quoted(self, texts: Array) -> Array:
         syntax = self._syntax
-        special = pc.match_substring(texts, syntax.delimiter)
+        # A file's reader would skip the mark.
+        marked: Any = pc.starts_with(texts, BYTE_ORDER_MARK)
+        special = pc.or_(pc.match_substring(texts, syntax.delimiter), marked)
         for character in (syntax.quote, syntax.escape):
             if character is not None:
                 special = pc.or_(special, pc.match_substring(texts, character))
@@ -257,10 +276,15 @@ class CsvCodec:
         if syntax.escape is None:
             row = int(np.flatnonzero(to_numpy(special.fill_null(False)))[0])
             raise InvalidInputError(
-                f"The text {texts[row].as_py()!r} has the delimiter of the table's fields, and the table has no "
-                "'escape.delim'; keep such texts in Parquet, ORC or Avro files."
+                f"The text {texts[row].as_py()!r} has the delimiter of the table's fields or begins with a byte order "
+                "mark, and the table has no 'escape.delim'; keep such texts in Parquet, ORC or Avro files."
             )
-        escaped = pc.replace_substring(texts, syntax.escape, syntax.escape * 2)
+        escaped: Any = pc.replace_substring(texts, syntax.escape, syntax.escape * 2)
+        escaped = pc.if_else(
+            pc.starts_with(escaped, BYTE_ORDER_MARK),
+            pc.binary_join_element_wise(scalar_of(syntax.escape, pa.string()), escaped, scalar_of("", pa.string())),
+            escaped,
+        )
         return pc.replace_substring(escaped, syntax.delimiter, syntax.escape + syntax.delimiter)
 
 
@@ -274,6 +298,18 @@ def check_ends_no_line(texts: Array, delimiter: str, field: DataField, rows: Row
         field,
         rows,
         "it would end the line; keep such texts in JSON, Parquet, ORC or Avro files",
+    )
+
+
+def check_begins_without_mark(texts: Array, field: DataField, rows: Rows) -> None:
+    """Raise InvalidInputError naming the column and the row of a text that begins with a byte order mark."""
+    marked: Any = pc.starts_with(texts, BYTE_ORDER_MARK)
+    _refuse(
+        to_numpy(marked.fill_null(False)),
+        texts,
+        field,
+        rows,
+        "it begins with a byte order mark, which readers skip; keep such texts in JSON, Parquet, ORC or Avro files",
     )
 
 

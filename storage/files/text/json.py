@@ -3,8 +3,8 @@
 Written as in paimon-format `json.JsonFormatWriter`, but for integers, floats and booleans, which are JSON's own values
 instead of texts: Java Paimon reads both, Spark and Hive only these. Other values, NaN and infinities are texts
 (values.py), which Java Paimon reads, too. Members that are no columns are ignored, missing ones are null. A line of
-blanks is no row. With `json.ignore-parse-errors` a line that is no object is left out, and a value that does not fit
-its column is null; otherwise both are errors that name the line.
+blanks is no row. With `json.ignore-parse-errors` a line that is no object, or that has a name twice in an object, is
+left out, and a value that does not fit its column is null; otherwise these are errors that name the line.
 """
 
 import json
@@ -56,6 +56,10 @@ class JsonCodec:
         by_name = {f.name: f for f in fields}
         self._wanted = self._fields if wanted is None else tuple(by_name[name] for name in wanted)
         self.line_delimiter = syntax.line_delimiter
+        self._names = frozenset(f.name.lower() for f in fields)
+
+    def check_header(self, lines: Sequence[bytes], path: str) -> None:
+        """Do nothing: such files have no header."""
 
     # -- rows of lines -------------------------------------------------------------------------------------------------
 
@@ -90,10 +94,22 @@ class JsonCodec:
         return pa.RecordBatch.from_arrays(columns, names=[f.name for f in self._wanted])
 
     def _object(self, line: bytes) -> dict[str, Any]:
-        found = json.loads(line.decode(), parse_int=str, parse_float=str, parse_constant=_refuse_constant)
+        found = json.loads(
+            line.decode(),
+            parse_int=str,
+            parse_float=str,
+            parse_constant=_refuse_constant,
+            object_pairs_hook=_with_names_once,
+        )
         if not isinstance(found, dict):
             raise ValueError("it is no object")
-        return {name.lower(): value for name, value in found.items()} if self._syntax.any_case else found
+        if not self._syntax.any_case:
+            return found
+        lower = {name.lower(): value for name, value in found.items()}
+        if len(lower) < len(found):
+            names = [name for name in found if name.lower() in self._names]
+            _with_names_once([(name.lower(), None) for name in names])
+        return lower
 
     def _array(self, values: Sequence[Any], data_type: DataType) -> Array:
         match data_type:
@@ -238,6 +254,16 @@ def _lists(values: Sequence[Any], arrow: Any, inner: Array) -> Array:
 
 def _of_type(inner: Array, arrow: Any) -> Array:
     return inner if pa.types.is_map(arrow) else inner.cast(arrow.value_type)
+
+
+def _with_names_once(pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:
+    """Return the members of an object. Raises ValueError for a name that occurs twice, as a value would be lost."""
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        names = [name for name, _ in pairs]
+        twice = next(name for name in names if names.count(name) > 1)
+        raise ValueError(f"it has the name {twice!r} twice")
+    return found
 
 
 def _refuse_constant(text: str) -> Any:

@@ -14,7 +14,7 @@ from typing import Any
 
 from interbed.storage.base.errors import CorruptFileError, InvalidOptionError, NotSupportedError
 from interbed.storage.files.format.api import data_file_errors
-from interbed.storage.files.text.options import STANDARD_DELIMITERS
+from interbed.storage.files.text.options import BYTE_ORDER_MARK, STANDARD_DELIMITERS
 from interbed.storage.io.api import FileIO, open_sized
 
 if sys.version_info >= (3, 14):
@@ -29,7 +29,7 @@ _UNREADABLE = ("snappy", "lz4")
 """Extensions of Hadoop's codecs whose frames are not read."""
 _READ_BYTES = 4 << 20
 _LINE_BYTES_MAX = 256 << 20
-_BYTE_ORDER_MARK = b"\xef\xbb\xbf"
+_BYTE_ORDER_MARK = BYTE_ORDER_MARK.encode()
 
 
 def check_compression(key: str, name: str) -> str | None:

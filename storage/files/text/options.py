@@ -14,6 +14,9 @@ from interbed.storage.base.errors import InvalidOptionError
 STANDARD_DELIMITERS = ("\n", "\r\n", "\r")
 """Delimiters of lines for which a line ends with any of them."""
 
+BYTE_ORDER_MARK = "\ufeff"
+"""Character that is skipped at the beginning of a file."""
+
 NO_CHARACTER = "\0"
 """The value of `csv.quote-character` and `csv.escape-character` that switches it off."""
 
