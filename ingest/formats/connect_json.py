@@ -78,6 +78,9 @@ _UNZONED = (
 
 _MOST_DIGITS = 38
 
+_SOURCE_TYPE = "__debezium.source.column.type"
+"""Parameter with the type at the source, which Debezium's `column.propagate.source.type` adds."""
+
 
 _DECIMAL_BYTES = 16
 
@@ -231,6 +234,8 @@ def connect_type(
     if kind == "array":
         return _array(connect_type(schema.get("items") or {}, f"{path}[]", spelled=spelled, binary=binary))
     if isinstance(kind, str) and kind in _PLAIN:
+        if kind == "int64" and "UNSIGNED" in str(parameters.get(_SOURCE_TYPE)).upper():
+            return ConnectType(wire=pa.int64(), type=pa.int64(), convert=_unsigned)
         if spelled and pa.types.is_floating(_PLAIN[kind]):
             return _named(pa.string(), _PLAIN[kind])
         if _PLAIN[kind] == pa.float32() and not binary:
@@ -279,6 +284,17 @@ def _array(element: ConnectType) -> ConnectType:
         return lists
 
     return ConnectType(wire=wire, type=result, convert=convert)
+
+
+def _unsigned(array: Array) -> Array:
+    """Return integers without a sign. Raises ValueError for a negative one, which stands for one beyond 2^63."""
+    lowest = pc.min(array).as_py()
+    if lowest is not None and lowest < 0:
+        raise ValueError(
+            f"it stands for {lowest + 2**64}, an integer without a sign beyond the range of BIGINT. Set "
+            "'bigint.unsigned.handling.mode' = 'precise' for the connector"
+        )
+    return array
 
 
 def _decimal(scale: int, precision: int) -> ConnectType:

@@ -478,3 +478,18 @@ def unsent_before(decoded: DecodedMessages) -> set[int]:
         for each in changes.unsent_before.values()
         for number in changes.messages[each.rows]
     }
+
+
+def test_an_unsigned_integer_that_wrapped_at_the_source_is_bad() -> None:
+    stated = {"__debezium.source.column.type": "BIGINT UNSIGNED"}
+    fields = [{"type": "int64", "optional": True, "field": "u", "parameters": stated}]
+    events = [payload("c", None, {"u": u}) for u in (5, -1, None, 2**63 - 1)]
+    decoded = DebeziumJson().decode(messages_of([with_schema(each, fields) for each in events]))
+    [bad] = decoded.bad
+    assert bad.index == 1
+    assert "stands for 18446744073709551615" in bad.reason
+    assert "'bigint.unsigned.handling.mode' = 'precise'" in bad.reason
+    assert decoded.changes[0].rows.column("u").to_pylist() == [5, None, 2**63 - 1]
+    # Without the type at the source -1 is -1.
+    [signed] = DebeziumJson().decode(messages_of([with_schema(events[1], [{**fields[0], "parameters": {}}])])).changes
+    assert signed.rows.column("u").to_pylist() == [-1]

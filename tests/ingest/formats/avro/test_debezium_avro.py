@@ -242,6 +242,18 @@ def test_a_value_outside_of_its_column_range_is_bad() -> None:
     assert "its column 't' has -1" in bad.reason
 
 
+def test_an_unsigned_integer_that_wrapped_at_the_source_is_bad() -> None:
+    schemas = FakeRegistry()
+    kind = {"type": "long", "connect.parameters": {"__debezium.source.column.type": "BIGINT UNSIGNED"}}
+    schema = envelope([ID, {"name": "u", "type": kind}])
+    values = [schemas.encoded(schema, avro_event("c", None, {"id": i, "u": u})) for i, u in enumerate([5, -1])]
+    decoded = decode(schemas, values)
+    assert [row["u"] for _, row in rows_of(decoded)] == [5]
+    [bad] = decoded.bad
+    assert "its column 'u' has -1" in bad.reason
+    assert "stands for 18446744073709551615" in bad.reason
+
+
 def test_an_unavailable_registry_makes_no_message_bad() -> None:
     schemas = FakeRegistry()
     value = schemas.encoded(envelope([ID]), avro_event("c", None, {"id": 1}))
