@@ -8,6 +8,7 @@ and Avro. Their partitions are those of the metastore. Source: paimon-hive `Hive
 """
 
 import copy
+import json
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
@@ -125,34 +126,52 @@ def _with_option(schema: TableSchema, key: str, value: str) -> TableSchema:
     return replace(schema, options={**schema.options, key: value})
 
 
-_CHANGES_VALUES: Mapping[str, str | None] = {
+_LAZY_AND_JSON: Mapping[str, str | None] = {
     "dots.in.keys": "true",
     "serialization.encoding": None,
     "timestamp.formats": None,
     "serialization.last.column.takes.rest": "true",
     "hive.lazysimple.extended_boolean_literal": "true",
 }
-"""Parameters of SerDes that change the values of files, with the value in which they do; None for any value."""
+_CHANGES_VALUES: Mapping[str, Mapping[str, str | None]] = {
+    "csv": _LAZY_AND_JSON,
+    "json": _LAZY_AND_JSON,
+    "parquet": {"parquet.column.index.access": "true"},
+    "orc": {"orc.force.positional.evolution": "true"},
+    "avro": {"avro.schema.url": None},
+}
+"""Parameters with which files have other values than are read here, by format; None for any value of the parameter."""
+
+_UTF8 = ("utf8", "usascii", "ascii")
 
 
-def _check_serde(identifier: Identifier, entry: Any) -> None:
-    """Raise NotSupportedError for a parameter of the SerDe with which files have other values than are read here."""
+def _check_serde(identifier: Identifier, entry: Any, file_format: str) -> None:
+    """Raise NotSupportedError for a parameter of table or SerDe with which files have other values than are read."""
     serde = (entry.sd.serdeInfo.serializationLib or "").lower()
-    for key, value in sorted((entry.sd.serdeInfo.parameters or {}).items()):
-        if serde == _LAZY.lower() or "json" in serde:
-            changing = _CHANGES_VALUES.get(key, "")
-            counts = changing is None or (bool(changing) and value.lower() == changing)
-        else:
+    changing = {} if serde.endswith("opencsvserde") else _CHANGES_VALUES.get(file_format, {})
+    # Hive gives a SerDe the parameters of the table, too.
+    for key, value in sorted({**(entry.sd.serdeInfo.parameters or {}), **(entry.parameters or {})}.items()):
+        counts = key in changing and changing[key] in (None, value.lower())
+        if key == "serialization.encoding" and value.lower().replace("-", "") in _UTF8:
             counts = False
         if "openx" in serde:
             counts |= key.startswith("mapping.") or (key == "case.insensitive" and value.lower() == "false")
-        if key == "serialization.encoding" and value.lower().replace("-", "") in ("utf8", "usascii", "ascii"):
-            counts = False
+        if key == "avro.schema.literal" and file_format == "avro":
+            counts = _has_defaults(value)
         if counts:
             raise NotSupportedError(
-                f"The table '{identifier}' has the parameter '{key}' = '{value}' of its SerDe, which is not supported: "
-                "its values would be others. Read it by Hive."
+                f"The table '{identifier}' has the parameter '{key}' = '{value[:200]}', which is not supported: its "
+                "values would be others. Read it by Hive."
             )
+
+
+def _has_defaults(literal: str) -> bool:
+    """Return whether a schema of Avro gives columns that a file lacks a value, or columns another name in files."""
+    try:
+        fields = json.loads(literal)["fields"]
+        return any(f.get("default") is not None or f.get("aliases") for f in fields)
+    except (ValueError, TypeError, KeyError, AttributeError):
+        return True
 
 
 def _check_plain(identifier: Identifier, parameters: Mapping[str, str]) -> None:
@@ -227,7 +246,7 @@ def _definition_of_hive(
     identifier: Identifier, entry: Any, schema: TableSchema, file_format: str, parameters: Mapping[str, str]
 ) -> FormatDefinition:
     """Return the definition of a table that Hive or Spark created: the syntax of its files is that of its SerDe."""
-    _check_serde(identifier, entry)
+    _check_serde(identifier, entry, file_format)
     header = parameters.get("skip.header.line.count", "0")
     lines = int(header) if header.isdecimal() else 0
     if file_format == "json":

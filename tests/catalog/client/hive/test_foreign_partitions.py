@@ -123,6 +123,9 @@ def test_a_partition_with_a_serde_of_its_own_is_read_by_it_and_not_written(
 
 
 JSON = "org.openx.data.jsonserde.JsonSerDe"
+ORC = "org.apache.hadoop.hive.ql.io.orc.OrcSerde"
+AVRO = "org.apache.hadoop.hive.serde2.avro.AvroSerDe"
+AVRO_SCHEMA = '{"type":"record","name":"r","fields":[{"name":"ts","type":"string"%s}]}'
 FEATURES: tuple[tuple[str, Mapping[str, str], str], ...] = (
     (JSON, {"mapping.ts": "timestamp"}, r"mapping\.ts"),
     (JSON, {"case.insensitive": "FALSE"}, r"case\.insensitive"),
@@ -130,6 +133,11 @@ FEATURES: tuple[tuple[str, Mapping[str, str], str], ...] = (
     (LAZY, {"serialization.encoding": "GBK"}, r"serialization\.encoding"),
     (LAZY, {"timestamp.formats": "yyyy-MM-dd'T'HH:mm:ss"}, r"timestamp\.formats"),
     (LAZY, {"serialization.last.column.takes.rest": "true"}, r"last\.column\.takes\.rest"),
+    (PARQUET, {"parquet.column.index.access": "true"}, "index"),
+    (ORC, {"orc.force.positional.evolution": "true"}, "positional"),
+    (AVRO, {"avro.schema.url": "file:/s.avsc"}, r"avro\.schema\.url"),
+    (AVRO, {"avro.schema.literal": AVRO_SCHEMA % ',"default":"x"'}, r"avro\.schema\.literal"),
+    (AVRO, {"avro.schema.literal": AVRO_SCHEMA % ',"aliases":["old"]'}, r"avro\.schema\.literal"),
     (LAZY, {"hive.lazysimple.extended_boolean_literal": "true"}, "extended_boolean"),
 )
 
@@ -138,11 +146,12 @@ FEATURES: tuple[tuple[str, Mapping[str, str], str], ...] = (
 def test_parameters_of_a_serde_that_change_values_are_refused_by_name(
     catalog: HiveCatalog, tmp_path: Path, serde: str, parameters: Mapping[str, str], named: str
 ) -> None:
-    catalog.client.create_table(
-        of_hive(tmp_path / "h", {"ts": "string"}, serde=serde, serde_parameters=dict(parameters))
-    )
-    with pytest.raises(NotSupportedError, match=rf"shop\.h.*{named}"):
-        catalog.get_table("shop.h")
+    for place in ("serde_parameters", "parameters"):
+        more: Any = {place: dict(parameters)}
+        catalog.client.create_table(of_hive(tmp_path / "h", {"ts": "string"}, serde=serde, **more))
+        with pytest.raises(NotSupportedError, match=rf"shop\.h.*{named}"):
+            catalog.get_table("shop.h")
+        catalog.client.drop_table("shop", "h")
 
 
 def test_parameters_of_a_serde_that_change_nothing_are_taken(catalog: HiveCatalog, tmp_path: Path) -> None:
@@ -152,6 +161,15 @@ def test_parameters_of_a_serde_that_change_nothing_are_taken(catalog: HiveCatalo
     taken = {"case.insensitive": "TRUE", "serialization.format": "1", "dots.in.keys": "false"}
     catalog.client.create_table(of_hive(place, {"ts": "string"}, serde=JSON, serde_parameters=taken))
     assert rows_of(catalog.get_table("shop.h")) == [("x",)]  # type: ignore[arg-type]
+
+
+def test_a_schema_of_avro_without_defaults_is_taken(catalog: HiveCatalog, tmp_path: Path) -> None:
+    for extra in ("", ',"default":null'):
+        taken = {"avro.schema.literal": AVRO_SCHEMA % extra}
+        catalog.client.create_table(of_hive(tmp_path / "h", {"ts": "string"}, serde=AVRO, parameters=taken))
+        (tmp_path / "h").mkdir(exist_ok=True)
+        assert rows_of(catalog.get_table("shop.h")) == []  # type: ignore[arg-type]
+        catalog.client.drop_table("shop", "h")
 
 
 def test_a_number_is_no_timestamp_in_text_files_of_hive(catalog: HiveCatalog, tmp_path: Path) -> None:
