@@ -22,7 +22,7 @@ from interbed.catalog.server.rest.iceberg.errors import bad_request
 from interbed.catalog.server.rest.iceberg.own_tables import is_own, uuid_of
 from interbed.catalog.server.rest.iceberg.store import TableStore
 from interbed.catalog.server.rest.interface import NO_CONTENT, RestError, RestRequest, RestResponse, json_response
-from interbed.catalog.server.service.errors import UnboundedFileError
+from interbed.catalog.server.service.errors import MetastoreError, UnboundedFileError
 from interbed.catalog.server.service.tables.pointed_files import read_bounded
 from interbed.storage.base.errors import InterbedError, InvalidInputError, NotSupportedError
 
@@ -219,6 +219,11 @@ class ScanPlanHandler:
             return read_bounded(place, f"cannot read {location}")
         except UnboundedFileError as error:
             raise InvalidInputError(str(error)) from error
+        except MetastoreError as error:
+            if not isinstance(error.__cause__, FileNotFoundError):
+                raise
+            # As in Iceberg's own server: a client may commit a snapshot whose files it never wrote.
+            raise RestError(HTTPStatus.NOT_FOUND, "NotFoundException", str(error)) from error
 
 
 def _completed(number: str, tasks: list[Any], deletes: list[Any], texts: list[str]) -> RestResponse:
