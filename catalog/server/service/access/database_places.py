@@ -26,7 +26,9 @@ class DatabasePlaceRules:
         if not access.is_on:
             return database
         found = self._store.read(lambda transaction: transaction.catalogs.find(database.catalog))
-        root = None if found is None or found.name == DEFAULT_CATALOG else self._warehouse.qualified(found.location)
+        if found is None:
+            return database
+        root = None if found.name == DEFAULT_CATALOG else self._warehouse.qualified(found.location)
         default = self._warehouse.database_location(escaped(database.name), root)
         given = [self._warehouse.qualified(each) for each in (database.location, database.managed_location) if each]
         chosen = [each for each in given if not is_default(each, default)]

@@ -11,6 +11,9 @@ from interbed.catalog.server.database.session import SqlRepository
 from interbed.catalog.server.service.access.guard import AccessGuard
 from interbed.catalog.server.service.access.objects import Privilege, SecuredObject, database_object, table_object
 from interbed.catalog.server.service.model import (
+    Constraint,
+    ConstraintKind,
+    Function,
     MetastoreColumn,
     MetastoreDatabase,
     MetastorePartition,
@@ -70,15 +73,28 @@ def table(name: str, database: str = "sales", **fields: object) -> MetastoreTabl
     return MetastoreTable(database=database, name=name, storage=STORAGE, **fields)  # type: ignore[arg-type]
 
 
+def _fill(metastore: Metastore) -> None:
+    metastore.databases.bootstrap()
+    for database, name, owner in (("sales", "orders", OWNER), ("hr", "pay", "boss")):
+        metastore.databases.create(MetastoreDatabase(name=database, owner_name=owner, owner_type=1))
+        metastore.tables.create(table(name, database, owner=owner, partition_keys=KEYS))
+        partition = MetastorePartition(values=("2026-01-01",), storage=STORAGE)
+        metastore.partitions.add(("hive", database, name), [partition])
+    metastore.functions.create(Function(database="sales", name="totals", class_name="x", owner_name=OWNER))
+    key = Constraint(database="sales", table="orders", kind=ConstraintKind.PRIMARY_KEY, columns=("id",), name="pk")
+    metastore.constraints.add([key])
+
+
 @contextmanager
-def guarded_metastore(root: Path, undrop_seconds: float = 0.0) -> Iterator[GuardedMetastore]:
+def guarded_metastore(root: Path, undrop_seconds: float = 0.0, *, filled: bool = True) -> Iterator[GuardedMetastore]:
     """Yield a metastore with the databases `sales` and `hr` and, partitioned, the tables `sales.orders` and `hr.pay`.
 
     `owner` owns `sales` and `orders`; `hr` and `pay` are of `boss`. `reader` may read `orders` and `writer` also write
-    it.
+    it. Without `filled` they are in the directory already.
     """
     store = SqlRepository(f"sqlite:///{root / 'metastore.db'}")
-    schema.upgrade(store.engine)
+    if filled:
+        schema.upgrade(store.engine)
     grants = GrantsInMemory(owned_in(store))
     metastore = Metastore(
         store,
@@ -87,12 +103,8 @@ def guarded_metastore(root: Path, undrop_seconds: float = 0.0) -> Iterator[Guard
         user=lambda: getattr(current_session.get(), "user", None),
         access=AccessGuard(grants, present_caller),
     )
-    metastore.databases.bootstrap()
-    for database, name, owner in (("sales", "orders", OWNER), ("hr", "pay", "boss")):
-        metastore.databases.create(MetastoreDatabase(name=database, owner_name=owner, owner_type=1))
-        metastore.tables.create(table(name, database, owner=owner, partition_keys=KEYS))
-        partition = MetastorePartition(values=("2026-01-01",), storage=STORAGE)
-        metastore.partitions.add(("hive", database, name), [partition])
+    if filled:
+        _fill(metastore)
     grants.grant(READER, ORDERS, Privilege.SELECT)
     grants.grant(WRITER, ORDERS, Privilege.SELECT, Privilege.INSERT, Privilege.UPDATE, Privilege.DELETE)
     administrator(grants, ADMIN)
