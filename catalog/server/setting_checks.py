@@ -2,17 +2,23 @@
 
 import os
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from ipaddress import ip_address
 from pathlib import Path
 from typing import NoReturn, Protocol
 from urllib.parse import urlsplit
 
+from interbed.catalog.server.authentication_settings import AuthenticationSettings
 from interbed.catalog.server.credentials.session_policy import ROLE_ARN, ROLE_ARN_FORM
 from interbed.catalog.server.setting_kinds import NO_AUTHENTICATION, ServerSettingsError, listed, mechanisms_of
 
 _SEPARATOR = re.compile(r"[$.~-]{1,4}|_{2,4}")
 _CLASS = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*", re.ASCII)
+_PLACES = re.compile(r"\{\w+\}")
+_LDAP_SETTINGS = (
+    *("ldap_url", "ldap_ca", "ldap_user_dn", "ldap_user_base"),
+    *("ldap_group_base", "ldap_bind_dn", "ldap_bind_password_file"),
+)
 _JAVA_KEYSTORES = (".jks", ".jceks", ".p12", ".pfx", ".keystore", ".truststore")
 
 
@@ -146,27 +152,6 @@ def check_pem(name: str, path: Path, source: str) -> None:
         raise ServerSettingsError(f"{source}: {name} is {path}, which cannot be read")
 
 
-class AuthenticationSettings(Protocol):
-    """The settings of authentication, and those that they depend on."""
-
-    @property
-    def host(self) -> str: ...
-    @property
-    def authentication(self) -> str: ...
-    @property
-    def jwt_issuer(self) -> str | None: ...
-    @property
-    def jwt_audience(self) -> str | None: ...
-    @property
-    def jwt_keys(self) -> str | None: ...
-    @property
-    def jwt_groups(self) -> str | None: ...
-    @property
-    def http_port(self) -> int | None: ...
-    @property
-    def tls_client_ca(self) -> Path | None: ...
-
-
 def is_loopback(host: str) -> bool:
     """Return whether the address is reachable from this machine alone. Of names only `localhost` is."""
     try:
@@ -175,7 +160,9 @@ def is_loopback(host: str) -> bool:
         return False
 
 
-def check_authentication(settings: AuthenticationSettings, sources: Mapping[str, str]) -> None:
+def check_authentication(
+    settings: AuthenticationSettings, host: str, client_ca: Path | None, sources: Mapping[str, str]
+) -> None:
     """Check that each mechanism of authentication has what it needs, and that other machines are not served without
     one by oversight.
     """
@@ -186,15 +173,15 @@ def check_authentication(settings: AuthenticationSettings, sources: Mapping[str,
 
     if mechanisms and NO_AUTHENTICATION in listed(settings.authentication):
         refuse("authentication", f"authentication is {settings.authentication}; `none` goes with no mechanism")
-    if not settings.authentication and settings.tls_client_ca is None and not is_loopback(settings.host):
+    if not settings.authentication and client_ca is None and not is_loopback(host):
         refuse(
             "host",
-            f"the server would listen on {settings.host} without authentication: every client that reaches the port "
+            f"the server would listen on {host} without authentication: every client that reaches the port "
             "could read and change all metadata, and have the server make and delete directories. Set "
-            "`authentication` (certificate, token or jwt), or start the server with --no-authentication "
+            "`authentication` (certificate, token, jwt or ldap), or start the server with --no-authentication "
             '(authentication = "none") if only trusted machines reach the port',
         )
-    if "certificate" in mechanisms and settings.tls_client_ca is None:
+    if "certificate" in mechanisms and client_ca is None:
         refuse("authentication", "authentication by certificate needs tls_client_ca, which signs the clients'")
     for name in ("jwt_issuer", "jwt_audience"):
         if "jwt" in mechanisms and not getattr(settings, name):
@@ -202,24 +189,34 @@ def check_authentication(settings: AuthenticationSettings, sources: Mapping[str,
     for name in ("jwt_issuer", "jwt_audience", "jwt_keys", "jwt_groups"):
         if "jwt" not in mechanisms and getattr(settings, name) is not None:
             refuse(name, f"{name} is set, and authentication has no jwt")
+    for name in _LDAP_SETTINGS:
+        if "ldap" not in mechanisms and getattr(settings, name) is not None:
+            refuse(name, f"{name} is set, and authentication has no ldap")
+    if "ldap" in mechanisms:
+        _check_ldap(settings, refuse)
 
 
-class CredentialSettings(Protocol):
-    """The settings of storage credentials, and those that they depend on."""
+def _check_ldap(settings: AuthenticationSettings, refuse: Callable[[str, str], NoReturn]) -> None:
+    if not listed(settings.ldap_url):
+        refuse("authentication", "authentication by ldap needs ldap_url")
+    for url in listed(settings.ldap_url):
+        parts = urlsplit(url)
+        if parts.scheme not in ("ldap", "ldaps") or not parts.hostname or parts.path.strip("/") or "@" in parts.netloc:
+            refuse("ldap_url", "ldap_url has another form than ldaps://host:636 or ldap://host:389")
+    if settings.ldap_user_dn is None and settings.ldap_user_base is None:
+        refuse("authentication", "authentication by ldap needs ldap_user_dn, or ldap_user_base for a search")
+    for name in ("ldap_user_dn", "ldap_user_filter"):
+        value = getattr(settings, name)
+        if value is not None and "{user}" not in value:
+            refuse(name, f"{name} is {value}, without {{user}}")
+    places = {"{dn}", "{user}"} & set(_PLACES.findall(settings.ldap_group_filter))
+    if settings.ldap_group_base is not None and not places:
+        refuse("ldap_group_filter", "ldap_group_filter has neither {dn} nor {user}: every user would have all groups")
+    if (settings.ldap_bind_dn is None) != (settings.ldap_bind_password_file is None):
+        refuse("authentication", "ldap_bind_dn and ldap_bind_password_file need each other")
 
-    @property
-    def credentials_s3_role(self) -> str | None: ...
-    @property
-    def credentials_s3_region(self) -> str | None: ...
-    @property
-    def credentials_s3_endpoint(self) -> str | None: ...
-    @property
-    def authentication(self) -> str: ...
-    @property
-    def http_port(self) -> int | None: ...
 
-
-def check_credentials(settings: CredentialSettings, sources: Mapping[str, str]) -> None:
+def check_credentials(settings: AuthenticationSettings, http_port: int | None, sources: Mapping[str, str]) -> None:
     """Check that credentials are issued to authenticated clients only, and by an address without secrets."""
     for name in ("credentials_s3_region", "credentials_s3_endpoint"):
         if getattr(settings, name) is not None and settings.credentials_s3_role is None:
@@ -229,7 +226,7 @@ def check_credentials(settings: CredentialSettings, sources: Mapping[str, str]) 
     source = sources["credentials_s3_role"]
     if not mechanisms_of(settings.authentication):
         raise ServerSettingsError(f"{source}: credentials_s3_role needs `authentication`: who would get credentials?")
-    if settings.http_port is None:
+    if http_port is None:
         raise ServerSettingsError(f"{source}: credentials_s3_role needs http_port: REST catalogs issue the credentials")
     if ROLE_ARN.fullmatch(settings.credentials_s3_role) is None:
         raise ServerSettingsError(f"{source}: credentials_s3_role is not the ARN of a role, {ROLE_ARN_FORM}")
@@ -242,18 +239,7 @@ def check_credentials(settings: CredentialSettings, sources: Mapping[str, str]) 
             )
 
 
-class AccessSettings(Protocol):
-    """The settings of access, and those that they depend on."""
-
-    @property
-    def access_authorizer(self) -> str: ...
-    @property
-    def access_admins(self) -> str: ...
-    @property
-    def authentication(self) -> str: ...
-
-
-def check_access(settings: AccessSettings, sources: Mapping[str, str]) -> None:
+def check_access(settings: AuthenticationSettings, sources: Mapping[str, str]) -> None:
     """Check that an authorizer can be found by its name, and that it knows the callers."""
     chosen = settings.access_authorizer
     if chosen not in ("none", "builtin") and _CLASS.fullmatch(chosen) is None:

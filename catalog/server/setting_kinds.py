@@ -6,7 +6,7 @@ and refuse the same.
 
 import dataclasses
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Generic, TypeVar
@@ -58,6 +58,11 @@ class SettingKind(Generic[T]):
     parse: Callable[[str], T]
     choices: tuple[str, ...] = ()
     bare: str | None = None
+
+
+def about(text: str, kind: SettingKind[Any]) -> Mapping[str, Any]:
+    """Return the metadata of the field of a setting."""
+    return {"help": text, "kind": kind}
 
 
 def optional(kind: SettingKind[T]) -> SettingKind[T | None]:

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from interbed.catalog.server import hive_site
-from interbed.catalog.server.auth.jwt_rules import ALGORITHMS
+from interbed.catalog.server.authentication_settings import AuthenticationSettings
 from interbed.catalog.server.service.locks import DISCONNECT_SECONDS
 from interbed.catalog.server.setting_checks import (
     check_access,
@@ -33,7 +33,6 @@ from interbed.catalog.server.setting_kinds import (
     BYTES,
     MESSAGE_BYTES,
     NAMED_LOCATIONS,
-    NO_AUTHENTICATION,
     PATH,
     PORT,
     SECONDS,
@@ -41,7 +40,7 @@ from interbed.catalog.server.setting_kinds import (
     SOME_BYTES,
     TEXT,
     ServerSettingsError,
-    SettingKind,
+    about,
     choice,
     integer,
     listed,
@@ -53,57 +52,53 @@ from interbed.catalog.server.setting_kinds import (
 from interbed.catalog.server.setting_sources import Setting, from_environment, from_file, parsed
 
 
-def _about(text: str, kind: SettingKind[Any]) -> Mapping[str, Any]:
-    return {"help": text, "kind": kind}
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ServerSettings:
+class ServerSettings(AuthenticationSettings):
     """The settings of a catalog server. Times are seconds, sizes bytes; paths are unchanged, relative to the working
     directory.
     """
 
-    host: str = field(default="127.0.0.1", metadata=_about("Address to listen on.", TEXT))
-    port: int = field(default=9083, metadata=_about("Port to listen on; 0 takes a free one.", PORT))
+    host: str = field(default="127.0.0.1", metadata=about("Address to listen on.", TEXT))
+    port: int = field(default=9083, metadata=about("Port to listen on; 0 takes a free one.", PORT))
     db: str = field(
         default="sqlite:///metastore.db",
-        metadata=_about("Where metadata is kept: sqlite:///file.db or postgresql://user:password@host/database.", TEXT),
+        metadata=about("Where metadata is kept: sqlite:///file.db or postgresql://user:password@host/database.", TEXT),
     )
     warehouse: str = field(
-        default="file:./warehouse", metadata=_about("Where databases and managed tables get their directories.", TEXT)
+        default="file:./warehouse", metadata=about("Where databases and managed tables get their directories.", TEXT)
     )
-    workers: int = field(default=1, metadata=_about("Processes that serve the port.", integer(1, 256, "a number")))
+    workers: int = field(default=1, metadata=about("Processes that serve the port.", integer(1, 256, "a number")))
     connections_max: int = field(
         default=2000,
-        metadata=_about("Clients at once, in each process; further ones wait.", integer(1, 100_000, "a number")),
+        metadata=about("Clients at once, in each process; further ones wait.", integer(1, 100_000, "a number")),
     )
     message_seconds: float = field(
         default=60.0,
-        metadata=_about(
+        metadata=about(
             "How long a client may take to send the rest of a message, and to take a reply, before it is dropped.",
             SECONDS,
         ),
     )
     message_bytes_max: int = field(
         default=16 << 20,
-        metadata=_about("The longest message of a client; a longer one is refused.", MESSAGE_BYTES),
+        metadata=about("The longest message of a client; a longer one is refused.", MESSAGE_BYTES),
     )
     partial_bytes_max: int = field(
         default=256 << 20,
-        metadata=_about(
+        metadata=about(
             "Memory for messages that have come in part, in each process; beyond it the longest is dropped.", SOME_BYTES
         ),
     )
     decoded_bytes_max: int = field(
         default=512 << 20,
-        metadata=_about(
+        metadata=about(
             "Memory for the requests that are served at once, as decoded, in each process; half of it for one request.",
             SOME_BYTES,
         ),
     )
     reply_bytes_max: int = field(
         default=128 << 20,
-        metadata=_about(
+        metadata=about(
             "Memory for replies that clients have not taken yet, in each process; beyond it the slowest client is "
             "dropped.",
             SOME_BYTES,
@@ -111,51 +106,51 @@ class ServerSettings:
     )
     store_seconds: float = field(
         default=15.0,
-        metadata=_about("How long a request waits for one answer of a remote file system or object store.", SECONDS),
+        metadata=about("How long a request waits for one answer of a remote file system or object store.", SECONDS),
     )
     lock_lease_seconds: float = field(
-        default=300.0, metadata=_about("How long a lock is kept for a client that no longer says anything.", SECONDS)
+        default=300.0, metadata=about("How long a lock is kept for a client that no longer says anything.", SECONDS)
     )
     lock_disconnect_seconds: float = field(
         default=DISCONNECT_SECONDS,
-        metadata=_about(
+        metadata=about(
             "How long a lock is kept when the last connection of its client has broken; 0: the lease decides.",
             SECONDS_OR_NONE,
         ),
     )
     lock_wait_seconds: float = field(
         default=2.0,
-        metadata=_about(
+        metadata=about(
             "How long check_lock waits for its lock before it answers that it is not granted yet; 0: not at all.",
             SECONDS_OR_NONE,
         ),
     )
     lock_components_max: int = field(
         default=10_000,
-        metadata=_about("Components of one lock; a request with more is refused.", integer(1, 10**6, "a number")),
+        metadata=about("Components of one lock; a request with more is refused.", integer(1, 10**6, "a number")),
     )
     transport: Literal["buffered", "framed"] = field(
-        default="buffered", metadata=_about("How Thrift's messages are packed.", choice("buffered", "framed"))
+        default="buffered", metadata=about("How Thrift's messages are packed.", choice("buffered", "framed"))
     )
     protocol: Literal["binary", "compact"] = field(
-        default="binary", metadata=_about("How Thrift's values are written.", choice("binary", "compact"))
+        default="binary", metadata=about("How Thrift's values are written.", choice("binary", "compact"))
     )
     http_port: int | None = field(
         default=None,
-        metadata=_about(
+        metadata=about(
             "Port for HTTP: the REST interfaces `/iceberg`, `/paimon` and `/interbed`, and Thrift as Hive 4's clients "
             "may use it; nothing: not served.",
             optional(PORT),
         ),
     )
-    http_path: str = field(default="/metastore", metadata=_about("Path of Thrift over HTTP.", TEXT))
+    http_path: str = field(default="/metastore", metadata=about("Path of Thrift over HTTP.", TEXT))
     iceberg_own_tables: Literal["off", "on"] = field(
         default="on",
-        metadata=_about("Whether `/iceberg` has the tables in Paimon's format, too, to be read.", switch()),
+        metadata=about("Whether `/iceberg` has the tables in Paimon's format, too, to be read.", switch()),
     )
     iceberg_metadata_root: str | None = field(
         default=None,
-        metadata=_about(
+        metadata=about(
             "Where the server writes Iceberg metadata for readers of tables that do not publish them, on the file "
             "system of the warehouse; nothing: in the directory of each table.",
             optional(TEXT),
@@ -163,7 +158,7 @@ class ServerSettings:
     )
     iceberg_namespace_separator: str = field(
         default="$",
-        metadata=_about(
+        metadata=about(
             "What is between the levels of an Iceberg namespace in the name of its database; nothing: namespaces have "
             "one level.",
             TEXT,
@@ -171,14 +166,14 @@ class ServerSettings:
     )
     rest_interfaces: str = field(
         default="iceberg,paimon,interbed",
-        metadata=_about(
+        metadata=about(
             "The REST interfaces of the port for HTTP, separated by commas; nothing: Thrift alone.",
             some_of("iceberg", "paimon", "interbed"),
         ),
     )
     paimon_warehouses: str | None = field(
         default=None,
-        metadata=_about(
+        metadata=about(
             "Directories of Paimon tables without a metastore, NAME=LOCATION separated by commas, that `/paimon` "
             "serves as further warehouses.",
             optional(NAMED_LOCATIONS),
@@ -186,115 +181,53 @@ class ServerSettings:
     )
     tls_certificate: Path | None = field(
         default=None,
-        metadata=_about("The server's certificate and its chain, a PEM file; turns TLS on.", optional(PATH)),
+        metadata=about("The server's certificate and its chain, a PEM file; turns TLS on.", optional(PATH)),
     )
     tls_key: Path | None = field(
-        default=None, metadata=_about("The certificate's private key, a PEM file.", optional(PATH))
+        default=None, metadata=about("The certificate's private key, a PEM file.", optional(PATH))
     )
     tls_client_ca: Path | None = field(
         default=None,
-        metadata=_about(
+        metadata=about(
             "Authorities, a PEM file; clients have to show a certificate that one of them signed.", optional(PATH)
         ),
     )
-    authentication: str = field(
-        default="",
-        metadata=_about(
-            "Mechanisms of authentication, separated by commas. Nothing: every client is served, on loopback alone; "
-            "none: on any address.",
-            some_of(NO_AUTHENTICATION, "certificate", "token", "jwt"),
-        ),
-    )
-    jwt_issuer: str | None = field(
-        default=None, metadata=_about("The issuer of JWTs, as their claim `iss` has it.", optional(TEXT))
-    )
-    jwt_audience: str | None = field(
-        default=None, metadata=_about("The audience that JWTs have to be for, their claim `aud`.", optional(TEXT))
-    )
-    jwt_keys: str | None = field(
-        default=None,
-        metadata=_about(
-            "Where the issuer's keys are, a JWK set: a file or an address; nothing: where the issuer's "
-            "OpenID configuration says.",
-            optional(TEXT),
-        ),
-    )
-    jwt_algorithms: str = field(
-        default="RS256,ES256", metadata=_about("Algorithms that JWTs may be signed by.", some_of(*ALGORITHMS))
-    )
-    jwt_principal: str = field(
-        default="sub", metadata=_about("The claim of JWTs with the user's name, a path with dots.", TEXT)
-    )
-    jwt_groups: str | None = field(
-        default=None, metadata=_about("The claim of JWTs with the user's groups; nothing: none.", optional(TEXT))
-    )
-    credentials_s3_role: str | None = field(
-        default=None,
-        metadata=_about(
-            "The ARN of a role for short-lived credentials of S3, each for the directory of one table; nothing: "
-            "clients need keys of their own.",
-            optional(TEXT),
-        ),
-    )
-    credentials_s3_region: str | None = field(
-        default=None, metadata=_about("The region of the role's buckets, for clients.", optional(TEXT))
-    )
-    credentials_s3_endpoint: str | None = field(
-        default=None,
-        metadata=_about("The address of a store that is not AWS's: its S3, and its AssumeRole.", optional(TEXT)),
-    )
-    credentials_seconds: int = field(
-        default=3600,
-        metadata=_about("How long these credentials are valid.", integer(900, 43200, "a number of seconds")),
-    )
-    access_authorizer: str = field(
-        default="none",
-        metadata=_about(
-            "What decides about the access of clients: `builtin`, by grants and roles; `none`, every client may do "
-            "everything; or a class of your own, package.module:Class.",
-            TEXT,
-        ),
-    )
-    access_admins: str = field(
-        default="",
-        metadata=_about("Users in the role `admin`, separated by commas, beside those that are granted it.", TEXT),
-    )
-    health_host: str = field(default="127.0.0.1", metadata=_about("Address of the port for health and metrics.", TEXT))
+    health_host: str = field(default="127.0.0.1", metadata=about("Address of the port for health and metrics.", TEXT))
     health_port: int | None = field(
         default=None,
-        metadata=_about(
+        metadata=about(
             "Port for /health/live, /health/ready and /metrics; 0 takes a free one, nothing: not served.",
             optional(PORT),
         ),
     )
     log_format: Literal["text", "json"] = field(
-        default="text", metadata=_about("How log lines are written.", choice("text", "json"))
+        default="text", metadata=about("How log lines are written.", choice("text", "json"))
     )
     log_level: Literal["DEBUG", "INFO", "WARNING", "ERROR"] = field(
         default="INFO",
-        metadata=_about("What is written to standard error.", choice("DEBUG", "INFO", "WARNING", "ERROR")),
+        metadata=about("What is written to standard error.", choice("DEBUG", "INFO", "WARNING", "ERROR")),
     )
-    slow_call_seconds: float = field(default=5.0, metadata=_about("A call that takes longer is logged.", SECONDS))
+    slow_call_seconds: float = field(default=5.0, metadata=about("A call that takes longer is logged.", SECONDS))
     audit_log: Path | None = field(
         default=None,
-        metadata=_about(
+        metadata=about(
             "A file that changes of metadata are appended to, as JSON lines; `-` writes them to the log.",
             optional(PATH),
         ),
     )
     cache_bytes: int = field(
-        default=64 << 20, metadata=_about("Memory for answers kept, in each process; 0 keeps none.", BYTES)
+        default=64 << 20, metadata=about("Memory for answers kept, in each process; 0 keeps none.", BYTES)
     )
     limit_partition_request: int = field(
         default=-1,
-        metadata=_about(
+        metadata=about(
             "Partitions that one request may ask for as a whole; a request for more is refused. -1: any number.",
             integer(-1, 2**31 - 1, "a number"),
         ),
     )
     transactional_tables: Literal["refuse", "keep"] = field(
         default="refuse",
-        metadata=_about(
+        metadata=about(
             "What becomes of new tables with `transactional` or `transactional_properties`: `keep` stores them, as a "
             "metastore that moves has them, to be listed, described and dropped. There are no transactions, and calls "
             "about them fail either way.",
@@ -303,7 +236,7 @@ class ServerSettings:
     )
     trash_seconds: float = field(
         default=0.0,
-        metadata=_about(
+        metadata=about(
             "How long the files of what is dropped or emptied without PURGE are kept in the trash; 0: they are deleted "
             "at once.",
             SECONDS_OR_NONE,
@@ -311,13 +244,13 @@ class ServerSettings:
     )
     trash_directory: str | None = field(
         default=None,
-        metadata=_about(
+        metadata=about(
             "Where the trash is, on the file system of the warehouse; nothing: .Trash in the warehouse.", optional(TEXT)
         ),
     )
     undrop_seconds: float | None = field(
         default=None,
-        metadata=_about(
+        metadata=about(
             "How long a table, view or database that was dropped without PURGE can be put back; 0: not at all. "
             "Nothing: 7 days, or 0 where trash_seconds is set.",
             optional(SECONDS_OR_NONE),
@@ -325,7 +258,7 @@ class ServerSettings:
     )
     deletion_roots: str = field(
         default="warehouse,databases",
-        metadata=_about(
+        metadata=about(
             "Below which directories the server deletes and moves files, separated by commas: locations, `warehouse`, "
             "and `databases` for the directories that it made when a database was created.",
             TEXT,
@@ -333,7 +266,7 @@ class ServerSettings:
     )
     allowed_locations: str | None = field(
         default=None,
-        metadata=_about(
+        metadata=about(
             "Below which locations, separated by commas, catalogs, databases, tables and partitions may be, beside the "
             "warehouse; nothing: anywhere.",
             optional(TEXT),
@@ -341,32 +274,32 @@ class ServerSettings:
     )
     allowed_schemes: str | None = field(
         default=None,
-        metadata=_about(
+        metadata=about(
             "Schemes of locations, separated by commas; nothing: file and those of Hadoop's file systems and of object "
             "stores.",
             optional(TEXT),
         ),
     )
     events_ttl_seconds: float = field(
-        default=86400.0, metadata=_about("How long notification events are kept.", SECONDS)
+        default=86400.0, metadata=about("How long notification events are kept.", SECONDS)
     )
     history_seconds: float = field(
         default=30 * 86400.0,
-        metadata=_about(
+        metadata=about(
             "How long changes of metadata are kept, with the entries before and after; 0: they are not recorded.",
             SECONDS_OR_NONE,
         ),
     )
     history_entries_max: int = field(
         default=1_000_000,
-        metadata=_about(
+        metadata=about(
             "Changes of metadata that are kept at most; the oldest are removed.",
             integer(1, 1_000_000_000, "a number"),
         ),
     )
     reaper_seconds: float = field(
         default=30.0,
-        metadata=_about(
+        metadata=about(
             "Time between two looks for what has run out: locks, events, executions, dropped objects, the history, the "
             "trash.",
             SECONDS,
@@ -374,22 +307,24 @@ class ServerSettings:
     )
     optimizer: Literal["off", "on"] = field(
         default="off",
-        metadata=_about("Whether an optimizer beside the server keeps its tables in shape.", switch()),
+        metadata=about("Whether an optimizer beside the server keeps its tables in shape.", switch()),
     )
     optimizer_groups: Path | None = field(
-        default=None, metadata=_about("The optimizer's file of resource groups, TOML.", optional(PATH))
+        default=None, metadata=about("The optimizer's file of resource groups, TOML.", optional(PATH))
     )
     optimizer_port: int = field(
         default=0,
-        metadata=_about("Port for the optimizer's remote workers, on the server's address; 0 takes a free one.", PORT),
+        metadata=about("Port for the optimizer's remote workers, on the server's address; 0 takes a free one.", PORT),
     )
 
 
+_OF_AUTHENTICATION = frozenset(field.name for field in dataclasses.fields(AuthenticationSettings))
+
 SETTINGS: Mapping[str, Setting] = {
     each.name: Setting(name=each.name, kind=each.metadata["kind"], default=each.default, help=each.metadata["help"])
-    for each in dataclasses.fields(ServerSettings)
+    for each in sorted(dataclasses.fields(ServerSettings), key=lambda field: field.name in _OF_AUTHENTICATION)
 }
-"""All settings, by name, in their order."""
+"""All settings, by name, in their order; those of authentication are the last."""
 
 
 def load(
@@ -437,15 +372,15 @@ def _check(settings: ServerSettings, sources: Mapping[str, str]) -> None:
     check_locations("allowed_locations", listed(settings.allowed_locations), (), sources["allowed_locations"])
     check_metadata_root(settings.warehouse, settings.iceberg_metadata_root, sources["iceberg_metadata_root"])
     check_optimizer(settings, sources)
-    check_authentication(settings, sources)
-    check_credentials(settings, sources)
+    check_authentication(settings, settings.host, settings.tls_client_ca, sources)
+    check_credentials(settings, settings.http_port, sources)
     check_access(settings, sources)
     if (settings.tls_certificate is None) != (settings.tls_key is None):
         given, missing = ("tls_certificate", "tls_key") if settings.tls_key is None else ("tls_key", "tls_certificate")
         raise ServerSettingsError(f"{sources[given]}: {given} needs {missing}, too")
     if settings.tls_client_ca is not None and settings.tls_certificate is None:
         raise ServerSettingsError(f"{sources['tls_client_ca']}: tls_client_ca needs tls_certificate and tls_key, too")
-    for name in ("tls_certificate", "tls_key", "tls_client_ca"):
+    for name in ("tls_certificate", "tls_key", "tls_client_ca", "ldap_ca"):
         path = getattr(settings, name)
         if path is not None:
             check_pem(name, path, sources[name])

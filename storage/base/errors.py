@@ -181,6 +181,7 @@ EXTRAS = {
     "duckdb": "duckdb",
     "hdfs_native": "hdfs",
     "jwt": "jwt",
+    "ldap3": "ldap",
     "matplotlib": "plot",
     "obstore": "stores",
     "pandas": "pandas",

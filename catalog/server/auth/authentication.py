@@ -1,12 +1,13 @@
 """The mechanisms of a server together: a request's credentials become a principal.
 
 A token or a password decides if there is one: a request whose token is refused is not served under its certificate.
-Where a client sends a user and a password (SASL PLAIN), the password is a token of that user. Verified tokens are kept
-for as long as their mechanism allows, by a hash; so are refused ones for a second, so that guessing costs the server
-little.
+Where a client sends a user and a password (SASL PLAIN, Basic), the password may be a token of that user; what looks
+like a token is never passed to a directory of passwords. Verified tokens and passwords are kept for as long as their
+mechanism allows, by a keyed hash; so are refused ones for a second, so that guessing costs the server little.
 """
 
 import hashlib
+import secrets
 import threading
 import time
 from collections import OrderedDict
@@ -19,6 +20,7 @@ from interbed.catalog.server.auth.principals import (
     BearerVerifier,
     Credentials,
     Mechanism,
+    PasswordVerifier,
     Principal,
     checked_name,
 )
@@ -33,17 +35,20 @@ REFUSED_SECONDS = 1.0
 class Authentication:
     """Authenticates requests by the mechanisms that a server accepts. Safe for many threads.
 
-    `bearers` are the mechanisms of bearer tokens.
+    `bearers` are the mechanisms of bearer tokens, `passwords` is that of passwords, None where none are accepted.
     """
 
     def __init__(
         self,
         bearers: Mapping[Mechanism, BearerVerifier],
         *,
+        passwords: PasswordVerifier | None = None,
         certificates: bool = False,
         clock: Callable[[], float] = time.time,
     ) -> None:
         self._bearers = dict(bearers)
+        self._passwords = passwords
+        self._hash_key = secrets.token_bytes(32)
         self._certificates = certificates
         self._clock = clock
         self._guard = threading.Lock()
@@ -54,7 +59,8 @@ class Authentication:
         token = _token(credentials)
         if token is None:
             return self._without_token(credentials)
-        key = _key(token)
+        has_password = self._has_password(credentials, token)
+        key = self._key(credentials.user if has_password else None, token)
         with self._guard:
             found = self._kept.get(key)
             if found is None or self._clock() >= found[1]:
@@ -62,30 +68,29 @@ class Authentication:
             self._kept.move_to_end(key)
         if isinstance(found[0], AuthenticationError):
             raise AuthenticationError(str(found[0]))
-        return _of_user(found[0], credentials.user)
+        return found[0] if has_password else _of_user(found[0], credentials.user)
 
     def authenticate(self, credentials: Credentials) -> Principal:
         """Return the principal of a request; may do I/O. AuthenticationError."""
         token = _token(credentials)
         if token is None:
             return self._without_token(credentials)
-        verifier = self._bearers.get(Mechanism.TOKEN if token.startswith(PREFIX) else Mechanism.JWT)
-        if verifier is None:
-            raise AuthenticationError(f"Tokens of this kind are not accepted here; accepted: {self.accepted}")
+        has_password = self._has_password(credentials, token)
+        key = self._key(credentials.user if has_password else None, token)
         try:
-            principal, until = verifier.verify(token)
+            principal, until = self._verified_password(credentials) if has_password else self._verified_token(token)
         except AuthenticationUnavailableError:
             raise
         except AuthenticationError as error:
-            self._keep(token, error, self._clock() + REFUSED_SECONDS)
+            self._keep(key, error, self._clock() + REFUSED_SECONDS)
             raise
-        self._keep(token, principal, until)
-        return _of_user(principal, credentials.user)
+        self._keep(key, principal, until)
+        return principal if has_password else _of_user(principal, credentials.user)
 
     @property
     def accepted(self) -> str:
         """The accepted mechanisms, for messages."""
-        names = [str(each) for each in self._bearers]
+        names = [*map(str, self._bearers), *([str(Mechanism.LDAP)] if self._passwords is not None else [])]
         return ", ".join([*names, *([str(Mechanism.CERTIFICATE)] if self._certificates else [])])
 
     def _without_token(self, credentials: Credentials) -> Principal:
@@ -93,9 +98,28 @@ class Authentication:
             return _certificate_principal(credentials.common_names)
         raise AuthenticationError(f"The request is not authenticated; accepted: {self.accepted}")
 
-    def _keep(self, token: str, result: Principal | AuthenticationError, until: float) -> None:
+    def _has_password(self, credentials: Credentials, secret: str) -> bool:
+        """Return whether the credentials are a user and a password that is no token."""
+        return self._passwords is not None and credentials.bearer is None and not _is_token(secret)
+
+    def _verified_password(self, credentials: Credentials) -> tuple[Principal, float]:
+        assert self._passwords is not None
+        return self._passwords.verify(credentials.user or "", credentials.password or "")
+
+    def _verified_token(self, token: str) -> tuple[Principal, float]:
+        verifier = self._bearers.get(Mechanism.TOKEN if token.startswith(PREFIX) else Mechanism.JWT)
+        if verifier is None:
+            raise AuthenticationError(f"Tokens of this kind are not accepted here; accepted: {self.accepted}")
+        return verifier.verify(token)
+
+    def _key(self, user: str | None, secret: str) -> bytes:
+        """Return the hash by which the result for a secret is kept, that of a password with its user."""
+        data = repr((user, secret)).encode("utf-8", "surrogateescape")
+        return hashlib.blake2b(data, key=self._hash_key, digest_size=32).digest()
+
+    def _keep(self, key: bytes, result: Principal | AuthenticationError, until: float) -> None:
         with self._guard:
-            self._kept[_key(token)] = (result, until)
+            self._kept[key] = (result, until)
             while len(self._kept) > KEPT_MAX:
                 self._kept.popitem(last=False)
 
@@ -115,12 +139,13 @@ def _token(credentials: Credentials) -> str | None:
     return credentials.bearer if credentials.bearer is not None else credentials.password
 
 
+def _is_token(secret: str) -> bool:
+    """Return whether a secret has the form of an issued token or of a JWT."""
+    return secret.startswith(PREFIX) or (secret.startswith("eyJ") and secret.count(".") == 2)
+
+
 def _of_user(principal: Principal, user: str | None) -> Principal:
     """Return the principal of a token that was presented with the name of a user, None without one."""
     if user is not None and user != principal.name:
         raise AuthenticationError("The token is that of another user than the one that was named with it")
     return principal
-
-
-def _key(token: str) -> bytes:
-    return hashlib.sha256(token.encode("utf-8", "surrogateescape")).digest()

@@ -19,6 +19,7 @@ class Mechanism(StrEnum):
     CERTIFICATE = "certificate"
     TOKEN = "token"
     JWT = "jwt"
+    LDAP = "ldap"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,6 +60,14 @@ class BearerVerifier(Protocol):
 
         AuthenticationError.
         """
+        ...
+
+
+class PasswordVerifier(Protocol):
+    """A mechanism that verifies passwords. Safe for many threads; may do I/O."""
+
+    def verify(self, user: str, password: str) -> tuple[Principal, float]:
+        """Return the principal, and the time until which the answer may be kept. AuthenticationError."""
         ...
 
 

@@ -5,6 +5,7 @@ issuer of tokens runs on a few threads of its own, with a short queue, because t
 """
 
 import asyncio
+import base64
 import json
 import logging
 from collections.abc import Iterable
@@ -45,9 +46,8 @@ class AuthenticatedApplication:
         """Authenticate a request, and serve it as its principal's."""
         client = client_of(scope)
         try:
-            principal = await self._principal(
-                Credentials(bearer=_bearer(scope["headers"]), common_names=client.session.common_names)
-            )
+            presented = _authorization(scope["headers"])
+            principal = await self._principal(replace(presented, common_names=client.session.common_names))
         except AuthenticationUnavailableError as error:
             await self._refuse(send, HTTPStatus.SERVICE_UNAVAILABLE, "ServiceUnavailableException", error)
         except AuthenticationError as error:
@@ -80,14 +80,22 @@ class AuthenticatedApplication:
         await respond(send, status, "application/json", json.dumps(body).encode(), further=further, closes=True)
 
 
-def _bearer(headers: Iterable[tuple[bytes, bytes]]) -> str | None:
-    """Return the bearer token of a request, None without one. AuthenticationError for two, or another scheme."""
+def _authorization(headers: Iterable[tuple[bytes, bytes]]) -> Credentials:
+    """Return the bearer token of a request, or its user and password. AuthenticationError for another scheme."""
     found = [value for name, value in headers if name == b"authorization"]
     if not found:
-        return None
+        return Credentials()
     if len(found) > 1:
         raise AuthenticationError("The request has several Authorization headers")
-    scheme, _, token = found[0].decode("latin-1").partition(" ")
-    if scheme.lower() != "bearer" or not token.strip():
-        raise AuthenticationError("The Authorization header is not of the form `Bearer <token>`")
-    return token.strip()
+    scheme, _, given = found[0].decode("latin-1").partition(" ")
+    given = given.strip()
+    if scheme.lower() == "bearer" and given:
+        return Credentials(bearer=given)
+    if scheme.lower() == "basic" and given:
+        try:
+            user, colon, password = base64.b64decode(given, validate=True).decode().partition(":")
+        except ValueError as error:
+            raise AuthenticationError("The Authorization header is not of the form `Basic <base64>`") from error
+        if colon and user and password:
+            return Credentials(user=user, password=password)
+    raise AuthenticationError("The Authorization header is not of the form `Bearer <token>`")

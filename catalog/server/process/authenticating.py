@@ -8,7 +8,13 @@ from pathlib import Path
 from interbed.catalog.server.auth.authentication import Authentication
 from interbed.catalog.server.auth.issued_tokens import TokenService
 from interbed.catalog.server.auth.jwt_rules import JwtRules
-from interbed.catalog.server.auth.principals import AuthenticationError, BearerVerifier, Credentials, Mechanism
+from interbed.catalog.server.auth.principals import (
+    AuthenticationError,
+    BearerVerifier,
+    Credentials,
+    Mechanism,
+    PasswordVerifier,
+)
 from interbed.catalog.server.credentials.table_credentials import TableCredentials, permitted_operation
 from interbed.catalog.server.database.session import SqlRepository
 from interbed.catalog.server.service.access.guard import AccessGuard
@@ -29,7 +35,8 @@ def authentication_for(settings: ServerSettings, store: SqlRepository) -> Authen
         bearers[Mechanism.TOKEN] = TokenService(store)
     if Mechanism.JWT in mechanisms:
         bearers[Mechanism.JWT] = _jwt_verifier(settings)
-    return Authentication(bearers, certificates=Mechanism.CERTIFICATE in mechanisms)
+    passwords = _ldap_verifier(settings) if Mechanism.LDAP in mechanisms else None
+    return Authentication(bearers, passwords=passwords, certificates=Mechanism.CERTIFICATE in mechanisms)
 
 
 def admission(authentication: Authentication | None) -> Callable[[ClientSession], ClientSession]:
@@ -65,6 +72,33 @@ def credentials_for(settings: ServerSettings, store: SqlRepository, access: Acce
         store_endpoint=settings.credentials_s3_endpoint,
     )
     return TableCredentials(store, [issuer], partial(permitted_operation, access))
+
+
+def _ldap_verifier(settings: ServerSettings) -> PasswordVerifier:
+    load_extra("ldap3", needed_by="Authentication by ldap")
+    # Needs the library of an extra.
+    from interbed.catalog.server.auth.ldap_directory import LdapRules, LdapVerifier
+
+    password = None
+    if settings.ldap_bind_password_file is not None:
+        try:
+            password = settings.ldap_bind_password_file.read_text(encoding="utf-8").rstrip("\r\n")
+        except (OSError, UnicodeDecodeError) as error:
+            raise MetastoreError(f"cannot read ldap_bind_password_file: {type(error).__name__}") from error
+    return LdapVerifier(
+        LdapRules(
+            urls=listed(settings.ldap_url),
+            ca=settings.ldap_ca,
+            user_dn=settings.ldap_user_dn,
+            user_base=settings.ldap_user_base,
+            user_filter=settings.ldap_user_filter,
+            group_base=settings.ldap_group_base,
+            group_filter=settings.ldap_group_filter,
+            group_name=settings.ldap_group_name,
+            bind_dn=settings.ldap_bind_dn,
+            bind_password=password,
+        )
+    )
 
 
 def _jwt_verifier(settings: ServerSettings) -> BearerVerifier:

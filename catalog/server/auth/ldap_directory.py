@@ -1,0 +1,243 @@
+"""Passwords of an LDAP directory (RFC 4511): a bind as the user, and a search for the user's groups.
+
+The name that is bound is made of a pattern, or found by a search. Names are escaped for the place that they are put in
+(RFC 4514, RFC 4515). Directories compare names without case and in other normal forms, so the principal is the name in
+lower case, and names that a directory would fold further are refused. Connections use TLS, except to loopback;
+referrals are not followed, because they would send the password elsewhere.
+"""
+
+import re
+import ssl
+import threading
+import time
+import unicodedata
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+import ldap3
+from ldap3.core.exceptions import LDAPException
+from ldap3.core.results import RESULT_INVALID_CREDENTIALS, RESULT_NO_SUCH_OBJECT
+from ldap3.utils.conv import escape_filter_chars
+from ldap3.utils.dn import escape_rdn
+
+from interbed.catalog.server.auth.principals import (
+    GROUPS_MAX,
+    AuthenticationError,
+    AuthenticationUnavailableError,
+    Mechanism,
+    Principal,
+    checked_name,
+)
+
+KEPT_SECONDS = 60.0
+"""Time for which a verified password is not verified again."""
+
+CONNECT_SECONDS_MAX = 5.0
+ANSWER_SECONDS_MAX = 5
+
+IDLE_MAX = 2
+"""Idle connections of the searching entry that are kept."""
+
+PASSWORD_BYTES_MAX = 1024
+
+_REFUSED = "The user or the password is not valid"
+_UNAVAILABLE = "The directory of users cannot be asked at present"
+_BLANKS = re.compile(r"\s\s|[^\S ]")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LdapRules:
+    """Where users and groups are. With a `user_dn` the user binds by this pattern; without one it is searched for."""
+
+    urls: Sequence[str]
+    ca: Path | None = None
+    user_dn: str | None = None
+    user_base: str | None = None
+    user_filter: str = "(uid={user})"
+    group_base: str | None = None
+    group_filter: str = "(member={dn})"
+    group_name: str = "cn"
+    bind_dn: str | None = None
+    bind_password: str | None = field(default=None, repr=False)
+
+
+class LdapVerifier:
+    """Verifies passwords by a directory. Safe for many threads."""
+
+    def __init__(self, rules: LdapRules, *, clock: Callable[[], float] = time.time) -> None:
+        self._rules = rules
+        self._clock = clock
+        self._servers = ldap3.ServerPool(
+            [_server(url, rules.ca) for url in rules.urls], ldap3.ROUND_ROBIN, active=1, exhaust=False
+        )
+        self._guard = threading.Lock()
+        self._idle: list[Any] = []
+
+    def verify(self, user: str, password: str) -> tuple[Principal, float]:
+        """Return the principal, and the time until which the answer may be kept. AuthenticationError."""
+        name = _checked_user(user)
+        # A bind with a name and no password succeeds as an anonymous one.
+        if not password or len(password.encode()) > PASSWORD_BYTES_MAX:
+            raise AuthenticationError(_REFUSED)
+        try:
+            dn = self._dn(name)
+            with self._bound(dn, password) as own:
+                groups = self._groups(own, dn, name)
+        except (LDAPException, OSError, ssl.SSLError) as error:
+            raise AuthenticationUnavailableError(_UNAVAILABLE) from error
+        principal = Principal(name=name, mechanism=Mechanism.LDAP, groups=groups)
+        return principal, self._clock() + KEPT_SECONDS
+
+    def close(self) -> None:
+        """Close the idle connections."""
+        with self._guard:
+            idle, self._idle = self._idle, []
+        for connection in idle:
+            connection.unbind()
+
+    def _dn(self, user: str) -> str:
+        """Return the name that the user binds with."""
+        rules = self._rules
+        if rules.user_dn is not None:
+            return rules.user_dn.replace("{user}", escape_rdn(user))
+        with self._searching(None) as connection:
+            found = self._search(connection, rules.user_base or "", rules.user_filter, "", user, ["1.1"])
+        if len(found) != 1:
+            raise AuthenticationError(_REFUSED)
+        return str(found[0]["dn"])
+
+    def _groups(self, own: Any, dn: str, user: str) -> frozenset[str]:
+        rules = self._rules
+        if rules.group_base is None:
+            return frozenset()
+        with self._searching(own) as connection:
+            found = self._search(connection, rules.group_base, rules.group_filter, dn, user, [rules.group_name])
+        if len(found) > GROUPS_MAX:
+            raise AuthenticationError(f"The user has more than {GROUPS_MAX} groups")
+        return frozenset(
+            checked_name(name, "The name of a group in the directory")
+            for entry in found
+            for name in _texts(entry["attributes"].get(rules.group_name))
+        )
+
+    def _search(
+        self, connection: Any, base: str, pattern: str, dn: str, user: str, attributes: list[str]
+    ) -> list[dict[str, Any]]:
+        # Names are put in at once, so that a name with braces is not filled in again.
+        names = {"{user}": escape_filter_chars(user), "{dn}": escape_filter_chars(dn)}
+        text = re.sub(r"\{user\}|\{dn\}", lambda match: names[match[0]], pattern)
+        _, result, entries, _ = connection.search(base, text, attributes=attributes, size_limit=GROUPS_MAX + 1)
+        if result["result"] == RESULT_NO_SUCH_OBJECT:
+            return []
+        if result["result"] != 0:
+            raise AuthenticationUnavailableError(f"{_UNAVAILABLE}: a search ends with {result['description']}")
+        return [entry for entry in entries or () if entry["type"] == "searchResEntry"]
+
+    @contextmanager
+    def _bound(self, dn: str, password: str) -> Iterator[Any]:
+        """Yield a new connection that is bound as an entry. AuthenticationError for a wrong password."""
+        connection = self._opened(dn, password)
+        try:
+            _, result, _, _ = connection.bind()
+            if result["result"] in (RESULT_INVALID_CREDENTIALS, RESULT_NO_SUCH_OBJECT):
+                raise AuthenticationError(_REFUSED)
+            if result["result"] != 0:
+                raise AuthenticationUnavailableError(f"{_UNAVAILABLE}: a bind ends with {result['description']}")
+            yield connection
+        finally:
+            connection.unbind()
+
+    @contextmanager
+    def _searching(self, own: Any) -> Iterator[Any]:
+        """Yield a connection that may search: that of the searching entry, or the user's own."""
+        dn, password = self._rules.bind_dn, self._rules.bind_password
+        if dn is None and own is not None:
+            yield own
+            return
+        connection = self._borrowed()
+        if connection is None:
+            connection = self._opened(dn, password)
+            _, result, _, _ = connection.bind()
+            if result["result"] != 0:
+                connection.unbind()
+                raise AuthenticationUnavailableError(
+                    f"{_UNAVAILABLE}: it does not let the server search ({result['description']})"
+                )
+        try:
+            yield connection
+        except BaseException:
+            connection.unbind()
+            raise
+        with self._guard:
+            if len(self._idle) < IDLE_MAX:
+                self._idle.append(connection)
+                return
+        connection.unbind()
+
+    def _borrowed(self) -> Any:
+        """Return an idle connection that still works, None without one."""
+        while True:
+            with self._guard:
+                connection = self._idle.pop() if self._idle else None
+            if connection is None:
+                return None
+            try:
+                if connection.search("", "(objectClass=*)", ldap3.BASE, attributes=["1.1"])[1]["result"] == 0:
+                    return connection
+            except (LDAPException, OSError):
+                pass
+            connection.unbind()
+
+    def _opened(self, dn: str | None, password: str | None) -> Any:
+        connection = ldap3.Connection(
+            self._servers,
+            dn,
+            password,
+            authentication=ldap3.ANONYMOUS if dn is None else ldap3.SIMPLE,
+            client_strategy=ldap3.SAFE_SYNC,
+            auto_referrals=False,
+            receive_timeout=ANSWER_SECONDS_MAX,
+            raise_exceptions=False,
+        )
+        try:
+            connection.open()
+            if connection.server.tls is not None and not connection.server.ssl:
+                connection.start_tls()
+        except BaseException:
+            # ldap3 leaves the socket open when TLS fails.
+            if connection.socket is not None:
+                connection.socket.close()
+            raise
+        return connection
+
+
+def _server(url: str, ca: Path | None) -> Any:
+    parts = urlsplit(url)
+    is_plain = parts.scheme == "ldap" and parts.hostname in ("localhost", "127.0.0.1", "::1")
+    tls = None if is_plain else ldap3.Tls(validate=ssl.CERT_REQUIRED, ca_certs_file=None if ca is None else str(ca))
+    return ldap3.Server(
+        parts.hostname,
+        port=parts.port or (636 if parts.scheme == "ldaps" else 389),
+        use_ssl=parts.scheme == "ldaps",
+        tls=tls,
+        get_info=ldap3.NONE,
+        connect_timeout=CONNECT_SECONDS_MAX,
+    )
+
+
+def _checked_user(user: str) -> str:
+    """Return the name of the principal of a user. AuthenticationError for a name that a directory may fold."""
+    checked_name(user, "The user")
+    if unicodedata.normalize("NFKC", user) != user or _BLANKS.search(user) or "\0" in user:
+        raise AuthenticationError("The user is not written in the usual form")
+    return user.lower()
+
+
+def _texts(value: Any) -> list[str]:
+    """Return the values of an attribute as texts."""
+    values = value if isinstance(value, list) else [] if value is None else [value]
+    return [each.decode(errors="replace") if isinstance(each, bytes) else str(each) for each in values]

@@ -1,0 +1,114 @@
+"""The settings of authentication, of access, and of the credentials that a server issues."""
+
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from interbed.catalog.server.auth.jwt_rules import ALGORITHMS
+from interbed.catalog.server.setting_kinds import NO_AUTHENTICATION, PATH, TEXT, about, integer, optional, some_of
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AuthenticationSettings:
+    """The part of ServerSettings about clients: who they are, what they may do, which credentials they get."""
+
+    authentication: str = field(
+        default="",
+        metadata=about(
+            "Mechanisms of authentication, separated by commas. Nothing: every client is served, on loopback alone; "
+            "none: on any address.",
+            some_of(NO_AUTHENTICATION, "certificate", "token", "jwt", "ldap"),
+        ),
+    )
+    jwt_issuer: str | None = field(
+        default=None, metadata=about("The issuer of JWTs, as their claim `iss` has it.", optional(TEXT))
+    )
+    jwt_audience: str | None = field(
+        default=None, metadata=about("The audience that JWTs have to be for, their claim `aud`.", optional(TEXT))
+    )
+    jwt_keys: str | None = field(
+        default=None,
+        metadata=about(
+            "Where the issuer's keys are, a JWK set: a file or an address; nothing: where the issuer's "
+            "OpenID configuration says.",
+            optional(TEXT),
+        ),
+    )
+    jwt_algorithms: str = field(
+        default="RS256,ES256", metadata=about("Algorithms that JWTs may be signed by.", some_of(*ALGORITHMS))
+    )
+    jwt_principal: str = field(
+        default="sub", metadata=about("The claim of JWTs with the user's name, a path with dots.", TEXT)
+    )
+    jwt_groups: str | None = field(
+        default=None, metadata=about("The claim of JWTs with the user's groups; nothing: none.", optional(TEXT))
+    )
+    ldap_url: str | None = field(
+        default=None,
+        metadata=about(
+            "Servers of the LDAP directory, separated by commas: ldaps://host, or ldap://host with StartTLS (without "
+            "TLS on loopback alone).",
+            optional(TEXT),
+        ),
+    )
+    ldap_ca: Path | None = field(
+        default=None,
+        metadata=about("Authorities of the LDAP servers' certificates, PEM; nothing: the system's.", optional(PATH)),
+    )
+    ldap_user_dn: str | None = field(
+        default=None,
+        metadata=about(
+            "The name that a user binds with, with {user} in it; nothing: the user is searched for.", optional(TEXT)
+        ),
+    )
+    ldap_user_base: str | None = field(
+        default=None, metadata=about("Below which entry users are searched for.", optional(TEXT))
+    )
+    ldap_user_filter: str = field(
+        default="(uid={user})", metadata=about("The filter for a user; exactly one entry has to match.", TEXT)
+    )
+    ldap_group_base: str | None = field(
+        default=None,
+        metadata=about("Below which entry groups are searched for; nothing: users have no groups.", optional(TEXT)),
+    )
+    ldap_group_filter: str = field(
+        default="(member={dn})", metadata=about("The filter for a user's groups, with {dn} or {user} in it.", TEXT)
+    )
+    ldap_group_name: str = field(default="cn", metadata=about("The attribute of groups that is their name.", TEXT))
+    ldap_bind_dn: str | None = field(
+        default=None,
+        metadata=about("The entry that searches for users and groups; nothing: the user does.", optional(TEXT)),
+    )
+    ldap_bind_password_file: Path | None = field(
+        default=None, metadata=about("A file with the password of ldap_bind_dn.", optional(PATH))
+    )
+    credentials_s3_role: str | None = field(
+        default=None,
+        metadata=about(
+            "The ARN of a role for short-lived credentials of S3, each for the directory of one table; nothing: "
+            "clients need keys of their own.",
+            optional(TEXT),
+        ),
+    )
+    credentials_s3_region: str | None = field(
+        default=None, metadata=about("The region of the role's buckets, for clients.", optional(TEXT))
+    )
+    credentials_s3_endpoint: str | None = field(
+        default=None,
+        metadata=about("The address of a store that is not AWS's: its S3, and its AssumeRole.", optional(TEXT)),
+    )
+    credentials_seconds: int = field(
+        default=3600,
+        metadata=about("How long these credentials are valid.", integer(900, 43200, "a number of seconds")),
+    )
+    access_authorizer: str = field(
+        default="none",
+        metadata=about(
+            "What decides about the access of clients: `builtin`, by grants and roles; `none`, every client may do "
+            "everything; or a class of your own, package.module:Class.",
+            TEXT,
+        ),
+    )
+    access_admins: str = field(
+        default="",
+        metadata=about("Users in the role `admin`, separated by commas, beside those that are granted it.", TEXT),
+    )
