@@ -13,21 +13,42 @@ from interbed.storage.meta.schema.table_schema import TableSchema
 _SEQUENCE = "sequence.field"
 _KIND = "type"
 _BUCKET_FUNCTION = "bucket-function.type"
+_FIELDS = "fields."
+_OF_COLUMNS = (
+    *("aggregate-function", "ignore-retract", "distinct", "list-agg-delimiter", "nested-key", "count-limit"),
+    *("ts-field", "stats-mode", "sequence-group"),
+)
+"""Names of the options `fields.<column>.…`, which are about whole columns."""
 
 
 def check_new_values(schema: TableSchema, before: Mapping[str, str] | None) -> None:
     """Check the options that are new, or have other values than `before`.
 
-    Raises InvalidOptionError for sequence fields that have no order, NotSupportedError for unsupported kinds of tables
-    and bucket functions.
+    Raises InvalidOptionError for sequence fields that have no order and for options of fields inside of columns,
+    NotSupportedError for unsupported kinds of tables and bucket functions.
     """
     new = {key: value for key, value in schema.options.items() if before is None or before.get(key) != value}
+    for key in new:
+        _check_whole_columns(schema, key)
     if _SEQUENCE in new:
         _check_sequence(schema, new[_SEQUENCE])
     if new.get(_KIND, "table").strip().lower() != "table":
         raise NotSupportedError(f"Option '{_KIND}' = '{new[_KIND]}' makes no table of this format; use 'table'.")
     if _BUCKET_FUNCTION in new and bucket_function(schema.core) is BucketFunction.HIVE:
         raise NotSupportedError(f"Option '{_BUCKET_FUNCTION}' = 'hive' is not supported; use default or mod.")
+
+
+def _check_whole_columns(schema: TableSchema, key: str) -> None:
+    kind = key.rpartition(".")[2]
+    if not key.startswith(_FIELDS) or kind not in _OF_COLUMNS:
+        return
+    for name in key[len(_FIELDS) : -len(kind) - 1].split(","):
+        column, dot, inner = name.partition(".")
+        if dot and name not in schema.by_name and column in schema.by_name:
+            raise InvalidOptionError(
+                f"Option '{key}' names the field {inner!r} of the column {column!r} and would have no effect: such options "
+                "are about whole columns. Make the field a column of its own."
+            )
 
 
 def _check_sequence(schema: TableSchema, value: str) -> None:

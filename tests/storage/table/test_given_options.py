@@ -76,6 +76,9 @@ def test_a_copy_refuses_an_invalid_value_by_the_name_of_the_option(
         {"type": "format-table"},
         {"type": "object-table"},
         {"bucket-function.type": "hive"},
+        {"fields.row.a.aggregate-function": "sum", "merge-engine": "aggregation"},
+        {"fields.row.a.sequence-group": "v", "merge-engine": "partial-update"},
+        {"fields.row.a.stats-mode": "full"},
     ],
 )
 def test_a_table_that_no_reader_could_read_is_not_created(catalog: interbed.Catalog, options: dict[str, str]) -> None:
