@@ -46,8 +46,8 @@ def _check_whole_columns(schema: TableSchema, key: str) -> None:
         column, dot, inner = name.partition(".")
         if dot and name not in schema.by_name and column in schema.by_name:
             raise InvalidOptionError(
-                f"Option '{key}' names the field {inner!r} of the column {column!r} and would have no effect: such options "
-                "are about whole columns. Make the field a column of its own."
+                f"Option '{key}' names the field {inner!r} of the column {column!r} and would have no effect: such "
+                "options are about whole columns. Make the field a column of its own."
             )
 
 
