@@ -81,7 +81,7 @@ class CommitBasis:
     """
 
     hash_indexes: frozenset[tuple[bytes, frozenset[str]]] = frozenset()
-    keys_as_of: int | None = None
+    keys_as_of: SnapshotRead | None = None
     rows_as_of: SnapshotRead | None = None
     partitions: PartitionFilter | None = None
     buckets_as_of: int | None = None
@@ -91,12 +91,12 @@ class CommitBasis:
     def of(messages: Iterable[CommitMessage], rows: RowsRead | None = None) -> "CommitBasis":
         """Return the combined basis of all messages, and of the rows from which they were computed."""
         bases = [(m.partition, m.basis) for m in messages]
-        known = [b.keys_as_of for _, b in bases if b.keys_as_of is not None]
+        known = [SnapshotRead(b.keys_as_of, b.keys_identity) for _, b in bases if b.keys_as_of is not None]
         indexes = frozenset((p, frozenset(b.hash_indexes)) for p, b in bases if b.hash_indexes is not None)
         written = [b.buckets_as_of for _, b in bases if b.buckets_as_of is not None]
         return CommitBasis(
             hash_indexes=indexes,
-            keys_as_of=min(known, default=None),
+            keys_as_of=min(known, key=lambda read: read.id, default=None),
             buckets_as_of=min(written, default=None),
             rows_as_of=None if rows is None else rows.snapshot,
             partitions=None if rows is None else rows.partitions,
@@ -113,8 +113,9 @@ class BasisCheck:
         self._basis = basis
         self._valid_for: str | None = None
         self._overwritten = False
-        rows_as_of = None if basis.rows_as_of is None else basis.rows_as_of.id
-        asked = [i for i in (basis.keys_as_of, rows_as_of, basis.alone_as_of) if i is not None]
+        asked = [read.id for read in (basis.keys_as_of, basis.rows_as_of) if read is not None]
+        if basis.alone_as_of is not None:
+            asked.append(basis.alone_as_of)
         self._begin = self._seen = min(asked, default=None)
         self._checked: Snapshot | None = None
 
@@ -134,10 +135,9 @@ class BasisCheck:
             self._seen, self._checked = latest.id, latest
 
     def _check_history(self, latest: Snapshot | None) -> None:
-        if self._basis.rows_as_of is not None:
-            self._basis.rows_as_of.check(latest, self._snapshots)
-        if self._basis.keys_as_of is not None:
-            SnapshotRead(self._basis.keys_as_of).check(latest, self._snapshots)
+        for read in (self._basis.rows_as_of, self._basis.keys_as_of):
+            if read is not None:
+                read.check(latest, self._snapshots)
 
     def _check_indexes(self, latest: Snapshot | None) -> None:
         name = None if latest is None else latest.index_manifest

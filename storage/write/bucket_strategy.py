@@ -100,12 +100,13 @@ class KeysAsOf(NothingAdded):
     """The snapshot from which the locations of keys were read; None if there were no rows."""
 
     snapshot_id: int | None
+    identity: str | None
 
     def added_to(self, message: CommitMessage) -> CommitMessage:
         """Return the message with the snapshot as its basis, if it has new rows."""
         if self.snapshot_id is None or not message.data.new_files:
             return message
-        return replace(message, basis=WriteBasis(keys_as_of=self.snapshot_id))
+        return replace(message, basis=WriteBasis(keys_as_of=self.snapshot_id, keys_identity=self.identity))
 
 
 class NoBuckets:
@@ -263,7 +264,7 @@ class CrossPartitionStrategy(_RealBuckets):
     def prepare(self) -> PreparedBuckets:
         """Return the snapshot from which keys were read; the next rows check whether other writers moved keys."""
         self._keys.begin_next()
-        return KeysAsOf(self._keys.as_of)
+        return KeysAsOf(self._keys.as_of, self._keys.identity)
 
     def close(self) -> None:
         """Release the locations of keys."""

@@ -47,12 +47,13 @@ class WriteBasis:
 
     A commit refuses messages whose basis another writer has changed. `hash_indexes` names the hash index files of the
     whole partition (dynamic buckets). `keys_as_of` is the snapshot in which the writer looked for keys in other
-    partitions. `buckets_as_of` is the snapshot whose number of buckets it used (fixed buckets). 0 is the table before
-    its first snapshot.
+    partitions; `keys_identity` tells it from another commit that gets its id after a rollback. `buckets_as_of` is the
+    snapshot whose number of buckets it used (fixed buckets). 0 is the table before its first snapshot.
     """
 
     hash_indexes: tuple[str, ...] | None = None
     keys_as_of: int | None = None
+    keys_identity: str | None = None
     buckets_as_of: int | None = None
 
 
@@ -118,7 +119,7 @@ class CommitMessage:
                 "data": _to_json(self.data, _DATA),
                 "compaction": _to_json(self.compaction, _COMPACTION),
                 "lookedUp": None if self.compaction.looked_up is None else sorted(self.compaction.looked_up),
-                "basis": [basis.hash_indexes, basis.keys_as_of, basis.buckets_as_of],
+                "basis": [basis.hash_indexes, basis.keys_as_of, basis.buckets_as_of, basis.keys_identity],
                 "replaces": self.replaces,
             },
             separators=(",", ":"),
@@ -129,7 +130,7 @@ class CommitMessage:
         """Return the message of bytes made by to_bytes; raise InvalidInputError for other bytes."""
         try:
             value = json.loads(content)
-            hash_indexes, keys_as_of, buckets_as_of = value["basis"]
+            hash_indexes, keys_as_of, buckets_as_of, keys_identity = value["basis"]
             looked_up = value["lookedUp"]
             return CommitMessage(
                 bucket_id=BucketId(b64decode(value["partition"]), value["bucket"]),
@@ -142,6 +143,7 @@ class CommitMessage:
                 basis=WriteBasis(
                     hash_indexes=None if hash_indexes is None else tuple(hash_indexes),
                     keys_as_of=keys_as_of,
+                    keys_identity=keys_identity,
                     buckets_as_of=buckets_as_of,
                 ),
                 replaces=value["replaces"],

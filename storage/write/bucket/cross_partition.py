@@ -62,6 +62,8 @@ class CrossPartition:
         self._index: KeyLocations | None = None
         self._counts: list[dict[int, int]] = []
         self._as_of = 0
+        self.identity: str | None = None
+        """The identity of the snapshot `as_of`; None for an empty table."""
         self._is_checked = False
 
     def place(self, rows: pa.RecordBatch, kinds: "Kinds | None") -> PlacedRows:
@@ -231,19 +233,32 @@ class CrossPartition:
     def _has_other_commits(self) -> bool:
         snapshots = self._store.snapshots
         newest = self._restored().snapshot_id or 0
+        if newest < self._as_of or self.identity != self._identity_of(self._as_of, self.identity):
+            # A rollback has withdrawn the snapshot.
+            return True
         try:
             found = [snapshots.snapshot(i) for i in range(self._as_of + 1, newest + 1)]
         except SnapshotNotFoundError:
             return True
         # The next check begins here, so that older snapshots may expire.
-        self._as_of = max(newest, self._as_of)
+        self._as_of = newest
+        if found:
+            self.identity = found[-1].identity
         return any(s.commit_user != self._user and s.commit_kind is not CommitKind.COMPACT for s in found)
+
+    def _identity_of(self, snapshot_id: int, expired: str | None) -> str | None:
+        """Return the identity of a snapshot, `expired` for one that has expired, None for an empty table."""
+        try:
+            return self._store.snapshots.snapshot(snapshot_id).identity if snapshot_id else None
+        except SnapshotNotFoundError:
+            return expired
 
     def _read_table(self) -> KeyLocations:
         store = self._store
         index = KeyLocations(store.options.lookup_cache_max_memory_size)
         self._counts = []
         self._as_of = self._restored().snapshot_id or 0
+        self.identity = self._identity_of(self._as_of, None)
         if not self._as_of:
             return index
         # Level 0 holds keys, too, also if readers skip it.

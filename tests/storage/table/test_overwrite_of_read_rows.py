@@ -156,3 +156,25 @@ def test_keys_that_were_looked_up_before_a_rollback_are_a_conflict(tmp_path: Pat
     with pytest.raises(CommitConflictError, match="rolled back"):
         moving.new_commit("u").commit(messages)
     assert rows_of(moving) == [(1, 1, 1)]
+
+
+def test_keys_are_not_taken_from_a_snapshot_whose_id_another_commit_has(tmp_path: Path) -> None:
+    catalog = interbed.load_catalog("lake", warehouse=str(tmp_path))
+    catalog.create_database("d")
+    moving = catalog.create_table("d.t", SCHEMA, partition_keys=["p"], primary_keys=["id"], options={"bucket": "-1"})
+    moving.upsert(batch((1, 1, 1)))
+    write = moving.new_write("u")
+    commit = moving.new_commit("u")
+    write.write_arrow(batch((2, 1, 2)).to_batches()[0])
+    commit.commit(write.prepare_commit(), identifier=1)
+    write.write_arrow(batch((3, 1, 3)).to_batches()[0])
+    late = write.prepare_commit()
+    moving.versions.rollback_to(1)
+    catalog.get_table("d.t").upsert(batch((4, 1, 4)))
+    with pytest.raises(CommitConflictError, match="rolled back"):
+        commit.commit(late, identifier=2)
+    # The writer looks the keys up again.
+    write.write_arrow(batch((5, 1, 5)).to_batches()[0])
+    commit.commit(write.prepare_commit(), identifier=3)
+    write.close()
+    assert rows_of(moving) == [(5, 1, 5)]
