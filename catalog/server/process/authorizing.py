@@ -5,12 +5,14 @@ from collections.abc import Callable
 
 from interbed.catalog.server.database.session import SqlRepository
 from interbed.catalog.server.service.access.administration import AccessAdministration
-from interbed.catalog.server.service.access.authorizer import Authorizer, Caller
+from interbed.catalog.server.service.access.authorizer import Authorizer
 from interbed.catalog.server.service.access.builtin import BuiltinAuthorizer
-from interbed.catalog.server.service.errors import AccessDeniedError, MetastoreError
+from interbed.catalog.server.service.errors import MetastoreError
+from interbed.catalog.server.service.service import Metastore
 from interbed.catalog.server.setting_kinds import listed
 from interbed.catalog.server.settings import ServerSettings
-from interbed.catalog.server.thrift.edge.call import current_session
+from interbed.catalog.server.thrift.calls.grants import GrantHandler
+from interbed.catalog.server.thrift.edge.caller import present_caller
 
 
 def authorizer_for(settings: ServerSettings, store: SqlRepository) -> Authorizer | None:
@@ -33,16 +35,10 @@ def administration_for(
     return AccessAdministration(store, authorizer, admins=listed(settings.access_admins))
 
 
-def calling() -> Caller | None:
-    """Return the caller of the present call, None for the process itself. AccessDeniedError for a client without a
-    principal.
-    """
-    session = current_session.get()
-    if session is None:
-        return None
-    if session.principal is None:
-        raise AccessDeniedError("the call has no authenticated principal, so that it is refused")
-    return Caller(session.principal.name, session.principal.groups)
+def grant_handler_for(settings: ServerSettings, store: SqlRepository, metastore: Metastore) -> GrantHandler | None:
+    """Return the handler of the calls about roles and grants, None if there are none."""
+    administration = administration_for(settings, store, metastore.access.authorizer)
+    return None if administration is None else GrantHandler(administration, present_caller)
 
 
 def _own_authorizer(name: str) -> Authorizer:

@@ -20,7 +20,9 @@ from interbed.catalog.server.ops.metrics import CacheFigures, PoolFigures, Serve
 from interbed.catalog.server.ops.observers import ServerOperations, metrics_for, observers_for
 from interbed.catalog.server.ops.vital_signs import OwnSigns, SharedBoard, WorkerPlace
 from interbed.catalog.server.process.authenticating import admission, authentication_for, credentials_for
+from interbed.catalog.server.process.authorizing import authorizer_for, grant_handler_for
 from interbed.catalog.server.process.workers import CLOSED, END_SOON, READY, Supervisor, received
+from interbed.catalog.server.service.access.guard import AccessGuard
 from interbed.catalog.server.service.directories.locations import SCHEMES, LocationRules
 from interbed.catalog.server.service.directories.remote_files import REMOTE_FILES
 from interbed.catalog.server.service.history.entries import ChangeOrigin, HistoryPolicy
@@ -43,6 +45,7 @@ from interbed.catalog.server.thrift.edge.call import (
     current_request,
     current_session,
 )
+from interbed.catalog.server.thrift.edge.caller import present_caller
 from interbed.catalog.server.thrift.edge.codec import codec_named
 from interbed.catalog.server.thrift.edge.dispatch import Dispatcher
 from interbed.catalog.server.thrift.edge.listeners import AnyService, HttpService, Service, server_context
@@ -152,6 +155,7 @@ def open_metastore(
                 protected=protected_by(settings),
                 undrop_seconds=undrop_seconds_of(settings),
                 user=_user,
+                access=AccessGuard(authorizer_for(settings, store), present_caller),
             ),
         )
     finally:
@@ -213,10 +217,15 @@ def trash_for(settings: ServerSettings) -> Trash | None:
 
 
 def dispatcher_for(
-    metastore: Metastore, observers: Sequence[CallObserver] = (), lock_clients: LockClients | None = None
+    metastore: Metastore,
+    observers: Sequence[CallObserver] = (),
+    lock_clients: LockClients | None = None,
+    grants: object | None = None,
 ) -> Dispatcher:
-    """Return the dispatcher of all methods that the server answers."""
-    return Dispatcher(all_handlers(metastore, lock_clients), observers)
+    """Return the dispatcher of all methods that the server answers. `grants` is the handler of roles and grants, None
+    where there are none.
+    """
+    return Dispatcher(all_handlers(metastore, lock_clients, grants), observers)
 
 
 def lock_clients_for(settings: ServerSettings, metastore: Metastore, deaths: ThreadDeaths) -> LockClients:
@@ -266,7 +275,9 @@ def loop_for(
     cache = AnswerCache(settings.cache_bytes, metastore.access) if settings.cache_bytes else None
     authentication = authentication_for(settings, store)
     loop = EventLoop(
-        dispatcher_for(metastore, observers_for(settings, metrics), lock_clients),
+        dispatcher_for(
+            metastore, observers_for(settings, metrics), lock_clients, grant_handler_for(settings, store, metastore)
+        ),
         connections_max=settings.connections_max,
         limits=EdgeLimits(
             message_seconds=settings.message_seconds,

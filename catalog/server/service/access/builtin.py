@@ -5,6 +5,7 @@ force on all servers within that time. What they do not permit is decided again 
 where the owners are looked up as well, so that a grant and a new object are in force at once.
 """
 
+import itertools
 import threading
 import time
 from collections import OrderedDict
@@ -73,11 +74,12 @@ class BuiltinAuthorizer:
         self, store: GrantsReads, *, admins: Collection[str] = (), clock: Callable[[], float] = time.monotonic
     ) -> None:
         self._store = store
-        self._admins = frozenset(admins)
+        self.admins = frozenset(admins)
         self._clock = clock
         self._guard = threading.Lock()
         self._snapshot: _Snapshot | None = None
         self._checked_at = float("-inf")
+        self._unknown = itertools.count(1)
 
     def decide(self, caller: Caller, questions: Sequence[Access]) -> Sequence[bool]:
         """Return an answer to each question, in their order. AuthorizerUnavailableError if the database does not
@@ -90,12 +92,14 @@ class BuiltinAuthorizer:
         return answers if all(answers) else self._on_present_state(caller, questions)
 
     def generation(self) -> int:
-        """Return the generation of roles and grants that decisions are made by, for caches of answers."""
+        """Return a number that changes with the roles and grants, without I/O. Where the last look at them is too old,
+        it is a number that no other call returns: what depends on it is decided again, which takes that look.
+        """
         now = self._clock()
         with self._guard:
             if self._snapshot is not None and now - self._checked_at < CHECKED_SECONDS:
                 return self._snapshot.generation
-        return self._checked(now).generation
+        return -next(self._unknown)
 
     def _rights(self, caller: Caller) -> CallerRights:
         now = self._clock()
@@ -120,7 +124,7 @@ class BuiltinAuthorizer:
 
     def _snapshot_of(self, state: AccessState) -> _Snapshot:
         return _Snapshot(
-            generation=state.generation, graph=RoleGraph.of(state.members, self._admins), index=GrantIndex.of(state)
+            generation=state.generation, graph=RoleGraph.of(state.members, self.admins), index=GrantIndex.of(state)
         )
 
     def _keep(self, snapshot: _Snapshot, now: float) -> None:
@@ -139,7 +143,7 @@ class BuiltinAuthorizer:
                 rights = snapshot.rights(caller)
             if rights.is_admin:
                 return snapshot, [True] * len(questions)
-            return snapshot, _with_owners(transaction.access, rights, questions)
+            return snapshot, decide_with_owners(transaction.access, rights, questions)
 
         snapshot, answers = self._read(work)
         self._keep(snapshot, now)
@@ -152,8 +156,8 @@ class BuiltinAuthorizer:
             raise AuthorizerUnavailableError(f"the grants cannot be read: {error}") from error
 
 
-def _with_owners(access: AccessRepository, rights: CallerRights, questions: Sequence[Access]) -> list[bool]:
-    """Return the answers of the grants and of the owners of the objects."""
+def decide_with_owners(access: AccessRepository, rights: CallerRights, questions: Sequence[Access]) -> list[bool]:
+    """Return the answers of the grants and of the owners of the objects, for a caller that is no administrator."""
     answers = rights.decide(questions)
     open_numbers = [number for number, answer in enumerate(answers) if not answer]
     if not open_numbers:

@@ -7,8 +7,9 @@ the second are privileges on GLOBAL with the name of the catalog.
 from collections.abc import Callable
 from typing import Any
 
-from interbed.catalog.server.service.access.administration import AccessAdministration, GrantRequest
+from interbed.catalog.server.service.access.administration import AccessAdministration
 from interbed.catalog.server.service.access.authorizer import Caller
+from interbed.catalog.server.service.access.granting import GrantRequest
 from interbed.catalog.server.service.access.grants import Grant, Grantee, GranteeKind, RoleMember, role_named
 from interbed.catalog.server.service.access.objects import (
     SERVER,

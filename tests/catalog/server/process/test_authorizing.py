@@ -5,15 +5,13 @@ from pathlib import Path
 
 import pytest
 
-from interbed.catalog.server.auth.principals import Mechanism, Principal
 from interbed.catalog.server.database import schema
 from interbed.catalog.server.database.session import SqlRepository
-from interbed.catalog.server.process.authorizing import administration_for, authorizer_for, calling
+from interbed.catalog.server.process.authorizing import administration_for, authorizer_for
 from interbed.catalog.server.service.access.authorizer import Caller
 from interbed.catalog.server.service.access.objects import SERVER, Access, Privilege
-from interbed.catalog.server.service.errors import AccessDeniedError, MetastoreError
+from interbed.catalog.server.service.errors import MetastoreError
 from interbed.catalog.server.settings import ServerSettings
-from interbed.catalog.server.thrift.edge.call import ClientSession, current_session
 
 
 class OnlyAnn:
@@ -81,16 +79,3 @@ def test_a_class_of_ones_own_is_found_by_its_name(store: SqlRepository) -> None:
 def test_a_class_that_cannot_be_used_is_refused(store: SqlRepository, name: str, message: str) -> None:
     with pytest.raises(MetastoreError, match=message):
         authorizer_for(ServerSettings(access_authorizer=name, authentication="token"), store)
-
-
-def test_the_caller_is_the_principal_and_a_client_without_one_is_refused() -> None:
-    assert calling() is None
-    principal = Principal(name="ann", mechanism=Mechanism.TOKEN, groups=frozenset({"etl"}))
-    token = current_session.set(ClientSession(peer="p", user="eve", principal=principal))
-    try:
-        assert calling() == Caller("ann", frozenset({"etl"}))
-        current_session.set(ClientSession(peer="p", user="eve"))
-        with pytest.raises(AccessDeniedError, match="no authenticated principal"):
-            calling()
-    finally:
-        current_session.reset(token)

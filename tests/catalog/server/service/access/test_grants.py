@@ -4,9 +4,9 @@ import dataclasses
 
 import pytest
 
-from interbed.catalog.server.service.access.administration import GrantRequest
 from interbed.catalog.server.service.access.authorizer import Caller
 from interbed.catalog.server.service.access.builtin import CHECKED_SECONDS, BuiltinAuthorizer
+from interbed.catalog.server.service.access.granting import GrantRequest
 from interbed.catalog.server.service.access.objects import (
     SERVER,
     Access,
