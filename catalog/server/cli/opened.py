@@ -16,6 +16,7 @@ from interbed.catalog.server.service.errors import MetastoreError
 
 if TYPE_CHECKING:
     from interbed.catalog.server.database.session import SqlRepository
+    from interbed.catalog.server.service.access.administration import AccessAdministration
     from interbed.catalog.server.service.service import Metastore
 
 
@@ -68,3 +69,18 @@ def opened(db: str | None, warehouse: str | None = None) -> "Iterator[tuple[SqlR
             yield store, metastore
     except MetastoreError as error:
         raise click.ClickException(str(error)) from error
+
+
+@contextmanager
+def administered(db: str | None) -> "Iterator[AccessAdministration]":
+    """Yield the roles and grants of a server's database, changed in the name of the user of this process."""
+    # Needs SQL, which is slow to import for the help of a command.
+    from interbed.catalog.client.hive.connection import current_user
+    from interbed.catalog.server.service.access.administration import AccessAdministration
+    from interbed.catalog.server.service.access.builtin import BuiltinAuthorizer
+
+    with opened(db) as (store, metastore):
+        configured = metastore.access.authorizer
+        # A server that does not decide by grants may get them before it does.
+        authorizer = configured if isinstance(configured, BuiltinAuthorizer) else BuiltinAuthorizer(store)
+        yield AccessAdministration(store, authorizer, admins=authorizer.admins, operator=current_user())

@@ -1,6 +1,5 @@
 """`interbed metastore import | verify | export`: copy from another metastore, comparison, and export to a file. Its
-commands about dropped objects are in cli/dropped.py, those about the history in cli/history.py, those about issued
-tokens in cli/tokens.py.
+commands about dropped objects, the history, issued tokens, roles and grants are in cli/.
 """
 
 import json
@@ -17,7 +16,9 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from interbed.catalog.server.cli.dropped import COMMANDS as DROPPED_COMMANDS
+from interbed.catalog.server.cli.grants import COMMANDS as GRANT_COMMANDS
 from interbed.catalog.server.cli.history import COMMANDS as HISTORY_COMMANDS
+from interbed.catalog.server.cli.roles import roles
 from interbed.catalog.server.cli.tokens import token
 from interbed.catalog.server.service.errors import MetastoreError
 from interbed.storage.base.terminal import SuggestingGroup, print_line, print_text
@@ -46,7 +47,7 @@ _SOURCE_HELP = (
 
 @click.group(cls=SuggestingGroup)
 def metastore() -> None:
-    """Move metadata between metastores, show its history, put dropped objects back, and issue tokens.
+    """Move metadata between metastores, show its history, put dropped objects back, and administer access.
 
     Import, verify and export touch no directories or files of tables.
     """
@@ -54,7 +55,7 @@ def metastore() -> None:
     logging.getLogger("thrift").setLevel(logging.CRITICAL)
 
 
-for _command in (*DROPPED_COMMANDS, *HISTORY_COMMANDS, token):
+for _command in (*DROPPED_COMMANDS, *HISTORY_COMMANDS, *GRANT_COMMANDS, roles, token):
     metastore.add_command(_command)
 
 
