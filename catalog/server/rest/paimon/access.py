@@ -154,6 +154,9 @@ class CatalogAccess:
     def _location(self, name: str) -> str:
         """Return the location of the databases of a catalog. NoSuchObjectError."""
         if name == DEFAULT_CATALOG:
+            if self._metastore.access.is_on:
+                # It exists always, and not for every caller.
+                self._metastore.catalogs.get(name)
             return self._metastore.warehouse.root
         return self._metastore.catalogs.get(name).location
 

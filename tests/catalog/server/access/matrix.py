@@ -6,7 +6,6 @@ s  the answer to a call that does not name the table shows it
 a  anything further: carried out, or refused for another reason than a lack of privileges
 """
 
-import itertools
 import shutil
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -28,7 +27,12 @@ OF_OTHERS = (b"boss", b"hr.db")
 """What only answers about the objects of another owner have in them."""
 
 _CODEC = BinaryCodec()
-_numbers = itertools.count()
+
+
+def restore(pristine: Path, root: Path) -> None:
+    """Put a directory back to what it was."""
+    shutil.rmtree(root, ignore_errors=True)
+    shutil.copytree(pristine, root, symlinks=True)
 
 
 def rows_of(table: Mapping[str, str]) -> dict[str, str]:
@@ -43,17 +47,17 @@ def rows_of(table: Mapping[str, str]) -> dict[str, str]:
 
 @dataclass
 class ThriftMatrix:
-    """Calls of methods, each on a copy of one metastore."""
+    """Calls of methods, each on a metastore as it was."""
 
-    template: Path
+    pristine: Path
+    root: Path
 
-    def letters(self, method: str, directory: Path) -> str:
+    def letters(self, method: str) -> str:
         """Return the outcomes of a method for all callers, from that with the fewest privileges on."""
         found, left = "", list(CALLERS)
         while left:
-            root = directory / str(next(_numbers))
-            shutil.copytree(self.template, root)
-            with guarded_metastore(root, filled=False) as guarded:
+            restore(self.pristine, self.root)
+            with guarded_metastore(self.root, filled=False) as guarded:
                 dispatcher = dispatcher_for(guarded.metastore)
                 while left:
                     letter = self._letter(dispatcher, guarded, method, left.pop(0))

@@ -2,120 +2,20 @@
 
 import json
 import time
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from interbed.catalog.server.process.main import dispatcher_for
-from interbed.catalog.server.rest.guarding import guarded_iceberg, guarded_own, guarded_paimon
-from interbed.catalog.server.rest.iceberg.names import NamespaceMapping
-from interbed.catalog.server.rest.iceberg.routes import interface as iceberg_interface
-from interbed.catalog.server.rest.interface import RestError, RestInterface, RestRequest, RouteTable
-from interbed.catalog.server.rest.own_interface import own_interface
-from interbed.catalog.server.rest.paimon.access import CatalogAccess
-from interbed.catalog.server.rest.paimon.interface import paimon_interface
-from interbed.catalog.server.service.access.objects import Privilege, catalog_object, database_object, table_object
-from interbed.catalog.server.thrift.edge.call import current_session
-from tests.catalog.server.access.guarded import (
-    ADMIN,
-    NOBODY,
-    OWNER,
-    READER,
-    SALES,
-    WRITER,
-    GuardedMetastore,
-    guarded_metastore,
-    served,
-    session_of,
-)
-
-SCHEMA = {
-    "type": "struct",
-    "schema-id": 0,
-    "fields": [{"id": 1, "name": "id", "required": False, "type": "long"}],
-}
-ICE = table_object("hive", "sales", "ice")
-LAKE = table_object("hive", "sales", "lake")
-
-
-@dataclass
-class GuardedRest:
-    """The interfaces of a guarded metastore in this process."""
-
-    guarded: GuardedMetastore
-    interfaces: Mapping[str, RestInterface]
-
-    def send(
-        self,
-        name: str,
-        interface: str,
-        method: str,
-        path: str,
-        body: Any = None,
-        *,
-        query: Mapping[str, str] | None = None,
-        key: str | None = None,
-    ) -> tuple[int, Any]:
-        """Return status and body of the answer to a principal's request."""
-        made = self.interfaces[interface]
-        found = RouteTable(made.routes).find(method, path)
-        assert found is not None, path
-        route, parts = found
-        request = RestRequest(
-            parts=parts,
-            query=query or {},
-            headers={} if key is None else {"idempotency-key": key},
-            body=b"" if body is None else json.dumps(body).encode(),
-            session=session_of(name),
-        )
-        token = current_session.set(request.session)
-        try:
-            answer = route.handler(request)
-        except Exception as error:
-            refusal = error if isinstance(error, RestError) else made.translated(error)
-            if refusal is None:
-                raise
-            return int(refusal.status), made.error_body(refusal)
-        finally:
-            current_session.reset(token)
-        return int(answer.status), json.loads(answer.body) if answer.body else None
+from interbed.catalog.server.service.access.objects import Privilege, catalog_object, database_object
+from tests.catalog.server.access.guarded import ADMIN, NOBODY, OWNER, READER, SALES, WRITER, served
+from tests.catalog.server.access.rest_interfaces import GuardedRest, guarded_rest
 
 
 @pytest.fixture
 def rest(tmp_path: Path) -> Iterator[GuardedRest]:
-    """Return interfaces over a metastore in which `owner` has an Iceberg table `ice` and a table `lake` of interbed."""
-    with guarded_metastore(tmp_path, undrop_seconds=3600) as guarded:
-        metastore = guarded.metastore
-        warehouses = {"directory": f"file:{tmp_path / 'directory'}"}
-        access = CatalogAccess(metastore, dispatcher_for(metastore), warehouses)
-        interfaces = {
-            "iceberg": guarded_iceberg(metastore, iceberg_interface(metastore), NamespaceMapping()),
-            "paimon": guarded_paimon(metastore, paimon_interface(access, metastore.functions), warehouses),
-            "interbed": guarded_own(metastore, own_interface(metastore)),
-        }
-        made = GuardedRest(guarded, interfaces)
-        status, _ = made.send(
-            OWNER, "iceberg", "POST", "v1/hive/namespaces/sales/tables", {"name": "ice", "schema": SCHEMA}
-        )
-        assert status == 200
-        lake = {
-            "identifier": {"database": "sales", "object": "lake"},
-            "schema": {
-                "fields": [{"id": 0, "name": "id", "type": "BIGINT"}],
-                "partitionKeys": [],
-                "primaryKeys": [],
-                "options": {},
-                "comment": "",
-            },
-        }
-        status, answer = made.send(OWNER, "paimon", "POST", "v1/hive/databases/sales/tables", lake)
-        assert status == 200, answer
-        for on in (ICE, LAKE):
-            guarded.grant(READER, on, Privilege.SELECT)
-            guarded.grant(WRITER, on, Privilege.SELECT, Privilege.INSERT)
+    """Return the interfaces of a guarded metastore."""
+    with guarded_rest(tmp_path) as made:
         yield made
 
 
@@ -253,5 +153,5 @@ def test_the_history_of_a_table_is_for_its_readers(rest: GuardedRest) -> None:
     assert rest.send(READER, "interbed", "GET", history)[0] == 200
     assert rest.send(READER, "interbed", "GET", history, query={"id": str(number)})[0] == 404
     changes = rest.send(READER, "interbed", "GET", "v1/hive/databases/sales/history")[1]["changes"]
-    assert {each["name"] for each in changes} <= {None, "orders", "ice", "lake"}
+    assert {each["name"] for each in changes} <= {None, "orders", "ice", "lake", "seen", "glance", "sums"}
     assert rest.send("stranger", "interbed", "GET", "v1/hive/databases/sales/history")[0] == 404

@@ -1,5 +1,6 @@
 """Every method of Hive's interface, called by callers with more and more privileges, held to one table."""
 
+import shutil
 from pathlib import Path
 
 import pytest
@@ -114,19 +115,22 @@ ROWS = rows_of(EXPECTED)
 
 
 @pytest.fixture(scope="module")
-def template(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Return the directory of a metastore that is copied for each method."""
-    root = tmp_path_factory.mktemp("template")
+def matrix(tmp_path_factory: pytest.TempPathFactory) -> ThriftMatrix:
+    """Return the calls on a metastore that is put back to what it was before each."""
+    directory = tmp_path_factory.mktemp("matrix")
+    root = directory / "metastore"
+    root.mkdir()
     with guarded_metastore(root):
-        return root
+        pass
+    return ThriftMatrix(Path(shutil.copytree(root, directory / "pristine")), root)
 
 
 @pytest.mark.parametrize("method", sorted(ROWS))
-def test_each_caller_may_do_what_the_table_says(template: Path, tmp_path: Path, method: str) -> None:
-    assert ThriftMatrix(template).letters(method, tmp_path) == ROWS[method]
+def test_each_caller_may_do_what_the_table_says(matrix: ThriftMatrix, method: str) -> None:
+    assert matrix.letters(method) == ROWS[method]
 
 
-def test_every_method_has_a_row(template: Path) -> None:
-    with guarded_metastore(template, filled=False) as guarded:
+def test_every_method_has_a_row(matrix: ThriftMatrix) -> None:
+    with guarded_metastore(matrix.pristine, filled=False) as guarded:
         served = dispatcher_for(guarded.metastore).method_names
     assert served - OF_GRANTS == set(ROWS)

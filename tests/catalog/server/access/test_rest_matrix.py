@@ -1,0 +1,74 @@
+"""Every route of the REST interfaces, called by callers with more and more privileges, held to one table."""
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from tests.catalog.server.access.matrix import rows_of
+from tests.catalog.server.access.rest_interfaces import guarded_rest
+from tests.catalog.server.access.rest_matrix import RestMatrix
+
+# The letters of nobody, a reader, a writer, the owner of the database, and an administrator; matrix.py explains them.
+EXPECTED = {
+    "maaaa": """
+        iceberg.listNamespaces iceberg.loadNamespaceMetadata iceberg.namespaceExists iceberg.listTables
+        iceberg.loadTable iceberg.tableExists iceberg.loadCredentials iceberg.listViews iceberg.loadView
+        iceberg.viewExists iceberg.listFunctions iceberg.planTableScan iceberg.fetchPlanningResult
+        iceberg.cancelPlanning iceberg.fetchScanTasks paimon.listDatabases paimon.getDatabase
+        paimon.listTables paimon.listTableDetails paimon.ListTablesGlobally paimon.getTableById
+        paimon.getTable paimon.authTableQuery paimon.getTableSnapshot paimon.listSnapshots
+        paimon.getVersionSnapshot paimon.listPartitions paimon.listPartitionsByNames
+        paimon.listPartitionsByFilter paimon.listTags paimon.getTag paimon.listBranches paimon.listConsumers
+        paimon.listViews paimon.listViewDetails paimon.listViewsGlobally paimon.getView paimon.listFunctions
+        paimon.listFunctionDetails paimon.listFunctionsGlobally paimon.getFunction interbed.listDropped
+        interbed.databaseHistory interbed.tableHistory interbed.tableEntry
+    """,
+    "mdaaa": """
+        iceberg.updateTable paimon.commitTable paimon.createPartitions paimon.dropPartitions
+        paimon.markDonePartitions
+    """,
+    "mddaa": """
+        iceberg.dropNamespace iceberg.updateProperties iceberg.createTable iceberg.registerTable
+        iceberg.dropTable iceberg.renameTable iceberg.commitTransaction iceberg.createView iceberg.replaceView
+        iceberg.dropView iceberg.renameView paimon.alterDatabase paimon.dropDatabase paimon.createTable
+        paimon.RegisterTable paimon.renameTable paimon.alterTable paimon.dropTable paimon.rollbackSchema
+        paimon.rollbackTable paimon.createTag paimon.deleteTag paimon.createBranch paimon.dropBranch
+        paimon.renameBranch paimon.forwardBranch paimon.resetConsumer paimon.createView paimon.renameView
+        paimon.alterView paimon.dropView paimon.createFunction paimon.alterFunction paimon.dropFunction
+        interbed.undropDatabase interbed.restoreTable
+    """,
+    "mddda": """
+        iceberg.createNamespace paimon.createDatabase
+    """,
+    "mddmm": """
+        iceberg.registerView paimon.replaceTable interbed.undropTable
+    """,
+    "mmmmm": """
+        iceberg.getConfig iceberg.reportMetrics iceberg.loadFunction paimon.getConfig paimon.getTableToken
+    """,
+}
+
+ROWS = rows_of(EXPECTED)
+
+
+@pytest.fixture(scope="module")
+def matrix(tmp_path_factory: pytest.TempPathFactory) -> RestMatrix:
+    """Return the requests to a metastore that is put back to what it was before each."""
+    directory = tmp_path_factory.mktemp("matrix")
+    root = directory / "metastore"
+    root.mkdir()
+    with guarded_rest(root):
+        pass
+    return RestMatrix(Path(shutil.copytree(root, directory / "pristine")), root)
+
+
+@pytest.mark.parametrize("name", sorted(ROWS))
+def test_each_caller_may_do_what_the_table_says(matrix: RestMatrix, name: str) -> None:
+    assert matrix.letters(*name.split(".")) == ROWS[name]
+
+
+def test_every_route_has_a_row(matrix: RestMatrix) -> None:
+    with guarded_rest(matrix.root, filled=False) as rest:
+        served = {f"{name}.{each.operation}" for name, made in rest.interfaces.items() for each in made.routes}
+    assert served == set(ROWS)
