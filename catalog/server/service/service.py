@@ -128,7 +128,7 @@ class Metastore:
         """
         self.access = access
         if access.is_on:
-            store = HidingRepository(store)
+            store = HidingRepository(store, access)
         self.config = config if config is not None else ConfigValues()
         self.trash = trash
         self.warehouse = Warehouse(warehouse, trash, rules=rules)

@@ -6,8 +6,10 @@ them, and answer as for objects that do not exist, whatever their errors for the
 
 from collections.abc import Callable, Collection, Sequence
 from contextvars import ContextVar
+from dataclasses import replace
 from typing import Any, TypeVar, cast
 
+from interbed.catalog.server.service.access.guard import AccessGuard
 from interbed.catalog.server.service.access.objects import (
     SecuredObject,
     catalog_object,
@@ -16,19 +18,22 @@ from interbed.catalog.server.service.access.objects import (
     table_object,
 )
 from interbed.catalog.server.service.model import Constraint
-from interbed.catalog.server.service.repository import Repository, Transaction
+from interbed.catalog.server.service.repository import DatabasePlaces, Repository, Transaction
 
 T = TypeVar("T")
+
+_IN_USE = "another object is registered there, in it or around it"
 
 hidden_objects: ContextVar[frozenset[SecuredObject]] = ContextVar("hidden_objects", default=frozenset())
 """The objects that do not exist for the caller of the present call, as far as the call names them."""
 
 
 class HidingRepository:
-    """Repository without the hidden objects of the present call."""
+    """Repository without the hidden objects of the present call. A client without a principal is refused."""
 
-    def __init__(self, store: Repository) -> None:
+    def __init__(self, store: Repository, access: AccessGuard) -> None:
         self._store = store
+        self._access = access
 
     @property
     def files(self) -> Sequence[str]:
@@ -48,9 +53,9 @@ class HidingRepository:
         self._store.close()
 
     def _hiding(self, work: Callable[[Transaction], T]) -> Callable[[Transaction], T]:
-        hidden = hidden_objects.get()
-        if not hidden:
+        if self._access.caller() is None:
             return work
+        hidden = hidden_objects.get()
         return lambda transaction: work(cast("Transaction", _HidingTransaction(transaction, hidden)))
 
 
@@ -88,6 +93,20 @@ class _HidingTransaction(_Hiding):
     @property
     def constraints(self) -> "_HidingConstraints":
         return _HidingConstraints(self._whole.constraints, self._hidden)
+
+    @property
+    def places(self) -> "_NamelessPlaces":
+        return _NamelessPlaces(self._whole.places, self._hidden)
+
+
+class _NamelessPlaces(_Hiding):
+    """Places whose objects are not named: errors about a directory must not show what is registered in it."""
+
+    def conflict(self, *arguments: Any, **options: Any) -> str | None:
+        return None if self._whole.conflict(*arguments, **options) is None else _IN_USE
+
+    def databases(self, outside: str | None = None) -> list[DatabasePlaces]:
+        return [replace(each, what="another database") for each in self._whole.databases(outside)]
 
 
 class _HidingCatalogs(_Hiding):

@@ -264,6 +264,24 @@ def test_an_undrop_does_not_bring_another_table_under_a_new_name(keeping: Guarde
         assert keeping.metastore.dropped.select() == []
 
 
+def test_a_refused_move_does_not_name_what_is_in_the_way(guarded: GuardedMetastore) -> None:
+    place = f"file:{guarded.root}/warehouse/sales.db/wanted"
+    theirs = table("far", "hr", table_type=EXTERNAL_TABLE, parameters={"EXTERNAL": "TRUE"})
+    guarded.metastore.tables.create(dataclasses.replace(theirs, storage=dataclasses.replace(STORAGE, location=place)))
+    (guarded.root / "warehouse/sales.db/wanted").rmdir()
+    renamed = dataclasses.replace(guarded.metastore.tables.get(*ORDERS_KEY), name="wanted")
+    with served(ATTACKER), pytest.raises(InvalidOperationError, match="another object is registered") as caught:
+        guarded.metastore.tables.alter(*ORDERS_KEY, renamed)
+    assert "far" not in str(caught.value)
+
+
+def test_a_client_without_a_principal_reaches_no_row(guarded: GuardedMetastore) -> None:
+    with served(None):
+        for call in (guarded.metastore.databases.identity, guarded.metastore.notifications.current):
+            with pytest.raises(AccessDeniedError, match="not authenticated"):
+                call()
+
+
 def test_a_taken_name_is_the_only_thing_that_a_creator_learns(guarded: GuardedMetastore) -> None:
     guarded.metastore.tables.create(table("secret", owner="boss"))
     guarded.grant(READER, SALES, Privilege.CREATE)
