@@ -54,6 +54,9 @@ KNOWN = frozenset(
         "token",
         "token.provider",
         "token.provider.path",
+        "credential",
+        "oauth2-server-uri",
+        "scope",
         "dlf.region",
         "dlf.access-key-id",
         "dlf.access-key-secret",
@@ -227,6 +230,21 @@ class CatalogOptions:
     def token_path(self) -> str | None:
         """A file with the token of the provider `bear`, which is read again when it has changed."""
         return self.raw.get("token.provider.path")
+
+    @property
+    def credential(self) -> str | None:
+        """CLIENT_ID:CLIENT_SECRET of an OAuth 2.0 client, with which tokens are fetched and renewed."""
+        return self.raw.get("credential")
+
+    @property
+    def oauth2_server_uri(self) -> str | None:
+        """The token endpoint for `credential`: https, or http on loopback."""
+        return self.raw.get("oauth2-server-uri")
+
+    @property
+    def scope(self) -> str | None:
+        """The scope of the tokens that are fetched with `credential`."""
+        return self.raw.get("scope")
 
     @property
     def dlf_region(self) -> str | None:

@@ -21,6 +21,7 @@ def test_the_jar_has_the_pattern_of_python() -> None:
     [
         "s3.access-key",
         "s3.secret-key",
+        "credential",
         "s3.session-token",
         "fs.s3a.access.key",
         "fs.s3a.secret.key",

@@ -33,6 +33,7 @@ from interbed.catalog.client.errors import CallStateUnknownError as CallStateUnk
 from interbed.catalog.client.errors import CatalogError, CatalogUnavailableError
 from interbed.catalog.client.hive.http_transport import HttpTransport
 from interbed.catalog.client.hive.sasl_transport import SaslPlainTransport
+from interbed.catalog.client.oauth2 import OAuth2Token
 from interbed.storage.base.backoff import NO_JITTER, ExponentialBackoff
 from interbed.storage.base.errors import InterbedError, InvalidOptionError
 from interbed.thrift_idl.hive_metastore import ThriftHiveMetastore, ttypes
@@ -71,8 +72,8 @@ class TransportSettings:
     """The transport to the metastore; see settings.py for the names in `hive-site.xml`.
 
     `certificates` is a file of trusted PEM certificates, None for those of the system; it is used with `tls` alone.
-    With an `http_path` messages are sent by HTTP to this path, with `token` or the content of `token_file`; with a
-    `plain_user` these are the user's password for SASL PLAIN.
+    With an `http_path` messages are sent by HTTP to this path, with `token`, the content of `token_file` or the
+    token of `client`; with a `plain_user` it is the user's password for SASL PLAIN.
     `connect_tries` are made for each connection after the first successful one, `connect_pause_seconds` apart.
     """
 
@@ -84,6 +85,7 @@ class TransportSettings:
     plain_user: str | None = None
     token: str | None = field(default=None, repr=False)
     token_file: str | None = None
+    client: OAuth2Token | None = field(default=None, compare=False)
     connect_tries: int = 3
     connect_pause_seconds: float = 1.0
     pool_size: int = POOL_SIZE
@@ -242,11 +244,15 @@ class MetastoreConnection:
             raise
 
     def is_usable(self) -> bool:
-        """Return whether the server has kept the connection open: nothing may be readable between two calls."""
+        """Return whether the server has kept the connection open, and its token is the present one: nothing may be
+        readable between two calls.
+        """
         try:
             poll = select.poll()
             poll.register(self._socket.handle, select.POLLIN)
-            return not poll.poll(0)
+            if poll.poll(0):
+                return False
+            return not isinstance(self._transport, SaslPlainTransport) or self._transport.has_current_token()
         except (OSError, ValueError, AttributeError):
             # The socket was closed by this side after an error.
             return False
@@ -292,7 +298,13 @@ def _socket(host: str, port: int, transport: TransportSettings) -> Any:
     context = ssl.create_default_context(cafile=transport.certificates) if transport.tls else None
     if transport.http_path is not None:
         return HttpTransport(
-            host, port, transport.http_path, tls=context, token=transport.token, token_file=transport.token_file
+            host,
+            port,
+            transport.http_path,
+            tls=context,
+            token=transport.token,
+            token_file=transport.token_file,
+            client=transport.client,
         )
     return TSocket(host, port) if context is None else TSSLSocket(host, port, ssl_context=context)
 
@@ -300,7 +312,12 @@ def _socket(host: str, port: int, transport: TransportSettings) -> Any:
 def _framing(connected: Any, address: str, transport: TransportSettings) -> Any:
     if transport.plain_user is not None:
         return SaslPlainTransport(
-            connected, address, transport.plain_user, token=transport.token, token_file=transport.token_file
+            connected,
+            address,
+            transport.plain_user,
+            token=transport.token,
+            token_file=transport.token_file,
+            client=transport.client,
         )
     if transport.framed:
         return TFramedTransport(connected)

@@ -12,6 +12,7 @@ from pathlib import Path
 from thrift.transport.TTransport import TTransportException
 
 from interbed.catalog.client.errors import CatalogAccessError, CatalogUnavailableError
+from interbed.catalog.client.oauth2 import OAuth2Token
 from interbed.storage.base.errors import InvalidOptionError
 
 _TEXT_BYTES_MAX = 1000
@@ -30,11 +31,13 @@ class HttpTransport:
         tls: ssl.SSLContext | None = None,
         token: str | None = None,
         token_file: str | None = None,
+        client: OAuth2Token | None = None,
     ) -> None:
         self._address = f"{host}:{port}"
         self._path = path
         self._token = token
         self._token_file = token_file
+        self._client = client
         self._connection = (
             http.client.HTTPConnection(host, port)
             if tls is None
@@ -82,7 +85,7 @@ class HttpTransport:
         """
         body, self._request = self._request.getvalue(), io.BytesIO()
         headers = {"content-type": _CONTENT_TYPE}
-        if (token := current_token(self._token, self._token_file)) is not None:
+        if (token := current_token(self._token, self._token_file, self._client)) is not None:
             headers["authorization"] = f"Bearer {token}"
         try:
             self._connection.request("POST", self._path, body, headers)
@@ -99,14 +102,21 @@ class HttpTransport:
         shown = content[:_TEXT_BYTES_MAX].decode(errors="replace").strip()
         message = f"the metastore at {self._address}{self._path} answers {status}: {shown}"
         if status in (HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN):
-            raise CatalogAccessError(f"{message}. Give the option 'token', or a file by 'token.provider.path'")
+            raise CatalogAccessError(
+                f"{message}. Give one of the options 'token', 'token.provider.path' and 'credential'"
+            )
         if status == HTTPStatus.SERVICE_UNAVAILABLE:
             raise CatalogUnavailableError(message)
         raise TTransportException(TTransportException.UNKNOWN, message)
 
 
-def current_token(token: str | None, file: str | None) -> str | None:
-    """Return the token of the options: that of the file, which is read now, if there is one. InvalidOptionError."""
+def current_token(token: str | None, file: str | None, client: OAuth2Token | None = None) -> str | None:
+    """Return the token of the options: that of a client, that of a file, which is read now, or the given one.
+
+    InvalidOptionError, CatalogAccessError, CatalogUnavailableError.
+    """
+    if client is not None:
+        return client.current()
     if file is None:
         return token
     try:

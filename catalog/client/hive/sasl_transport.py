@@ -11,6 +11,7 @@ from thrift.transport.TTransport import TFramedTransport, TTransportException
 
 from interbed.catalog.client.errors import CatalogAccessError
 from interbed.catalog.client.hive.http_transport import current_token
+from interbed.catalog.client.oauth2 import OAuth2Token
 from interbed.storage.base.errors import InvalidOptionError
 from interbed.storage.base.shown_text import MASK, escaped
 
@@ -23,31 +24,49 @@ _TEXT_CHARACTERS_MAX = 1000
 class SaslPlainTransport(TFramedTransport):  # type: ignore[misc]
     """Framed transport that authenticates a user when it is opened. `token_file` is read at that moment."""
 
-    def __init__(self, connected: Any, address: str, user: str, *, token: str | None, token_file: str | None) -> None:
+    def __init__(
+        self,
+        connected: Any,
+        address: str,
+        user: str,
+        *,
+        token: str | None,
+        token_file: str | None,
+        client: OAuth2Token | None = None,
+    ) -> None:
         super().__init__(connected)
         self._connected = connected
         self._address = address
         self._user = user
         self._token = token
         self._token_file = token_file
+        self._client = client
+        self._used: str | None = None
 
     def open(self) -> None:
         """Open the connection and authenticate the user.
 
         CatalogAccessError if the server refuses the token, TTransportException or OSError if it does not answer.
         """
-        token = current_token(self._token, self._token_file)
+        token = current_token(self._token, self._token_file, self._client)
         if not token:
             raise InvalidOptionError(
-                "hive.metastore.client.auth.mode is PLAIN: give a token by the option 'token', or a file with one by "
-                "'token.provider.path'"
+                "hive.metastore.client.auth.mode is PLAIN: give a token by the option 'token', a file with one by "
+                "'token.provider.path', or 'credential'"
             )
+        self._used = token
         self._connected.open()
         try:
             self._authenticate(token)
         except BaseException:
             self._connected.close()
             raise
+
+    def has_current_token(self) -> bool:
+        """Return whether the token is still the one that the connection was opened with; the server may refuse another
+        one, which expires.
+        """
+        return current_token(self._token, self._token_file, self._client) == self._used
 
     def _authenticate(self, token: str) -> None:
         response = b"\0".join((b"", self._user.encode(), token.encode()))

@@ -13,9 +13,11 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 from xml.etree import ElementTree
 
 from interbed.catalog.client.hive.connection import POOL_SIZE, TransportSettings, current_user
+from interbed.catalog.client.oauth2 import ClientCredentials, OAuth2Token
 from interbed.catalog.client.options import CatalogOptions
 from interbed.storage.base.errors import InvalidOptionError, NotSupportedError
 
@@ -221,10 +223,12 @@ def _check_supported(site: _SiteProperties) -> None:
 
 def _authentication(
     site: _SiteProperties, options: CatalogOptions, environ: Mapping[str, str] | None
-) -> dict[str, str | None]:
+) -> dict[str, Any]:
     """Return the fields of TransportSettings for tokens. By HTTP, Hive's variable may have it."""
+    credentials = ClientCredentials.of(options)
+    client = None if credentials is None else OAuth2Token(credentials)
     if (site.text("hive.metastore.client.thrift.transport.mode") or "binary").lower() != "http":
-        has_token = options.token is not None or options.token_path is not None
+        has_token = options.token is not None or options.token_path is not None or client is not None
         if (site.text("hive.metastore.client.auth.mode") or "none").lower() != "plain":
             if has_token:
                 raise InvalidOptionError(
@@ -236,14 +240,14 @@ def _authentication(
         if user is None or not has_token:
             raise InvalidOptionError(
                 "hive.metastore.client.auth.mode is PLAIN, which needs hive.metastore.client.plain.username, and a "
-                "token by the option 'token' or 'token.provider.path'."
+                "token by the option 'token', 'token.provider.path' or 'credential'."
             )
-        return {"plain_user": user, "token": options.token, "token_file": options.token_path}
+        return {"plain_user": user, "token": options.token, "token_file": options.token_path, "client": client}
     path = site.text("hive.metastore.client.thrift.http.path") or "metastore"
     token = options.token
-    if token is None and options.token_path is None:
+    if token is None and options.token_path is None and client is None:
         token = (os.environ if environ is None else environ).get(TOKEN_VARIABLE)
-    return {"http_path": f"/{path.lstrip('/')}", "token": token, "token_file": options.token_path}
+    return {"http_path": f"/{path.lstrip('/')}", "token": token, "token_file": options.token_path, "client": client}
 
 
 def _certificates(site: _SiteProperties) -> str | None:

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from functools import partial
 from typing import Any
 
+from interbed.catalog.client.oauth2 import ClientCredentials, OAuth2Token
 from interbed.catalog.client.options import CatalogOptions, is_known
 from interbed.catalog.client.rest.client import RestClient
 from interbed.catalog.client.rest.http import RestHttp
@@ -17,6 +18,7 @@ from interbed.catalog.client.rest.refusal import NOT_FOUND, RestRefusedError, ca
 from interbed.catalog.client.rest.tokens import (
     BearerToken,
     BearerTokenFile,
+    BearerTokenOfClient,
     DlfAuth,
     DlfToken,
     TokenProvider,
@@ -101,11 +103,14 @@ def token_provider(options: CatalogOptions) -> TokenProvider:
 
 
 def _bearer(options: CatalogOptions) -> TokenProvider:
+    client = ClientCredentials.of(options)
+    if client is not None:
+        return BearerTokenOfClient(OAuth2Token(client))
     token, path = options.token, options.token_path
     if (token is None) == (path is None):
         raise InvalidOptionError(
             "The token provider 'bear' needs one of the options 'token' and 'token.provider.path', a file with the "
-            "token."
+            "token, or 'credential'."
         )
     return BearerToken(token) if token is not None else BearerTokenFile(str(path))
 

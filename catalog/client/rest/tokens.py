@@ -19,6 +19,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any, Protocol
 
+from interbed.catalog.client.oauth2 import OAuth2Token
 from interbed.storage.base.errors import InvalidOptionError
 from interbed.storage.base.shown_text import MASK
 
@@ -116,6 +117,21 @@ class BearerTokenFile:
             if not self._read[1]:
                 raise InvalidOptionError(f"The token file {self._path} is empty.")
             return self._read[1]
+
+
+class BearerTokenOfClient:
+    """Token that is fetched by OAuth 2.0, the option `credential`."""
+
+    def __init__(self, token: OAuth2Token) -> None:
+        self._token = token
+
+    def headers(self, request: OutgoingRequest) -> dict[str, str]:
+        """Return the header with a valid token; raises CatalogAccessError, CatalogUnavailableError."""
+        return {AUTHORIZATION: f"Bearer {self._token.current()}"}
+
+    def redacted(self, text: str) -> str:
+        """Return the text without the token and the secret."""
+        return self._token.redacted(text)
 
 
 # -- DLF ---------------------------------------------------------------------------------------------------------------

@@ -44,7 +44,7 @@ _TEXT_BYTES_MAX = 1000
 _INTERNAL = "The server cannot authenticate clients at present"
 
 
-class ConnectionOwner(Protocol):
+class AuthenticatingLoop(Protocol):
     """The loop, which owns the connections."""
 
     def call_soon(self, task: Callable[[], None]) -> None:
@@ -69,7 +69,7 @@ class ConnectionAuthenticator:
 
     def __init__(
         self,
-        loop: ConnectionOwner,
+        loop: AuthenticatingLoop,
         watcher: ConnectionWatcher,
         authentication: Authentication | None,
         bytes_max: int,

@@ -11,7 +11,7 @@ import org.apache.spark.SparkEnv;
 public final class Redaction {
   /** The pattern of interbed.spark_ext.session. */
   public static final String SECRETS =
-      "(?i)secret|password|token|access.?key|account.?key|private.?key|encryption.?key|api.?key|[.]sas[.]";
+      "(?i)secret|password|token|credential|access.?key|account.?key|private.?key|encryption.?key|api.?key|[.]sas[.]";
 
   private static final String SETTING = "spark.redaction.regex";
   private static final Pattern PATTERN = Pattern.compile(SECRETS);
