@@ -2,7 +2,8 @@
 
 Roles and grants are in memory. A process looks at their generation every CHECKED_SECONDS, so that a revocation is in
 force on all servers within that time. What they do not permit is decided again on the present state of the database,
-where the owners are looked up as well, so that a grant and a new object are in force at once.
+where the owners are looked up as well, so that a decision knows each grant and each new object. Cached answers of the
+server depend on the generation (`generation`).
 """
 
 import itertools

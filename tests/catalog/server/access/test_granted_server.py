@@ -84,7 +84,7 @@ def test_a_grant_is_in_force_on_all_servers(servers: GrantedServers) -> None:
         assert (_sees(here), _sees(there)) == (False, False)
         granted = servers.lines("grant", "SELECT", "on", "table", "sales.orders", "to", "user", "ann")
         assert granted == ["granted SELECT on the table hive.sales.orders to the user ann"]
-        assert (_sees(here), _sees(there)) == (True, True)
+        wait_until(lambda: (_sees(here), _sees(there)) == (True, True))
         assert here.get_all_tables("sales") == ["orders"]
         with pytest.raises((ttypes.MetaException, ttypes.InvalidOperationException), match="lacks the privilege DROP"):
             here.drop_table("sales", "orders", True)
