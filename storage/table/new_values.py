@@ -6,9 +6,11 @@ A table that Java Paimon made with such a value keeps it through other changes.
 from collections.abc import Mapping
 
 from interbed.storage.base.errors import InvalidOptionError, NotSupportedError
-from interbed.storage.base.types.data_type import AtomicType
+from interbed.storage.base.types.data_type import BINARIES, AtomicType, is_atomic
 from interbed.storage.meta.bucket_function import BucketFunction, bucket_function
+from interbed.storage.meta.options.core import CoreOptions
 from interbed.storage.meta.schema.table_schema import TableSchema
+from interbed.storage.write.bucket.partition_buckets import DynamicBucketRules
 
 _SEQUENCE = "sequence.field"
 _KIND = "type"
@@ -19,13 +21,16 @@ _OF_COLUMNS = (
     *("ts-field", "stats-mode", "sequence-group"),
 )
 """Names of the options `fields.<column>.…`, which are about whole columns."""
+_DYNAMIC_BUCKETS = "dynamic-bucket."
+_LEGACY_NAMES = "partition.legacy-name"
 
 
 def check_new_values(schema: TableSchema, before: Mapping[str, str] | None) -> None:
     """Check the options that are new, or have other values than `before`.
 
-    Raises InvalidOptionError for sequence fields that have no order and for options of fields inside of columns,
-    NotSupportedError for unsupported kinds of tables and bucket functions.
+    Raises InvalidOptionError for sequence fields that have no order, for options of fields inside of columns, for
+    dynamic buckets that can't be and for names of partitions that can't be written, NotSupportedError for unsupported
+    kinds of tables and bucket functions.
     """
     new = {key: value for key, value in schema.options.items() if before is None or before.get(key) != value}
     for key in new:
@@ -36,6 +41,10 @@ def check_new_values(schema: TableSchema, before: Mapping[str, str] | None) -> N
         raise NotSupportedError(f"Option '{_KIND}' = '{new[_KIND]}' makes no table of this format; use 'table'.")
     if _BUCKET_FUNCTION in new and bucket_function(schema.core) is BucketFunction.HIVE:
         raise NotSupportedError(f"Option '{_BUCKET_FUNCTION}' = 'hive' is not supported; use default or mod.")
+    if any(key.startswith(_DYNAMIC_BUCKETS) for key in new):
+        DynamicBucketRules.check_new(schema.core)
+    if before is None or CoreOptions(before).partition_legacy_name != schema.core.partition_legacy_name:
+        _check_partitions(schema)
 
 
 def _check_whole_columns(schema: TableSchema, key: str) -> None:
@@ -60,4 +69,13 @@ def _check_sequence(schema: TableSchema, value: str) -> None:
         if column is not None and not isinstance(column.type, AtomicType):
             raise InvalidOptionError(
                 f"Option '{_SEQUENCE}' names {name!r}, whose nested type {column.type} has no order here."
+            )
+
+
+def _check_partitions(schema: TableSchema) -> None:
+    for field in schema.partition_fields:
+        if is_atomic(field.type, *BINARIES) and schema.core.partition_legacy_name:
+            raise InvalidOptionError(
+                f"The partition column '{field.name}' has the type {field.type}, whose values have no names in the old "
+                f"form. Create the table with '{_LEGACY_NAMES}' = 'false'."
             )

@@ -38,7 +38,6 @@ from interbed.storage.meta.schema.apply import apply_changes
 from interbed.storage.meta.schema.change import SchemaChange
 from interbed.storage.meta.schema.table_schema import TableSchema
 from interbed.storage.table.new_values import check_new_values
-from interbed.storage.write.bucket.partition_buckets import DynamicBucketRules
 
 Rule = Callable[[TableSchema, CoreOptions], None]
 
@@ -84,8 +83,6 @@ def check_options(schema: TableSchema, before: TableSchema | None = None) -> Non
         for column in indexes.columns:
             column.check_options()
         _named_columns(schema, options)
-    if before is None or _dynamic_buckets(before.core) != _dynamic_buckets(options):
-        DynamicBucketRules.check_new(options)
     # Last, because contradictions between options have more specific messages.
     check_supported(schema.options, had, partitioned=bool(schema.partition_keys))
     for listener in commit_listeners(schema.options):
@@ -105,14 +102,6 @@ def changed_schema(
     result = apply_changes(schema, changes, time_millis=time_millis, has_snapshots=has_snapshots)
     check_options(result, before=schema)
     return result
-
-
-def _dynamic_buckets(options: CoreOptions) -> tuple[int, int, int]:
-    return (
-        options.dynamic_bucket_target_rows,
-        options.dynamic_bucket_initial_buckets,
-        options.dynamic_bucket_max_buckets,
-    )
 
 
 def _named_columns(schema: TableSchema, options: CoreOptions) -> None:

@@ -6,6 +6,7 @@ import pyarrow as pa
 import pytest
 
 import interbed
+from interbed import DataField, Schema, data_type
 from interbed.storage.base.errors import InvalidOptionError, NotSupportedError
 
 COLUMNS = pa.schema(
@@ -91,3 +92,21 @@ def test_a_table_that_no_reader_could_read_is_not_created(catalog: interbed.Cata
         with pytest.raises(InvalidOptionError, match=r"sequence\.field"):
             catalog.alter_table("d.t", change)
         assert catalog.get_table("d.t").schema.id == table.schema.id
+
+
+@pytest.mark.parametrize("kind", ["BYTES", "BINARY(4)", "VARBINARY(9)"])
+def test_binary_partitions_need_names_of_the_new_form(catalog: interbed.Catalog, kind: str) -> None:
+    fields = [DataField(id=0, name="p", type=data_type(kind)), DataField(id=1, name="v", type=data_type("INT"))]
+    with pytest.raises(
+        InvalidOptionError, match=r"partition column 'p' has the type .*'partition\.legacy-name' = 'false'"
+    ):
+        catalog.create_table("d.t", Schema(fields=fields, partition_keys=["p"]))
+    options = {"partition.legacy-name": "false"}
+    table = catalog.create_table("d.t", Schema(fields=fields, partition_keys=["p"], options=options))
+    with pytest.raises(InvalidOptionError, match=r"'partition\.legacy-name'"):
+        table.update_schema().remove_option("partition.legacy-name").commit()
+    values = [b"\xe3\xbc\xd1\x00", b"\xbc\xd1\x00\x00", b"abcd", None]
+    table.append([{"p": value, "v": number} for number, value in enumerate(values)])
+    table.delete("p = X'bcd10000'")
+    assert sorted(row["v"] for row in table.to_arrow().to_pylist()) == [0, 2, 3]
+    assert [table.scan(filter=f).count() for f in ("p = X'e3bcd100'", "p > X'61'", "p IS NULL")] == [1, 2, 1]
