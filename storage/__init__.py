@@ -146,6 +146,7 @@ OFFERED: Mapping[str, tuple[str, ...]] = {
         "files.format.api",
         "files.format.hybrid_calendar",
         "files.format.int96",
+        "files.format.orc_calendar",
         "files.format.pages.footer",
         "files.format.readers",
         "files.text.options",

@@ -50,6 +50,17 @@ class HybridCalendar:
     timestamps: bool
     int96: frozenset[str]
     first_second: int
+    way_out: str = (
+        "Write the file again by Spark 3 or newer, with spark.sql.parquet.datetimeRebaseModeInWrite and "
+        "spark.sql.parquet.int96RebaseModeInWrite = CORRECTED."
+    )
+
+    @staticmethod
+    def of_days(way_out: str) -> "HybridCalendar":
+        """Return the calendar of a file in which days alone are of the hybrid calendar."""
+        return HybridCalendar(
+            days=True, timestamps=False, int96=frozenset(), first_second=_FIRST_SECOND, way_out=way_out
+        )
 
     def check(self, batch: pa.RecordBatch, path: str) -> None:
         """Raise NotSupportedError for a value that is another day or time in Paimon's calendar."""
@@ -59,9 +70,8 @@ class HybridCalendar:
                     kind, first = ("days", "1582-10-15") if pa.types.is_date(values.type) else self._bound()
                     raise NotSupportedError(
                         f"The column {name!r} of the file {path} has {kind} before {first}, and its writer counted "
-                        "them by the hybrid calendar of Spark 2 and Hive: here they would be other ones. Write the "
-                        "file again by Spark 3 or newer, with spark.sql.parquet.datetimeRebaseModeInWrite and "
-                        "spark.sql.parquet.int96RebaseModeInWrite = CORRECTED."
+                        "them by the hybrid calendar of Spark 2 and Hive: here they would be other ones. "
+                        f"{self.way_out}"
                     )
 
     def _bound(self) -> tuple[str, str]:

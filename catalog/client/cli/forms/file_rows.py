@@ -28,8 +28,9 @@ from interbed.storage.base.errors import InvalidInputError, SchemaMismatchError
 from interbed.storage.base.shown_text import did_you_mean
 from interbed.storage.base.types.arrow import cast_to_schema
 from interbed.storage.base.types.data_type import DataField
-from interbed.storage.files.format.hybrid_calendar import hybrid_calendar
+from interbed.storage.files.format.hybrid_calendar import HybridCalendar, hybrid_calendar
 from interbed.storage.files.format.int96 import TimeUnit, open_foreign, unit_of
+from interbed.storage.files.format.orc_calendar import orc_calendar
 from interbed.storage.table.table import Table
 from interbed.storage.write.row_check import RowCheck
 from interbed.storage.write.row_converter import RowConverter
@@ -134,15 +135,12 @@ class FileRows:
         match self.form:
             case "parquet":
                 with open_foreign(str(self.path), self._timestamp_unit()) as parquet:
-                    calendar = hybrid_calendar(parquet)
-                    for batch in _or_empty(parquet.iter_batches(), parquet.schema_arrow):
-                        if calendar is not None:
-                            calendar.check(batch, str(self.path))
-                        yield batch
+                    batches = _or_empty(parquet.iter_batches(), parquet.schema_arrow)
+                    yield from _checked(batches, hybrid_calendar(parquet), self.path)
             case "orc":
                 orc = pyarrow.orc.ORCFile(self.path)
                 stripes = (orc.read_stripe(i) for i in range(orc.nstripes))
-                yield from _or_empty(stripes, orc.schema)
+                yield from _checked(_or_empty(stripes, orc.schema), orc_calendar(str(self.path)), self.path)
             case _:
                 yield from self._arrow()
 
@@ -191,6 +189,16 @@ def _naming(path: Path) -> Iterator[None]:
         raise
     except (pa.ArrowException, UnicodeDecodeError, OSError) as error:
         raise InvalidInputError(f"{path}: {error}") from error
+
+
+def _checked(
+    batches: Iterator[pa.RecordBatch], calendar: HybridCalendar | None, path: Path
+) -> Iterator[pa.RecordBatch]:
+    """Yield the batches; raise NotSupportedError for days that are others in Paimon's calendar."""
+    for batch in batches:
+        if calendar is not None:
+            calendar.check(batch, str(path))
+        yield batch
 
 
 def _or_empty(batches: Any, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
