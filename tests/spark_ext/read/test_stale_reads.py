@@ -55,6 +55,36 @@ def test_a_statement_whose_files_expire_while_a_task_rewrites_them_runs_again(me
     assert [s.commit_kind for s in _table(meddling).snapshots()] == ["COMPACT", "OVERWRITE"]
 
 
+@pytest.mark.parametrize("options", ["'primary-key' = 'id', 'bucket' = '1'", "'deletion-vectors.enabled' = 'true'"])
+def test_rows_of_a_snapshot_that_is_rolled_back_meanwhile_are_not_written(
+    lake: SparkLake, options: str, tmp_path: Path
+) -> None:
+    lake.sql(f"CREATE TABLE {{lake}}.db.t (id INT, v INT) TBLPROPERTIES ({options})")
+    lake.sql("INSERT INTO {lake}.db.t VALUES (1, 1)")
+    lake.sql("INSERT INTO {lake}.db.t VALUES (2, 2)")
+    done = tmp_path / "rolled-back"
+    program = f"""
+import interbed
+table = interbed.load_catalog(warehouse={str(lake.warehouse)!r}).get_table("db.t")
+table.versions.rollback_to(1)
+table.append([{{"id": 3, "v": 3}}])
+"""
+    command = [sys.executable, "-c", program]
+
+    def rolled_back(value: int) -> bool:
+        # Another commit gets the id of the one that is withdrawn.
+        if not done.exists():
+            done.touch()
+            subprocess.run(command, check=True, env={"PYTHONPATH": SOURCES})
+        return True
+
+    lake.spark.udf.register("rolled_back", rolled_back, BooleanType())
+    lake.sql("UPDATE {lake}.db.t SET v = v + 10 WHERE rolled_back(v)")
+    lake.spark.sql("DROP TEMPORARY FUNCTION rolled_back")
+
+    assert lake.tuples("SELECT id, v FROM {lake}.db.t ORDER BY id") == [(1, 11), (3, 13)]
+
+
 def _merge(lake: SparkLake, source: DataFrame) -> None:
     """Append the source's `w` to the values of its keys, while `meddled` replaces the target's files."""
     matches = (col("t.id") == source["id"]) & expr("meddled(t.id)")
