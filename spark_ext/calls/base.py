@@ -7,8 +7,10 @@ from typing import Any
 from interbed.catalog.client.api import Catalog
 from interbed.catalog.client.factory import open_catalog
 from interbed.catalog.client.filesystem import FileSystemCatalog
+from interbed.catalog.client.table_parts import as_format_table
 from interbed.spark_ext.handle.table_handle import NO_CATALOG, TableHandle
 from interbed.storage.base.errors import InvalidInputError, InvalidOptionError
+from interbed.storage.table.format_table.format_table import FormatTable
 from interbed.storage.table.table import Table
 
 TYPE = "type"
@@ -54,8 +56,8 @@ def _open_catalog(name: str, options: Mapping[str, str]) -> Catalog:
     if isinstance(catalog, FileSystemCatalog):
         # A warehouse that can't be written fails the statement that names it, not the creation of the first table.
         catalog.file_io.make_directories(catalog.warehouse)
-    # Spark reads them by its own file sources.
-    catalog.leave_out_format_tables()
+    # Tables of Hive's own are read by Spark's file sources.
+    catalog.leave_out_format_tables(keep_created=True)
     catalog.instead_of_iceberg = (
         "Spark reads it by Iceberg's own catalog: configure one beside this, spark.sql.catalog.ice = "
         "org.apache.iceberg.spark.SparkCatalog with spark.sql.catalog.ice.type = hive and spark.sql.catalog.ice.uri = "
@@ -72,17 +74,28 @@ class PlannerCalls:
     def _catalog(self, reference: Any) -> Catalog:
         return self._catalogs.get(reference.name, reference.options)
 
+    def _format_table_of(self, handle: TableHandle) -> FormatTable:
+        """Return the format table of a handle from its catalog, with the partitions that are registered there."""
+        catalog = self._catalogs.get(handle.catalog, handle.catalog_options)
+        table = as_format_table(catalog.get_table(f"{handle.database}.{handle.table}"))
+        if table is None or table.location != handle.location:
+            raise _replaced(handle)
+        return table.copy(handle.dynamic_options) if handle.dynamic_options else table
+
     def _table_of(self, handle: TableHandle) -> Table:
         if handle.catalog == NO_CATALOG:
             return handle.open()
         catalog = self._catalogs.get(handle.catalog, handle.catalog_options)
         table = catalog.get_table(f"{handle.database}.{handle.table}")
         if table.location != handle.location:
-            raise InvalidInputError(
-                f"The table '{handle.database}.{handle.table}' was replaced by another one "
-                "during the write; write again."
-            )
+            raise _replaced(handle)
         return table.copy(handle.dynamic_options) if handle.dynamic_options else table
+
+
+def _replaced(handle: TableHandle) -> InvalidInputError:
+    return InvalidInputError(
+        f"The table '{handle.database}.{handle.table}' was replaced by another one during the write; write again."
+    )
 
 
 def identifier_of(table: Any) -> str:

@@ -14,12 +14,16 @@ from interbed.spark_ext.calls.base import PlannerCalls, identifier_of
 from interbed.spark_ext.calls.tables import table_info
 from interbed.spark_ext.handle.clustering import without_functions
 from interbed.spark_ext.handle.ddl import schema_to_create
+from interbed.spark_ext.handle.format_tables import info_of_format, open_format, refuse_format
 from interbed.spark_ext.handle.row_changes import RowsToCome, kind_field, whole_partitions
 from interbed.spark_ext.handle.session_options import table_options
 from interbed.spark_ext.handle.table_handle import NO_CATALOG, StagingInfo, TableHandle
-from interbed.spark_ext.read.reader import answer, plan_global, plan_scan, task_of
+from interbed.spark_ext.read.format_reads import plan_format_scan
+from interbed.spark_ext.read.reader import answer, plan_global, plan_scan
 from interbed.spark_ext.read.streams import open_batches, open_stream
+from interbed.spark_ext.read.task import task_of
 from interbed.spark_ext.values.predicates import handling_of
+from interbed.spark_ext.write.format_writes import abort_format, commit_format, plan_format_write
 from interbed.spark_ext.write.sink import EpochToken, plan_epoch
 from interbed.spark_ext.write.writer import CommitToken, check_distinct, decode_all_marks, decode_messages, plan_write
 from interbed.storage.base.errors import InvalidInputError, NotSupportedError
@@ -45,7 +49,11 @@ class MergingCalls(PlannerCalls):
     def targetOfRows(  # noqa: N802
         self, handle: bytes, schema_json: str, options: Mapping[str, str], case_sensitive: bool
     ) -> TableInfo:
-        target = _target(TableHandle.from_bytes(handle), schema_json, options, case_sensitive)
+        given = TableHandle.from_bytes(handle)
+        if given.is_format:
+            # Spark refuses columns that the table does not have.
+            return info_of_format(given, open_format(given))
+        target = _target(given, schema_json, options, case_sensitive)
         catalog = CatalogRef(name=target.catalog, options=dict(target.catalog_options))
         reference: Any = TableRef(catalog=catalog, database=target.database, table=target.table)
         # The generated class has no declared fields for type checkers.
@@ -152,6 +160,12 @@ class RowChangeCalls(PlannerCalls):
         changed = TableHandle.from_bytes(handle)
         if changed.is_system:
             raise NotSupportedError(f"The system table '{changed.database}.{changed.table}' is read only.")
+        if changed.is_format:
+            chosen = whole_partitions(changed.schema, filters)
+            if chosen is None:
+                raise NotSupportedError(f"These filters do not select whole partitions of '{changed.table}': {filters}")
+            self._format_table_of(changed).truncate(chosen)
+            return
         table = self._table_of(changed)
         predicate = whole_partitions(table.schema, filters)
         if predicate is None:
@@ -163,10 +177,15 @@ class WriteCalls(StagingCalls, MergingCalls):
     """Calls of Spark's Write and BatchWrite."""
 
     def planWrite(self, handle: bytes, request: Any) -> WritePlan:  # noqa: N802
-        return plan_write(self._merged(TableHandle.from_bytes(handle), request.options), request)
+        target = TableHandle.from_bytes(handle)
+        if target.is_format:
+            return plan_format_write(target, self._format_table_of(target), request)
+        return plan_write(self._merged(target, request.options), request)
 
     def commitWrite(self, token: bytes, messages: list[bytes]) -> CommitResult:  # noqa: N802
         plan = CommitToken.from_bytes(token)
+        if plan.handle.is_format:
+            return commit_format(plan, self._format_table_of(plan.handle), messages)
         check_distinct(messages)
         if plan.handle.staged is not None:
             return self._commit_staged(plan, decode_messages(messages))
@@ -174,6 +193,9 @@ class WriteCalls(StagingCalls, MergingCalls):
 
     def abortWrite(self, token: bytes, messages: list[bytes]) -> None:  # noqa: N802
         plan = CommitToken.from_bytes(token)
+        if plan.handle.is_format:
+            abort_format(plan, messages)
+            return
         plan.abort(plan.handle.open(), decode_messages(messages))
 
 
@@ -191,18 +213,22 @@ class ScanCalls(PlannerCalls):
             return plan_global(
                 self._catalogs.get(read.catalog, read.catalog_options), read, request, task_of(read, request).to_bytes()
             )
+        if read.is_format:
+            return plan_format_scan(read, self._format_table_of(read), request)
         return plan_scan(read, request)
 
     def aggregate(self, handle: bytes, request: Any, aggregates: list[Any]) -> AggregateAnswer:
         read = TableHandle.from_bytes(handle)
-        return AggregateAnswer(rows=None if read.is_global else answer(read, request, aggregates))
+        return AggregateAnswer(rows=None if read.is_global or read.is_format else answer(read, request, aggregates))
 
 
 class StreamCalls(MergingCalls):
     """Calls of Spark's MicroBatchStream and StreamingWrite."""
 
     def openStream(self, handle: bytes, request: Any) -> StreamInfo:  # noqa: N802
-        return open_stream(TableHandle.from_bytes(handle), request)
+        read = TableHandle.from_bytes(handle)
+        refuse_format(read, "stream of changes")
+        return open_stream(read, request)
 
     def startOfStream(self, task: bytes) -> StreamOffset:  # noqa: N802
         return StreamOffset(json=open_batches(task).start())
@@ -220,7 +246,9 @@ class StreamCalls(MergingCalls):
         open_batches(task).commit(up_to)
 
     def planEpoch(self, handle: bytes, request: Any) -> WritePlan:  # noqa: N802
-        target = self._merged_for(TableHandle.from_bytes(handle), request.schemaJson, request.options)
+        given = TableHandle.from_bytes(handle)
+        refuse_format(given, "commits of a stream that are made once")
+        target = self._merged_for(given, request.schemaJson, request.options)
         return plan_epoch(target, request)
 
     def commitEpoch(self, token: bytes, epoch: int, messages: list[bytes]) -> CommitResult:  # noqa: N802

@@ -20,10 +20,12 @@ from interbed.catalog.client.identifier import (
     branch_to_alter,
     parse_table_name,
 )
-from interbed.catalog.client.partition import partitions_of
+from interbed.catalog.client.partition import partitions_of, partitions_of_files
+from interbed.catalog.client.table_parts import as_format_table
 from interbed.spark_ext.calls.base import PlannerCalls, identifier_of
 from interbed.spark_ext.handle.clustering import clustering_of, without_functions
 from interbed.spark_ext.handle.ddl import MANAGED_LOCATION, schema_changes, schema_to_create, spark_properties
+from interbed.spark_ext.handle.format_tables import format_table_info, refuse_format
 from interbed.spark_ext.handle.row_changes import hidden_columns_of, row_changes_of
 from interbed.spark_ext.handle.session_options import BRANCH, with_session_options
 from interbed.spark_ext.handle.table_handle import (
@@ -43,6 +45,7 @@ from interbed.storage.meta.options.stream import READ_CHANGELOG
 from interbed.storage.meta.paths import MAIN_BRANCH
 from interbed.storage.meta.schema.table_schema import Schema
 from interbed.storage.meta.snapshot.snapshot import Snapshot
+from interbed.storage.table.format_table.format_table import FormatTable
 from interbed.storage.table.read_optimized import READ_OPTIMIZED
 from interbed.storage.table.table import Table, load_table, with_schema
 from interbed.storage.views.changes import AUDIT_LOG
@@ -72,6 +75,8 @@ class TableCalls(PlannerCalls):
             return global_table_info(table, GlobalTable.of(self._catalog(table.catalog), name.identifier.table))
         catalog = self._catalog(table.catalog)
         loaded = catalog.get_table(name.of_table)
+        if (of_files := as_format_table(loaded)) is not None:
+            return _format_info(table, catalog, of_files, at)
         named = at.version is not None or at.timestampMicros is not None
         loaded, options = with_session_options(
             loaded, table.settings or {}, table.catalog.name, table.database, travels=not (named or at.newest)
@@ -104,7 +109,10 @@ class TableCalls(PlannerCalls):
         if table.database == DEFAULT_DATABASE:
             # Spark's current namespace until the first USE, which exists without being created.
             catalog.create_database(DEFAULT_DATABASE, ignore_if_exists=True)
-        return table_info(table, catalog.create_table(identifier_of(table), schema), None)
+        created = catalog.create_table(identifier_of(table), schema)
+        if (of_files := as_format_table(created)) is not None:
+            return _format_info(table, catalog, of_files, TimeTravel())
+        return table_info(table, created, None)
 
     def alterTable(self, table: Any, changes: list[Any]) -> TableInfo:  # noqa: N802
         catalog = self._catalog(table.catalog)
@@ -128,6 +136,13 @@ class TableCalls(PlannerCalls):
 
     def renameTable(self, table: Any, to_database: str, to_table: str) -> None:  # noqa: N802
         self._catalog(table.catalog).rename_table(identifier_of(table), Identifier(to_database, to_table))
+
+
+def _format_info(reference: Any, catalog: Catalog, table: FormatTable, at: TimeTravel) -> TableInfo:
+    info = format_table_info(reference, table, catalog.options.raw)
+    if at.version is not None or at.timestampMicros is not None:
+        refuse_format(TableHandle.from_bytes(info.handle), "older versions to be read")
+    return info
 
 
 def _snapshot_at(table: Table, at: TimeTravel) -> Snapshot | None:
@@ -260,8 +275,11 @@ class PartitionCalls(PlannerCalls):
     """Calls of Spark's SupportsAtomicPartitionManagement."""
 
     def listPartitions(self, handle: bytes, specJson: str) -> list[PartitionInfo]:  # noqa: N802, N803
-        table = self._table_of(TableHandle.from_bytes(handle))
-        fields = table.schema.partition_fields
+        read = TableHandle.from_bytes(handle)
+        fields = read.schema.partition_fields
+        if read.is_format:
+            return _format_partitions(self._format_table_of(read), spec_from_spark(specJson, fields))
+        table = self._table_of(read)
         forms = partition_forms(spec_from_spark(specJson, fields), fields)
         found = []
         # The loop stays: a table has few partitions, and each becomes an object of Thrift's.
@@ -291,15 +309,34 @@ class PartitionCalls(PlannerCalls):
         fields = read.schema.partition_fields
         if specsJson:
             specs = [spec_from_spark(text, fields) for text in specsJson]
-            self._table_of(read).truncate([form for spec in specs for form in partition_forms(spec, fields)])
+            table: Table | FormatTable = self._format_table_of(read) if read.is_format else self._table_of(read)
+            table.truncate([form for spec in specs for form in partition_forms(spec, fields)])
 
     def _specs(self, content: bytes, texts: Sequence[str]) -> tuple[Catalog, str, list[dict[str, Any]]]:
         handle = TableHandle.from_bytes(content)
         # Loading it checks that it is still the same table.
-        table = self._table_of(handle)
+        table: Table | FormatTable = self._format_table_of(handle) if handle.is_format else self._table_of(handle)
         catalog = self._catalogs.get(handle.catalog, handle.catalog_options)
         specs = [spec_from_spark(text, table.schema.partition_fields) for text in texts]
         return catalog, f"{handle.database}.{handle.table}", specs
+
+
+def _format_partitions(table: FormatTable, spec: Mapping[str, Any]) -> list[PartitionInfo]:
+    """Return the partitions of a format table that agree with a specification; how many rows they have is unknown."""
+    fields = table.schema.partition_fields
+    forms = partition_forms(spec, fields)
+    found = []
+    # The loop stays: a table has few partitions, and each becomes an object of Thrift's.
+    for partition in partitions_of_files(table):
+        values = decode_row(table.directories.row_of(partition.spec), table.schema.partition_types)
+        if any(agrees(form, values, fields) for form in forms):
+            figures = {
+                "fileSizeInBytes": str(partition.file_size_in_bytes),
+                "fileCount": str(partition.file_count),
+                "lastFileCreationTime": str(partition.last_file_creation_time),
+            }
+            found.append(PartitionInfo(valuesJson=values_to_spark(values, fields), figures=figures))
+    return found
 
 
 class StatisticsCalls(PlannerCalls):

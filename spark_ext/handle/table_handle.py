@@ -67,6 +67,10 @@ class TableHandle:
     """The identity of the snapshot, by which it differs from another one with its id after a rollback."""
     kind_column: str | None = None
     """The column with the kinds of the rows to be written, which is no column of the table."""
+    is_format: bool = False
+    """Whether this is a format table: format_tables.py opens it."""
+    partitions_elsewhere: tuple[tuple[str, str], ...] = ()
+    """Of a format table: the values as JSON and the directory of registered partitions in unusual directories."""
 
     def to_bytes(self) -> bytes:
         """Encode the handle for the JVM."""
@@ -85,6 +89,8 @@ class TableHandle:
                 "tokensOf": self.tokens_of,
                 "kindColumn": self.kind_column,
                 "identity": self.snapshot_identity,
+                "format": self.is_format,
+                "elsewhere": self.partitions_elsewhere,
                 "rows": None if self.rows is None else [self.rows.schema_json, self.rows.case_sensitive],
             },
             separators=(",", ":"),
@@ -112,6 +118,8 @@ class TableHandle:
                 tokens_of=value.get("tokensOf"),
                 kind_column=value.get("kindColumn"),
                 snapshot_identity=value.get("identity"),
+                is_format=value.get("format", False),
+                partitions_elsewhere=tuple((spec, place) for spec, place in value.get("elsewhere", ())),
                 rows=None if rows is None else RowsToCome(schema_json=rows[0], case_sensitive=rows[1]),
             )
         except (ValueError, KeyError, TypeError) as error:
@@ -161,10 +169,11 @@ class TableHandle:
         options = {**self.file_system_options, **dynamic}
         if self.tokens_of is None:
             return load_table(self.location, schema_json=self.schema_json, options=options)
-        files = self._files(self.tokens_of)
+        files = self.files_by_token(self.tokens_of)
         return Table(self.table, open_store(self.location, files, schema=self.schema, dynamic_options=options))
 
-    def _files(self, table_id: str) -> FileIO:
+    def files_by_token(self, table_id: str) -> FileIO:
+        """Return the file system of the table of an id, for whose files the server of the catalog has tokens."""
         # By use: most tables need no client of REST.
         from interbed.catalog.client.rest.data_tokens import DataTokenOrigin, file_io_of
 

@@ -10,6 +10,7 @@ with the job's name, so that the files of a failed job are found and deleted.
 from collections.abc import Iterator, Sequence
 
 from interbed.catalog.client.errors import TableNotFoundError
+from interbed.catalog.client.table_parts import as_format_table
 from interbed.spark_ext.procedures.procedure import (
     TABLE,
     Answer,
@@ -26,6 +27,7 @@ from interbed.spark_ext.procedures.procedure import (
 from interbed.spark_ext.write.writer import CommitToken, decode_messages, encode_messages
 from interbed.storage.base.errors import CommitFailedError, CommitStateUnknownError, InterbedError, InvalidInputError
 from interbed.storage.base.predicate.conditions import bound_filter
+from interbed.storage.table.table import Table
 from interbed.storage.upkeep.rewrite_indexes import delete_indexes, files_to_index, index_files
 from interbed.storage.version.orphans import OrphansResult
 from interbed.storage.write.commit_message import CommitMessage
@@ -41,10 +43,17 @@ def _remove_orphan_files(call: ProcedureCall) -> Answer:
     older_than, dry_run = call.given("older_than"), bool(call.given("dry_run"))
     names = _tables_of_database(call)
     if names is None:
-        results = [call.table().maintenance.remove_orphan_files(older_than, dry_run=dry_run)]
+        results = [_of_table(call.table(), older_than, dry_run=dry_run)]
     else:
         results = _of_all(call, names, older_than, dry_run=dry_run)
     return ((sum(len(result.files) for result in results), sum(result.bytes for result in results)),)
+
+
+def _of_table(table: Table, older_than: str | None, *, dry_run: bool) -> OrphansResult:
+    of_files = as_format_table(table)
+    if of_files is not None:
+        return of_files.remove_orphan_files(older_than, dry_run=dry_run)
+    return table.maintenance.remove_orphan_files(older_than, dry_run=dry_run)
 
 
 def _of_all(call: ProcedureCall, names: Sequence[str], older_than: str | None, *, dry_run: bool) -> list[OrphansResult]:
@@ -64,7 +73,7 @@ def _of_all(call: ProcedureCall, names: Sequence[str], older_than: str | None, *
             failures[name] = error
             continue
         try:
-            results.append(table.maintenance.remove_orphan_files(older_than, dry_run=dry_run))
+            results.append(_of_table(table, older_than, dry_run=dry_run))
         except InvalidInputError:
             # A wrong argument is wrong for each table.
             raise

@@ -120,10 +120,10 @@ def _serve_write(payloads: list[bytes], infile: BufferedReader, outfile: Buffere
     # Imported late, see above.
     import pyarrow as pa
 
-    from interbed.spark_ext.write.writer import TaskWriter
+    from interbed.spark_ext.write.writer import task_writer
 
     (task,) = payloads
-    writer = TaskWriter(task)
+    writer = task_writer(task)
     stream: pa.RecordBatchReader | None = None
     try:
         while (marker := _read_int(infile)) == BATCH:

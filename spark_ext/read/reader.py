@@ -14,9 +14,8 @@ without a shuffle when the splits of both report the same kind of key.
 import json
 import math
 import time
-from base64 import b64decode, b64encode
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import pyarrow as pa
@@ -29,9 +28,9 @@ from interbed.spark_ext.handle.row_changes import read_with_hidden, whole_partit
 from interbed.spark_ext.handle.session_options import TRAVEL_KEYS, read_options
 from interbed.spark_ext.handle.table_handle import TableHandle
 from interbed.spark_ext.read.native import NativeFiles, native_files
+from interbed.spark_ext.read.task import ReadTask, task_of
 from interbed.spark_ext.values.predicates import FilterHandling, conjunction_of, handling_of, has_literal, literals
 from interbed.spark_ext.values.spark_types import NarrowedFields, arrow_schema_for_spark, batch_for_spark
-from interbed.storage.base.errors import InvalidInputError
 from interbed.storage.base.predicate.expr import Predicate
 from interbed.storage.base.row.binary_row import decode_row
 from interbed.storage.base.types.data_type import AtomicType, DataField, DataType, TypeRoot, is_atomic
@@ -120,63 +119,6 @@ def log_rows(handle: TableHandle, columns: Sequence[str], step: LogStep) -> Iter
 SNAPSHOT_ID = "scan.snapshot-id"
 _VIEW_ROW_BYTES = 100
 """Assumed size of a row of a system table; the largest one, the audit log, has one for each row of the table."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ReadTask:
-    """Common part of all splits of a scan."""
-
-    handle: TableHandle
-    columns: tuple[str, ...]
-    filters: tuple[str, ...]
-    schema_json: str | None = None
-    top: Top | None = None
-    reads_log: bool = False
-    """Whether splits may be steps of a stream of the table's log."""
-    hadoop_opens: bool = False
-    """Whether Spark's Hadoop has a client for the table's store."""
-
-    def to_bytes(self) -> bytes:
-        """Encode the task for the workers."""
-        return json.dumps(
-            {
-                "handle": b64encode(self.handle.to_bytes()).decode(),
-                "columns": self.columns,
-                "filters": self.filters,
-                "schema": self.schema_json,
-                "top": None if self.top is None else asdict(self.top),
-                "log": self.reads_log,
-                "hadoop": self.hadoop_opens,
-            }
-        ).encode()
-
-    @staticmethod
-    def from_bytes(content: bytes) -> "ReadTask":
-        """Decode the task of to_bytes. Raises InvalidInputError for other bytes."""
-        try:
-            value = json.loads(content)
-            return ReadTask(
-                handle=TableHandle.from_bytes(b64decode(value["handle"])),
-                columns=tuple(value["columns"]),
-                filters=tuple(value["filters"]),
-                schema_json=value["schema"],
-                top=None if value["top"] is None else Top(**value["top"]),
-                reads_log=value["log"],
-                hadoop_opens=value["hadoop"],
-            )
-        except (ValueError, KeyError, TypeError) as error:
-            raise InvalidInputError(f"Not a read task: {error}") from error
-
-
-def task_of(handle: TableHandle, request: Any) -> ReadTask:
-    """Return the task of workers for planner.thrift's ScanRequest."""
-    return ReadTask(
-        handle=handle,
-        columns=tuple(request.columns),
-        filters=tuple(request.filters),
-        schema_json=request.schemaJson,
-        hadoop_opens=bool(request.hadoopOpens),
-    )
 
 
 def plan_scan(handle: TableHandle, request: Any) -> ScanPlan:
@@ -327,6 +269,11 @@ def deleted_positions(task: bytes, split: bytes) -> Iterator[bytes]:
 def _batches(task: ReadTask, predicate: Predicate | None, split: bytes) -> Iterable[pa.RecordBatch]:
     if task.handle.is_global:
         return global_rows(split)
+    if task.handle.is_format:
+        # By use: most tables are none.
+        from interbed.spark_ext.read.format_reads import format_rows
+
+        return format_rows(task, predicate, split)
     view = task.handle.view
     if task.reads_log and is_log_step(split):
         return log_rows(task.handle, task.columns, log_step(split))

@@ -15,7 +15,8 @@ from typing import Any
 from interbed.spark_ext.handle.session_options import read_options
 from interbed.spark_ext.handle.table_handle import TableHandle
 from interbed.spark_ext.read.native import NativeFiles, native_files
-from interbed.spark_ext.read.reader import ReadTask, split_for_spark, step_for_spark
+from interbed.spark_ext.read.reader import split_for_spark, step_for_spark
+from interbed.spark_ext.read.task import ReadTask
 from interbed.storage.base.errors import InvalidOptionError, NotSupportedError, SnapshotNotFoundError
 from interbed.storage.meta.options.stream import READ_CHANGELOG, StreamOptions
 from interbed.storage.scan.split import Split

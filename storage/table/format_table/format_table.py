@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 import pyarrow as pa
 
+from interbed.storage.base.clock import Moment, moment_millis
 from interbed.storage.base.errors import InvalidInputError, NotSupportedError
 from interbed.storage.base.incoming import arrow_rows
 from interbed.storage.base.predicate.conditions import bound_filter
@@ -306,15 +307,16 @@ class FormatTable(ArrowRows):
             self.directories.register.add(found)
         return found
 
-    def remove_orphan_files(self, older_than_millis: int | None = None, *, dry_run: bool = False) -> "OrphansResult":
+    def remove_orphan_files(self, older_than: Moment | None = None, *, dry_run: bool = False) -> "OrphansResult":
         """Delete the files that killed writes left in `_temporary`, when they are older than a day, or than a time.
 
-        The time is in milliseconds since the epoch. `dry_run` only reports. Raises InvalidInputError for a time in the
+        `dry_run` only reports. Raises InvalidInputError for a time in the
         future: the files of a write that is running look the same.
         """
         from interbed.storage.table.format_table.leftovers import remove_leftovers
 
-        return remove_leftovers(self.directories, older_than_millis=older_than_millis, dry_run=dry_run)
+        limit = None if older_than is None else moment_millis(older_than)
+        return remove_leftovers(self.directories, older_than_millis=limit, dry_run=dry_run)
 
     def _write(self, data: "IncomingRows", write: FormatTableWrite) -> None:
         rows = arrow_rows(data, self.schema.arrow, what=f"the table '{self.name}'", more=[])

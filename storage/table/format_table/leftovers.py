@@ -48,12 +48,8 @@ def remove_leftovers(
 
 def _files(file_io: FileIO, place: str) -> Iterator[FileStatus]:
     """Yield the entries of a directory, none if it is missing or a link to another one."""
-    if is_link(file_io, place):
-        return
-    try:
+    if not is_link(file_io, place):
         yield from file_io.list(place)
-    except FileNotFoundError:
-        return
 
 
 def _is_left(file: FileStatus, limit: int) -> bool:

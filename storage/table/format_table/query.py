@@ -95,6 +95,10 @@ class FormatScan(ArrowRows):
         return total if self.limit is None else min(total, self.limit)
 
     def _batches(self) -> Iterator[pa.RecordBatch]:
+        return self.batches_of(self.plan)
+
+    def batches_of(self, splits: Sequence[FormatSplit]) -> Iterator[pa.RecordBatch]:
+        """Yield the rows of files that match the filter, without the limit."""
         names = self.schema.names
         used = set(names) | (set() if self.predicate is None else columns_of(self.predicate))
         keys = self.definition.schema.partition_keys
@@ -115,7 +119,6 @@ class FormatScan(ArrowRows):
                 if whole.num_rows:
                     yield whole.select(names)
 
-        splits = self.plan
         if len(splits) > 1 and self.directories.file_io.capabilities.slow_requests:
             yield from chain_prefetched(
                 [lambda split=split: rows(split) for split in splits],  # type: ignore[misc]

@@ -313,7 +313,11 @@ def delete_files(file_io: FileIO, paths: Iterable[str]) -> int:
 
 def check_in_choice(directories: FormatDirectories, chosen: object, write: FormatTableWrite, table: str) -> None:
     """Raise InvalidInputError for rows of a partition that an overwrite does not replace."""
-    rows = write.partitions
+    check_rows_in_choice(directories, chosen, write.partitions, table)
+
+
+def check_rows_in_choice(directories: FormatDirectories, chosen: object, rows: Sequence[bytes], table: str) -> None:
+    """Raise InvalidInputError if one of the rows of partitions is not in those that an overwrite replaces."""
     outside = set(rows) - directories.in_choice(chosen, rows)  # type: ignore[arg-type]
     if outside:
         spec = directories.new_partition(sorted(outside)[0]).spec
