@@ -176,7 +176,7 @@ class LockService(SecuredService):
     @secured_inside("the caller holds the lock, or is an administrator")
     def check_lock(self, lock_id: int, *, process: str = "") -> Lock:
         """Renew the lease, and grant a waiting lock if nothing is in its way any more. NoSuchLockError."""
-        if not self._is_own(lock_id):
+        if not self.is_own(lock_id):
             raise NoSuchLockError(f"No such lock lockid:{lock_id}")
         lock = self._store.read(lambda transaction: self._unchanged(transaction, lock_id, process))
         if lock is not None:
@@ -213,7 +213,7 @@ class LockService(SecuredService):
             now = self._now_ms()
             return transaction.locks.renew(lock_id, now, now - self._lease_ms, process)
 
-        if not self._is_own(lock_id) or not self._store.write(work):
+        if not self.is_own(lock_id) or not self._store.write(work):
             raise NoSuchLockError(f"No such lock: lockid:{lock_id}")
 
     @unsecured("the server calls it for a connection that has ended")
@@ -242,8 +242,17 @@ class LockService(SecuredService):
     @secured_inside("the caller holds the lock, or is an administrator")
     def unlock(self, lock_id: int) -> None:
         """Release a lock, or stop waiting for it. A lock that does not exist is no error, as in Hive."""
-        if self._is_own(lock_id):
+        if self.is_own(lock_id):
             self._store.write(lambda transaction: transaction.locks.remove(lock_id))
+
+    @secured_inside("it says whether the caller holds the lock")
+    def is_own(self, lock_id: int) -> bool:
+        """Return whether the caller holds the lock, if it exists, or is an administrator."""
+        caller = self._access.caller()
+        if caller is None:
+            return True
+        lock = self._store.read(lambda transaction: transaction.locks.find(lock_id))
+        return lock is None or lock.request.user == caller.name or self._access.may((Privilege.ALL,), SERVER)
 
     @filtered("locks of objects that the caller sees")
     def show(
@@ -301,14 +310,6 @@ class LockService(SecuredService):
             catalog = catalogs[number] if number < len(catalogs) else DEFAULT_CATALOG
             self._access.require(any_of, _locked(component, catalog))
         return replace(request, user=caller.name)
-
-    def _is_own(self, lock_id: int) -> bool:
-        """Return whether the caller holds the lock, if it exists, or is an administrator."""
-        caller = self._access.caller()
-        if caller is None:
-            return True
-        lock = self._store.read(lambda transaction: transaction.locks.find(lock_id))
-        return lock is None or lock.request.user == caller.name or self._access.may((Privilege.ALL,), SERVER)
 
     def _unchanged(self, transaction: Transaction, lock_id: int, process: str) -> Lock | None:
         """Return the lock if it still has to wait and nothing must be written: its lease is young, and this process is

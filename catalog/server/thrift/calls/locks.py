@@ -330,6 +330,8 @@ class LockHandler:
         until = None
         if link is not None:
             until, link.waits_until = link.waits_until, None
+        if not self._locks.is_own(rqst.lockid):
+            raise NoSuchLockError(f"No such lock lockid:{rqst.lockid}")
         self._clients.touch(rqst.lockid)
         try:
             lock = self._locks.check_lock(rqst.lockid, process=self._clients.process())
@@ -343,12 +345,15 @@ class LockHandler:
         return _lock_response(lock)
 
     def unlock(self, rqst: Any) -> None:
-        self._locks.unlock(rqst.lockid)
-        self._clients.released(rqst.lockid)
+        if self._locks.is_own(rqst.lockid):
+            self._locks.unlock(rqst.lockid)
+            self._clients.released(rqst.lockid)
 
     def heartbeat(self, ids: Any) -> None:
         _refuse_transaction(ids.txnid)
         if ids.lockid:
+            if not self._locks.is_own(ids.lockid):
+                raise NoSuchLockError(f"No such lock: lockid:{ids.lockid}")
             self._clients.touch(ids.lockid)
             try:
                 self._locks.heartbeat(ids.lockid, process=self._clients.process())

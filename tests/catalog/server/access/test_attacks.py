@@ -28,6 +28,9 @@ from interbed.catalog.server.service.model import (
 )
 from interbed.catalog.server.service.notifications import HIDDEN_EVENT
 from interbed.catalog.server.service.tables.pointers import PointerChange
+from interbed.catalog.server.session import ClientLink, current_link
+from interbed.catalog.server.thrift.calls.locks import LockClients, LockHandler
+from interbed.thrift_idl.hive_metastore import ttypes
 from tests.catalog.server.access.guarded import (
     ADMIN,
     NOBODY,
@@ -229,6 +232,34 @@ def test_locks_of_unseen_and_of_missing_tables_are_refused_alike(guarded: Guarde
     with served(READER):
         locks.unlock(held.id)
     assert locks.show() == []
+
+
+def test_a_call_about_the_lock_of_another_client_does_not_end_its_connection(guarded: GuardedMetastore) -> None:
+    clients = LockClients(guarded.metastore.locks)
+    handler = LockHandler(guarded.metastore, clients)
+    component = LockComponent(type=LockType.SHARED_READ, level=LockLevel.TABLE, database="sales", table="orders")
+    request_of_owner = LockRequest(components=(component,), user=OWNER, host="h")
+    link = ClientLink()
+    token = current_link.set(link)
+    try:
+        held = guarded.metastore.locks.lock(request_of_owner, process=clients.process())
+        clients.touch(held.id)
+        with served(READER):
+            for call, request in (
+                (handler.check_lock, ttypes.CheckLockRequest(lockid=held.id)),
+                (handler.heartbeat, ttypes.HeartbeatRequest(lockid=held.id)),
+            ):
+                with pytest.raises(NoSuchLockError):
+                    call(request)
+            handler.unlock(ttypes.UnlockRequest(lockid=held.id))
+    finally:
+        current_link.reset(token)
+    link.is_closed = True
+    clients.closed(link)
+    clients.step()
+    ((shown, _),) = guarded.metastore.locks.show()
+    assert shown.orphaned_at_ms is not None
+    clients.stop()
 
 
 def test_events_of_unseen_objects_keep_only_their_number_and_time(guarded: GuardedMetastore) -> None:
