@@ -44,6 +44,7 @@ from tests.catalog.server.access.guarded import (
     served,
     table,
 )
+from tests.support.waits import wait_until
 
 ORDERS_KEY = ("hive", "sales", "orders")
 ATTACKER = OWNER
@@ -256,9 +257,7 @@ def test_a_call_about_the_lock_of_another_client_does_not_end_its_connection(gua
         current_link.reset(token)
     link.is_closed = True
     clients.closed(link)
-    clients.step()
-    ((shown, _),) = guarded.metastore.locks.show()
-    assert shown.orphaned_at_ms is not None
+    wait_until(lambda: guarded.metastore.locks.show()[0][0].orphaned_at_ms is not None)
     clients.stop()
 
 
