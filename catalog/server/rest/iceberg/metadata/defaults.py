@@ -16,9 +16,9 @@ DEFAULTS = ("initial-default", "write-default")
 _INTEGERS = {"int": 31, "long": 63}
 _FRACTIONS = ("float", "double")
 _BYTES = re.compile(r"(?:[0-9a-fA-F]{2})*")
-_DECIMAL_TYPE = re.compile(r"decimal\(\s*\d+\s*,\s*(\d+)\s*\)")
+_DECIMAL_TYPE = re.compile(r"decimal\(\s*\d+\s*,\s*(\d{1,9})\s*\)")
 _DECIMAL = re.compile(r"[+-]?\d+(?:\.(\d+))?")
-_FIXED_TYPE = re.compile(r"fixed\[\s*(\d+)\s*\]")
+_FIXED_TYPE = re.compile(r"fixed\[\s*(\d{1,9})\s*\]")
 _UUID = re.compile(r"[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
 _TIMESTAMP = re.compile(r"([^T]+)T([^T+Z]+?)(\+00:00)?")
 _TIME = re.compile(r"(\d\d:\d\d(?::\d\d)?)(?:\.\d{1,9})?")
@@ -29,7 +29,8 @@ def check_defaults(name: str, field: Document) -> None:
     for key in DEFAULTS:
         value = field.get(key)
         if value is not None and not _is_value(value, field["type"]):
-            shown = field["type"] if isinstance(field["type"], str) else field["type"].get("type")
+            kind = field["type"]
+            shown = kind.get("type") if isinstance(kind, dict) else kind
             raise InvalidMetadataError(f"Cannot parse default as a {shown} value: the {key} of {name} is {value!r}")
 
 

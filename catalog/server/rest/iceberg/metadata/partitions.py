@@ -8,7 +8,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from interbed.catalog.server.rest.iceberg.metadata.base import Document, InvalidMetadataError
-from interbed.catalog.server.rest.iceberg.metadata.schemas import columns, types_by_id
+from interbed.catalog.server.rest.iceberg.metadata.schemas import columns, is_id, types_by_id
+from interbed.catalog.server.service.names import shortened
 
 FIRST_PARTITION_ID = 1000
 UNSORTED: Document = {"order-id": 0, "fields": []}
@@ -18,12 +19,19 @@ _DAYS = _TIMES | {"date"}
 _HASHED = frozenset(("int", "long", "date", "time", "string", "uuid", "binary")) | _TIMES
 _CUT = frozenset(("int", "long", "string", "binary"))
 _NOT_IDENTITY = ("variant", "geometry", "geography")
+_DIGITS_MAX = 10
+"""Digits of the greatest argument of a transform."""
 _ARGUMENT = re.compile(r"(bucket|truncate)\[(\d+)\]")
 
 
 def _source(field: Document) -> Any:
-    sources = field.get("source-ids")
-    return sources[0] if "source-id" not in field and sources else field.get("source-id")
+    """Return the id of the source column, None without one. Raises InvalidMetadataError for another value."""
+    sources, source = field.get("source-ids"), field.get("source-id")
+    if "source-id" not in field and isinstance(sources, list) and sources:
+        source = sources[0]
+    if source is not None and not is_id(source):
+        raise InvalidMetadataError(f"The source-id of a field is no id of a column: {shortened(repr(source))}")
+    return source
 
 
 def _accepts(transform: str, kind: str) -> bool:
@@ -48,7 +56,7 @@ def _check_field(field: Document, types: Mapping[int, Any], verb: str, what: str
     if not isinstance(transform, str) or not isinstance(source, int):
         raise InvalidMetadataError(f"A {what} has no transform or no source-id")
     argument = _ARGUMENT.fullmatch(transform)
-    if argument is not None and not 0 < int(argument[2]) < 2**31:
+    if argument is not None and (len(argument[2]) > _DIGITS_MAX or not 0 < int(argument[2]) < 2**31):
         raise InvalidMetadataError(f"Invalid argument of a transform: {transform} (must be between 1 and 2^31 - 1)")
     if transform == "void":
         return

@@ -44,7 +44,7 @@ def _fields_of(struct: Document, prefix: str, level: int) -> Iterator[tuple[str,
     for field in fields:
         if not isinstance(field, dict) or not isinstance(field.get("name"), str) or "type" not in field:
             raise InvalidMetadataError("A field of the schema has no name or no type")
-        if not _is_id(field.get("id")):
+        if not is_id(field.get("id")):
             raise InvalidMetadataError(f"The field '{field['name']}' of the schema has no id")
         if not isinstance(field.get("required"), bool):
             raise InvalidMetadataError(f"The field '{field['name']}' of the schema has no 'required'")
@@ -73,7 +73,7 @@ def _inner(kind: Any, name: str, level: int) -> Iterator[tuple[str, Document]]:
 def _part(kind: Document, part: str, name: str, level: int) -> Iterator[tuple[str, Document]]:
     if level > LEVELS_MAX:
         raise InvalidMetadataError(f"The schema has types of more than {LEVELS_MAX} levels")
-    if not _is_id(kind.get(f"{part}-id")) or part not in kind:
+    if not is_id(kind.get(f"{part}-id")) or part not in kind:
         raise InvalidMetadataError(f"The type of the column '{name}' has no id or no type of its {part}")
     if part != "key" and not isinstance(kind.get(f"{part}-required"), bool):
         raise InvalidMetadataError(f"The type of the column '{name}' has no '{part}-required'")
@@ -82,7 +82,8 @@ def _part(kind: Document, part: str, name: str, level: int) -> Iterator[tuple[st
     yield from _inner(kind[part], full, level + 1)
 
 
-def _is_id(value: object) -> bool:
+def is_id(value: object) -> bool:
+    """Return whether a value is an id: an integer of 32 bits."""
     return isinstance(value, int) and not isinstance(value, bool) and -_ID_MAX <= value <= _ID_MAX
 
 
@@ -117,7 +118,7 @@ def check_schema(schema: Document, version: int) -> None:
 
 def _check_identifiers(schema: Document, ids: dict[int, str]) -> None:
     numbers = schema.get("identifier-field-ids") or ()
-    if not isinstance(numbers, list | tuple) or not all(_is_id(number) for number in numbers):
+    if not isinstance(numbers, list | tuple) or not all(is_id(number) for number in numbers):
         raise InvalidMetadataError("The identifier-field-ids of the schema are no list of ids")
     allowed = set(_allowed_identifiers(schema))
     for number in numbers:

@@ -7,7 +7,7 @@ import pytest
 
 from interbed.catalog.server.rest.iceberg.metadata.base import Document, InvalidMetadataError
 from interbed.catalog.server.rest.iceberg.metadata.builder import created
-from interbed.catalog.server.rest.iceberg.metadata.documents import completed, written
+from interbed.catalog.server.rest.iceberg.metadata.documents import completed, new_table, written
 from interbed.catalog.server.rest.iceberg.metadata.snapshots import OutdatedSnapshotError
 from tests.catalog.server.rest.iceberg.documents import LOCATION, NOW, ORDER, SCHEMA, SPEC
 from tests.catalog.server.rest.iceberg.documents import add as _add
@@ -205,3 +205,38 @@ def test_a_new_table_may_set_its_current_schema_last() -> None:
     assert made["last-partition-id"] == 1000
     with pytest.raises(InvalidMetadataError):
         created(_of({"action": "add-spec", "spec": SPEC}), NOW)
+
+
+@pytest.mark.parametrize("source", [[[1]], {"a": 1}, "1", True, 1.5, 2**40], ids=str)
+@pytest.mark.parametrize("key", ["source-id", "source-ids"])
+def test_a_source_column_that_is_no_id_is_refused(key: str, source: object) -> None:
+    given = [source] if key == "source-ids" else source
+    spec = {"fields": [{key: given, "transform": "day", "name": "a"}]}
+    order = {
+        "order-id": 1,
+        "fields": [{key: given, "transform": "day", "direction": "asc", "null-order": "nulls-first"}],
+    }
+    for further in ({"spec": spec, "order": None}, {"spec": None, "order": order}):
+        with pytest.raises(InvalidMetadataError):
+            new_table(SCHEMA, further["spec"], further["order"], LOCATION, {"format-version": "2"}, NOW)
+    for update in ({"action": "add-spec", "spec": spec}, {"action": "add-sort-order", "sort-order": order}):
+        with pytest.raises(InvalidMetadataError):
+            _updated(_table(), update)
+
+
+@pytest.mark.parametrize("digits", [11, 5000])
+def test_an_argument_with_too_many_digits_is_refused(digits: int) -> None:
+    spec = {"fields": [{"source-id": 1, "transform": f"bucket[{'9' * digits}]", "name": "a"}]}
+    with pytest.raises(InvalidMetadataError, match="Invalid argument"):
+        _updated(_table(), {"action": "add-spec", "spec": spec})
+
+
+@pytest.mark.parametrize(
+    "kind",
+    [[], [1], 5, f"decimal(9, {'9' * 5000})", f"fixed[{'9' * 5000}]"],
+    ids=["empty", "list", "number", "decimal", "fixed"],
+)
+def test_a_default_of_no_type_is_refused(kind: object) -> None:
+    column = {"id": 1, "name": "x", "required": False, "type": kind, "initial-default": "1"}
+    with pytest.raises(InvalidMetadataError):
+        new_table({"type": "struct", "fields": [column]}, None, None, LOCATION, {"format-version": "3"}, NOW)
