@@ -113,7 +113,9 @@ JARS = "spark.jars"
 EXTENSIONS = "spark.sql.extensions"
 PYTHON = "spark.pyspark.python"
 REDACTION = "spark.redaction.regex"
-SECRETS = "(?i)secret|password|token|credential|access.?key|account.?key|private.?key|encryption.?key|api.?key|[.]sas[.]"
+SECRETS = (
+    "(?i)secret|password|token|credential|access.?key|account.?key|private.?key|encryption.?key|api.?key|[.]sas[.]"
+)
 """Names of settings and options that Spark masks: its own pattern, and credentials of object stores. The jar has the
 same pattern (interbed.spark.catalog.Redaction).
 """

@@ -25,12 +25,15 @@ logger = logging.getLogger(__name__)
 INDEX = "ix_tables_kind"
 
 _ROWS_AT_ONCE = 500
+_NAMES_AT_ONCE = 1000
 _BUILD_LOCK = 0x1E7E_4B1D
 """Number of the advisory lock of the server that builds the index: arbitrary, but never changed."""
 
 
-def _of_database(condition: Any, *columns: Any) -> Statement:
+def _of_database(condition: Any, *columns: Any, begins: bool = False) -> Statement:
     """Return the statement of a page of a database's rows, in the order of their names by code points.
+
+    With `begins` the name `after` itself is on it. There is one lower bound: SQLite would seek by the first of two.
 
     The database is found by a subquery: PostgreSQL does not know that a join has one row, and would sort all.
     """
@@ -43,7 +46,11 @@ def _of_database(condition: Any, *columns: Any) -> Statement:
     def form(name: Any) -> Any:
         return (
             select(*columns)
-            .where(TableRow.database_id == database, name > bindparam("after"), condition)
+            .where(
+                TableRow.database_id == database,
+                name >= bindparam("after") if begins else name > bindparam("after"),
+                condition,
+            )
             .order_by(name)
             .limit(bindparam("limit"))
         )
@@ -51,8 +58,14 @@ def _of_database(condition: Any, *columns: Any) -> Statement:
     return Statement(form(TableRow.name.collate("C")), for_sqlite=form(TableRow.name))
 
 
-_NAMES = _of_database(TableRow.kind == bindparam("kind"), TableRow.name)
-_UNKNOWN = _of_database(TableRow.kind.is_(None), TableRow.name, TableRow.table_type, TableRow.document)
+# By whether the name `after` is on the page, too.
+_NAMES = {
+    begins: _of_database(TableRow.kind == bindparam("kind"), TableRow.name, begins=begins) for begins in (False, True)
+}
+_UNKNOWN = {
+    begins: _of_database(TableRow.kind.is_(None), TableRow.name, TableRow.table_type, TableRow.document, begins=begins)
+    for begins in (False, True)
+}
 _FILL = Statement(
     update(TableRow)
     .where(TableRow.id == bindparam("table_id"), TableRow.kind.is_(None))
@@ -68,30 +81,57 @@ _UNFILLED = (
 
 
 def names_of_kinds(
-    connection: Connection, keys: Mapping[str, str], kinds: Collection[TableKind], after: str, limit: int
+    connection: Connection,
+    keys: Mapping[str, str],
+    kinds: Collection[TableKind],
+    after: str,
+    limit: int,
+    prefix: str = "",
 ) -> list[str]:
-    """Return up to `limit` names of a database's tables of these kinds that come after one, in order."""
+    """Return up to `limit` names of a database's tables of these kinds that come after one and begin with a prefix, in
+    order.
+    """
     found: list[str] = []
     for kind in sorted(int(each) for each in kinds):
-        values = {**keys, "kind": kind, "after": after, "limit": limit}
-        found += [name for (name,) in _NAMES.rows(connection, values)]
-    found += _unknown_names(connection, keys, kinds, after, limit)
+        found += _names_of_kind(connection, {**keys, "kind": kind}, after, limit, prefix)
+    found += _unknown_names(connection, keys, kinds, after, limit, prefix)
     # Sorted parts are merged in linear time.
     found.sort()
     return found[:limit]
 
 
+def _names_of_kind(connection: Connection, keys: Mapping[str, Any], after: str, limit: int, prefix: str) -> list[str]:
+    """Return the names of one kind. Those with a prefix are a range of the index, which ends at another name."""
+    found: list[str] = []
+    begins = after < prefix
+    while len(found) < limit:
+        wanted = min(limit - len(found), _NAMES_AT_ONCE) if prefix else limit
+        rows = _NAMES[begins].rows(connection, {**keys, "after": max(after, prefix), "limit": wanted})
+        part = [name for (name,) in rows if name.startswith(prefix)]
+        found += part
+        if len(part) < wanted:
+            break
+        after, begins = part[-1], False
+    return found
+
+
 def _unknown_names(
-    connection: Connection, keys: Mapping[str, str], kinds: Collection[TableKind], after: str, limit: int
+    connection: Connection,
+    keys: Mapping[str, Any],
+    kinds: Collection[TableKind],
+    after: str,
+    limit: int,
+    prefix: str,
 ) -> list[str]:
     """Return the names among the rows without a kind."""
     found: list[str] = []
+    begins = after < prefix
     while len(found) < limit:
-        rows = _UNKNOWN.rows(connection, {**keys, "after": after, "limit": _ROWS_AT_ONCE})
-        found += [name for name, kind in _decided(rows) if kind in kinds]
-        if len(rows) < _ROWS_AT_ONCE:
+        rows = _UNKNOWN[begins].rows(connection, {**keys, "after": max(after, prefix), "limit": _ROWS_AT_ONCE})
+        found += [name for name, kind in _decided(rows) if kind in kinds and name.startswith(prefix)]
+        if len(rows) < _ROWS_AT_ONCE or not rows[-1][0].startswith(prefix):
             break
-        after = rows[-1][0]
+        after, begins = rows[-1][0], False
     return found
 
 

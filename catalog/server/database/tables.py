@@ -182,11 +182,17 @@ class SqlTables:
         return sorted(name for (name,) in rows)
 
     def names_of_kinds(
-        self, catalog: str, database: str, kinds: Collection[TableKind], after: str = "", limit: int = NAMES_MAX
+        self,
+        catalog: str,
+        database: str,
+        kinds: Collection[TableKind],
+        after: str = "",
+        limit: int = NAMES_MAX,
+        prefix: str = "",
     ) -> list[str]:
-        """Return up to `limit` names of tables of these kinds that come after one, in order."""
+        """Return up to `limit` names of tables of these kinds that come after one and begin with a prefix, in order."""
         keys = {"catalog": catalog, "database": database}
-        return names_of_kinds(self._connection, keys, kinds, after, limit)
+        return names_of_kinds(self._connection, keys, kinds, after, limit, prefix)
 
     def fill_kinds(self, limit: int) -> int:
         """Store the kinds of up to `limit` rows that have none; return their number, 0 when none is left."""

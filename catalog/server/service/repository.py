@@ -115,9 +115,15 @@ class Tables(Protocol):
 
     def names(self, catalog: str, database: str, table_type: str | None = None) -> list[str]: ...
     def names_of_kinds(
-        self, catalog: str, database: str, kinds: Collection[TableKind], after: str = "", limit: int = ...
+        self,
+        catalog: str,
+        database: str,
+        kinds: Collection[TableKind],
+        after: str = "",
+        limit: int = ...,
+        prefix: str = "",
     ) -> list[str]:
-        """Return up to `limit` names of tables of these kinds that come after one, in order."""
+        """Return up to `limit` names of tables of these kinds that come after one and begin with a prefix, in order."""
         ...
 
     def fill_kinds(self, limit: int) -> int: ...

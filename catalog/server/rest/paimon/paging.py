@@ -53,6 +53,24 @@ def cut(
     return found, key(found[-1]) if len(found) == longest else None
 
 
+def names_of_page(
+    request: RestRequest, database: str, parameter: str, names_after: Callable[[str, str, int, str], list[str]]
+) -> list[str]:
+    """Return the names of a page in a database; `parameter` has the pattern, whose beginning bounds what is read.
+
+    RestError with status 400 for an invalid pattern.
+    """
+    pattern, length = request.query.get(parameter), page_length(request.query.get("maxResults"))
+    is_meant = matches(pattern)
+    found = names_after(database, request.query.get("pageToken") or "", length, prefix_of(pattern))
+    return [name for name in found if is_meant(name)]
+
+
+def prefix_of(pattern: str | None) -> str:
+    """Return the beginning of all names that a pattern matches; without one it is empty."""
+    return (pattern or "").partition("%")[0]
+
+
 def global_page(
     request: RestRequest, catalog: ServedCatalog, parameter: str, names_in: Callable[[str], Sequence[str]]
 ) -> tuple[list[Name], str | None]:

@@ -25,7 +25,7 @@ from interbed.catalog.server.rest.paimon.messages import (
     RollbackSchemaRequest,
     TableResponse,
 )
-from interbed.catalog.server.rest.paimon.paging import global_page, matches, page, page_length
+from interbed.catalog.server.rest.paimon.paging import global_page, matches, names_of_page, page, prefix_of
 from interbed.catalog.server.rest.paimon.refusals import ResourceType, existing, invalid, missing, paimon_route
 from interbed.catalog.server.rest.paimon.schema_json import given_changes, given_schema, refused_change, shown_schema
 from interbed.storage.base.errors import InvalidInputError, NotSupportedError
@@ -82,18 +82,23 @@ class TableRoutes:
 
     def _list_globally(self, request: RestRequest) -> RestResponse:
         catalog = self._access.catalog(request)
-        found, token = global_page(request, catalog, "tableNamePattern", catalog.list_tables)
+        prefix = prefix_of(request.query.get("tableNamePattern"))
+        found, token = global_page(
+            request, catalog, "tableNamePattern", lambda database: catalog.names_after(database, "", prefix=prefix)
+        )
         return json_response({"tables": found, "nextPageToken": token})
 
     def _names(self, catalog: ServedCatalog, request: RestRequest) -> list[str]:
-        """Return the names that a request asks for; without conditions those of its page alone."""
+        """Return the names that a request asks for; without a type those of its page alone."""
         database = request.parts["database"]
         wanted, pattern = request.query.get("tableType"), request.query.get("tableNamePattern")
-        if not wanted and not pattern and database != SYSTEM_DATABASE:
-            length = page_length(request.query.get("maxResults"))
-            return catalog.names_after(database, request.query.get("pageToken") or "", length)
-        is_meant = matches(pattern)
-        names = [name for name in catalog.list_tables(database) if is_meant(name)]
+        if not wanted and database != SYSTEM_DATABASE:
+            return names_of_page(request, database, "tableNamePattern", catalog.names_after)
+        is_meant, is_system = matches(pattern), database == SYSTEM_DATABASE
+        every = (
+            catalog.list_tables(database) if is_system else catalog.names_after(database, "", None, prefix_of(pattern))
+        )
+        names = [name for name in every if is_meant(name)]
         if not wanted:
             return names
         types = catalog.table_types(database, names)

@@ -19,7 +19,7 @@ from interbed.catalog.server.rest.paimon.messages import (
     RenamedTableRequest,
     ViewResponse,
 )
-from interbed.catalog.server.rest.paimon.paging import global_page, name_filter, page
+from interbed.catalog.server.rest.paimon.paging import global_page, names_of_page, page, prefix_of
 from interbed.catalog.server.rest.paimon.refusals import ResourceType, existing, missing, paimon_route
 from interbed.catalog.server.rest.paimon.view_schema import changed_view, given_view, shown_view
 from interbed.storage.base.errors import InvalidInputError, NotSupportedError
@@ -68,7 +68,10 @@ class ViewRoutes:
 
     def _list_globally(self, request: RestRequest) -> RestResponse:
         catalog = self._access.catalog(request)
-        found, token = global_page(request, catalog, "viewNamePattern", catalog.list_views)
+        prefix = prefix_of(request.query.get("viewNamePattern"))
+        found, token = global_page(
+            request, catalog, "viewNamePattern", lambda database: catalog.views_after(database, "", prefix=prefix)
+        )
         return json_response({"views": found, "nextPageToken": token})
 
     def _create(self, request: RestRequest) -> RestResponse:
@@ -122,8 +125,7 @@ def _view_name(request: RestRequest) -> Identifier:
 
 
 def _names(catalog: ServedCatalog, request: RestRequest) -> list[str]:
-    is_meant = name_filter(request, "viewNamePattern")
-    return [name for name in catalog.list_views(request.parts["database"]) if is_meant(name)]
+    return names_of_page(request, request.parts["database"], "viewNamePattern", catalog.views_after)
 
 
 def _shown(catalog: ServedCatalog, name: Identifier) -> ViewResponse:

@@ -236,17 +236,25 @@ class TableService(TableAlterations):
 
     @filtered("tables that the caller sees")
     def names_of_kinds(
-        self, catalog: str, database: str, kinds: Collection[TableKind], after: str = "", limit: int | None = None
+        self,
+        catalog: str,
+        database: str,
+        kinds: Collection[TableKind],
+        after: str = "",
+        limit: int | None = None,
+        prefix: str = "",
     ) -> list[str]:
-        """Return up to `limit` names of tables of these kinds that come after one, in order; none if there is no such
-        database.
+        """Return up to `limit` names of tables of these kinds that come after one and begin with a prefix, in order;
+        none if there is no such database.
         """
         count = NAMES_MAX if limit is None else limit
         within = normalized(database)
         seen: list[str] = []
         while True:
             page = self._store.read(
-                lambda transaction, last=after: transaction.tables.names_of_kinds(catalog, within, kinds, last, count)  # type: ignore[misc]
+                lambda transaction, last=after: transaction.tables.names_of_kinds(  # type: ignore[misc]
+                    catalog, within, kinds, last, count, prefix
+                )
             )
             seen += self._access.visible(
                 page, lambda name: table_object(catalog, within, name), database_object(catalog, within)

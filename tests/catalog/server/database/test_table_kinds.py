@@ -228,6 +228,21 @@ def test_tables_of_an_older_version_are_listed_before_and_after_they_are_filled(
     check(store)
 
 
+@pytest.mark.parametrize("filled", [True, False])
+def test_names_with_a_prefix_are_a_range(metastore: Metastore, store: SqlRepository, filled: bool) -> None:
+    names = ["a", "ab", "aba", "abb", "abc", "ac", "b", "ba", "a_b", "a0"]
+    for name in names:
+        metastore.tables.create(entry("paimon" if "b" in name else "hive", name))
+    if not filled:
+        with store.engine.execution_options(interbed_write=True).begin() as connection:
+            connection.execute(text("UPDATE tables SET kind = NULL"))
+    for prefix in ("", "a", "ab", "abc", "abd", "b", "z"):
+        for after in ("", "a", "ab", "abb", "abz", "zz"):
+            for limit in (1, 2, 100):
+                wanted = sorted(name for name in names if name.startswith(prefix) and name > after)[:limit]
+                assert listed(store, "d", EVERY_KIND, after, limit, prefix) == wanted, (prefix, after, limit)
+
+
 def test_lists_are_answered_from_an_index(metastore: Metastore, store: SqlRepository) -> None:
     metastore.tables.create(entry("iceberg", "t"))
     with store.engine.connect() as connection:
@@ -239,7 +254,11 @@ def test_lists_are_answered_from_an_index(metastore: Metastore, store: SqlReposi
         name = "name" if is_sqlite else 'name COLLATE "C"'
         select = "SELECT name FROM tables WHERE database_id = (SELECT id FROM databases WHERE name = 'd') AND "
         explain = "EXPLAIN QUERY PLAN " if is_sqlite else "EXPLAIN "
-        for condition in (f"kind = 3 AND {name} > 'a' ORDER BY {name} LIMIT 5", "table_type = 'EXTERNAL_TABLE'"):
+        for condition in (
+            f"kind = 3 AND {name} > 'a' ORDER BY {name} LIMIT 5",
+            f"kind = 3 AND {name} >= 'a' ORDER BY {name} LIMIT 5",
+            "table_type = 'EXTERNAL_TABLE'",
+        ):
             plan = "\n".join(str(row[-1]) for row in connection.execute(text(f"{explain}{select}{condition}")))
             index = "USING COVERING INDEX ix_tables_kind" if is_sqlite else "Index Only Scan using ix_tables_kind"
             assert index in plan, plan

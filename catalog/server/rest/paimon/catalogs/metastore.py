@@ -41,13 +41,16 @@ class RegisteredCatalog(HiveCatalog, ServedCatalog):
         self.leave_out_format_tables(keep_created=True)
         self._of_metastore = tables
 
-    def names_after(self, database: str, after: str, limit: int | None = None) -> list[str]:
+    def names_after(self, database: str, after: str, limit: int | None = None, prefix: str = "") -> list[str]:
         self._entries.database(database)
-        return self._of_metastore.names_of_kinds(self.name, database, _LISTED_KINDS, after, limit)
+        return self._of_metastore.names_of_kinds(self.name, database, _LISTED_KINDS, after, limit, prefix)
+
+    def views_after(self, database: str, after: str, limit: int | None = None, prefix: str = "") -> list[str]:
+        self._entries.database(database)
+        return self._of_metastore.names_of_kinds(self.name, database, VIEW_KINDS, after, limit, prefix)
 
     def list_views(self, database: str) -> list[str]:
-        self._entries.database(database)
-        return self._of_metastore.names_of_kinds(self.name, database, VIEW_KINDS)
+        return self.views_after(database, "")
 
     def _list_tables(self, database: str) -> list[str]:
         return self.names_after(database, "")

@@ -40,8 +40,16 @@ class ServedCatalog(Catalog, ABC):
     """Catalog of requests."""
 
     @abstractmethod
-    def names_after(self, database: str, after: str, limit: int | None = None) -> list[str]:
-        """Return up to `limit` names of a database's tables that come after one, sorted. DatabaseNotFoundError."""
+    def names_after(self, database: str, after: str, limit: int | None = None, prefix: str = "") -> list[str]:
+        """Return up to `limit` names of a database's tables that come after one and begin with a prefix, sorted.
+
+        DatabaseNotFoundError.
+        """
+        ...
+
+    @abstractmethod
+    def views_after(self, database: str, after: str, limit: int | None = None, prefix: str = "") -> list[str]:
+        """Return names of a database's views, as names_after."""
         ...
 
     @abstractmethod

@@ -28,8 +28,11 @@ class WarehouseCatalog(FileSystemCatalog, ServedCatalog):
         super().__init__(name, CatalogOptions({"warehouse": location}))
         self.location = location.rstrip("/")
 
-    def names_after(self, database: str, after: str, limit: int | None = None) -> list[str]:
-        return sorted(name for name in self.list_tables(database) if name > after)[:limit]
+    def names_after(self, database: str, after: str, limit: int | None = None, prefix: str = "") -> list[str]:
+        return sorted(name for name in self.list_tables(database) if name > after and name.startswith(prefix))[:limit]
+
+    def views_after(self, database: str, after: str, limit: int | None = None, prefix: str = "") -> list[str]:
+        return self.list_views(database)
 
     def database_origin(self, name: str) -> ObjectOrigin:
         self.get_database(name)

@@ -78,6 +78,23 @@ def test_tables_are_listed_by_pages_patterns_and_types(rest: RestClient, databas
     assert rest.get(*path, maxResults="2") == {"tables": ["a", "b"], "nextPageToken": "b"}
     assert rest.get(*path, maxResults="2", pageToken="b") == {"tables": ["c"], "nextPageToken": None}
     assert rest.get(*path, tableNamePattern="b%")["tables"] == ["b"]
+    for name in ("ba", "bb"):
+        rest.create_table(database, name)
+    assert rest.get(*path, tableNamePattern="b%", maxResults="2") == {"tables": ["b", "ba"], "nextPageToken": "ba"}
+    paged = rest.get(*path, tableNamePattern="b%", maxResults="2", pageToken="ba")
+    assert paged == {"tables": ["bb"], "nextPageToken": None}
+    assert rest.get(*path, tableNamePattern="b")["tables"] == ["b"]
+    assert rest.get(*path, tableNamePattern="b", pageToken="b")["tables"] == []
+    assert rest.get(*path, tableNamePattern="b%", tableType="table")["tables"] == ["b", "ba", "bb"]
+    assert [
+        name["object"] for name in rest.get("tables", tableNamePattern="b%", databaseNamePattern=database)["tables"]
+    ] == [
+        "b",
+        "ba",
+        "bb",
+    ]
+    for name in ("ba", "bb"):
+        rest.delete(*path, name)
     assert rest.get(*path, tableType="table")["tables"] == ["a", "b", "c"]
     assert rest.get(*path, tableType="format-table")["tables"] == []
     everywhere = rest.get("tables", databaseNamePattern=database, maxResults="2")
