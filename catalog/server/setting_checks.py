@@ -5,7 +5,7 @@ import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from ipaddress import ip_address
 from pathlib import Path
-from typing import NoReturn, Protocol
+from typing import NoReturn
 from urllib.parse import urlsplit
 
 from interbed.catalog.server.authentication_settings import AuthenticationSettings
@@ -257,34 +257,3 @@ def check_access(settings: AuthenticationSettings, sources: Mapping[str, str]) -
             f"{sources['access_admins']}: access_admins is set, and access_authorizer is {chosen}: only builtin has "
             "the role admin"
         )
-
-
-class OptimizerSettings(Protocol):
-    """The settings of an optimizer beside the server, and those that it depends on."""
-
-    @property
-    def optimizer(self) -> str: ...
-    @property
-    def authentication(self) -> str: ...
-    @property
-    def tls_certificate(self) -> Path | None: ...
-    @property
-    def protocol(self) -> str: ...
-
-
-def check_optimizer(settings: OptimizerSettings, sources: Mapping[str, str]) -> None:
-    """Check that an optimizer beside the server can speak to it."""
-    if settings.optimizer == "off":
-        return
-    if mechanisms_of(settings.authentication):
-        raise ServerSettingsError(
-            f"{sources['optimizer']}: the optimizer beside the server does not authenticate itself; run `interbed "
-            "optimizer run` by itself instead"
-        )
-    for name in ("tls_certificate", "protocol"):
-        value = getattr(settings, name)
-        if value not in (None, "binary"):
-            raise ServerSettingsError(
-                f"{sources['optimizer']}: the optimizer beside the server speaks to it without TLS and in the binary "
-                f"protocol, and {name} is {value} ({sources[name]}); run `interbed optimizer run` by itself instead"
-            )

@@ -22,7 +22,6 @@ from interbed.catalog.server.setting_checks import (
     check_http_path,
     check_locations,
     check_metadata_root,
-    check_optimizer,
     check_paimon_warehouses,
     check_pem,
     check_ports,
@@ -371,7 +370,6 @@ def _check(settings: ServerSettings, sources: Mapping[str, str]) -> None:
     )
     check_locations("allowed_locations", listed(settings.allowed_locations), (), sources["allowed_locations"])
     check_metadata_root(settings.warehouse, settings.iceberg_metadata_root, sources["iceberg_metadata_root"])
-    check_optimizer(settings, sources)
     check_authentication(settings, settings.host, settings.tls_client_ca, sources)
     check_credentials(settings, settings.http_port, sources)
     check_access(settings, sources)

@@ -80,6 +80,7 @@ log_level = click.option(
 )
 @click.option("--until-idle", is_flag=True, help="End when no table needs anything and nothing runs.")
 @click.option("--until-stdin-ends", is_flag=True, help="End with standard input: for a parent process.")
+@click.option("--options-from-stdin", is_flag=True, hidden=True, help="Read options, a line of JSON, from a parent.")
 @click.option("--setting", "settings", multiple=True, hidden=True, metavar="KEY=MILLIS", help="Of the scheduler.")
 @click.option("--look", type=click.FloatRange(min=0.05), default=5.0, hidden=True, help="Of a standby.")
 @log_level
@@ -98,6 +99,7 @@ def run(
     interval: float,
     until_idle: bool,
     until_stdin_ends: bool,
+    options_from_stdin: bool,
     settings: tuple[str, ...],
     look: float,
     log_level: str,
@@ -134,6 +136,8 @@ def run(
     # Alembic logs each step that it skips.
     logging.getLogger("alembic").setLevel(logging.WARNING)
     groups = _groups(groups_file, workers)
+    if options_from_stdin:
+        chosen.options.update(json.loads(_line_of_stdin()))
     # The optimizer maintains other tables meanwhile, and tries again.
     chosen.options.setdefault("lock-acquire-timeout", _LOCK_TIMEOUT)
     times = ServiceSettings(
@@ -254,6 +258,14 @@ def stopped_by_signals(stop: Callable[[], None]) -> Iterator[None]:
     finally:
         for each, handler in before.items():
             signal.signal(each, handler)
+
+
+def _line_of_stdin() -> bytes:
+    """Return the first line of standard input, and leave what follows it."""
+    line = bytearray()
+    while not line.endswith(b"\n") and (byte := os.read(0, 1)):
+        line += byte
+    return bytes(line)
 
 
 def stop_with_stdin(stop: Callable[[], None]) -> None:

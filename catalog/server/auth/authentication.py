@@ -22,7 +22,7 @@ from interbed.catalog.server.auth.principals import (
     Mechanism,
     PasswordVerifier,
     Principal,
-    checked_name,
+    checked_principal,
 )
 
 KEPT_MAX = 10_000
@@ -131,7 +131,7 @@ def _certificate_principal(names: Sequence[str]) -> Principal:
         raise AuthenticationError(
             f"The subject of the client's certificate has {len(names)} common names; exactly one names the principal"
         )
-    name = checked_name(names[0], "The common name of the client's certificate")
+    name = checked_principal(names[0], "The common name of the client's certificate")
     return Principal(name=name, mechanism=Mechanism.CERTIFICATE)
 
 

@@ -19,6 +19,7 @@ from interbed.catalog.server.auth.principals import (
     Mechanism,
     Principal,
     checked_name,
+    checked_principal,
 )
 from interbed.catalog.server.auth.token_records import AccessTokens, TokenRecord
 from interbed.catalog.server.service.errors import InvalidObjectError, MetastoreError, NoSuchObjectError
@@ -70,7 +71,7 @@ class TokenService:
         `seconds` is its lifetime, None for ever. InvalidObjectError for names that no principal may have.
         """
         try:
-            checked_name(principal, f"The principal {principal!r}")
+            checked_principal(principal, f"The principal {principal!r}")
             for group in groups:
                 checked_name(group, f"The group {group!r}")
         except AuthenticationError as error:

@@ -12,7 +12,14 @@ from typing import Any
 import jwt
 
 from interbed.catalog.server.auth.jwt_rules import JwtRules
-from interbed.catalog.server.auth.principals import GROUPS_MAX, AuthenticationError, Mechanism, Principal, checked_name
+from interbed.catalog.server.auth.principals import (
+    GROUPS_MAX,
+    AuthenticationError,
+    Mechanism,
+    Principal,
+    checked_name,
+    checked_principal,
+)
 from interbed.catalog.server.auth.signing_keys import SigningKeys
 
 TOKEN_BYTES_MAX = 16 * 1024
@@ -39,7 +46,9 @@ class JwtVerifier:
         claims = self._claims(token)
         now = self._clock()
         self._check_times(claims, now)
-        name = checked_name(_claim(claims, self._rules.principal_claim), f"The claim {self._rules.principal_claim}")
+        name = checked_principal(
+            _claim(claims, self._rules.principal_claim), f"The claim {self._rules.principal_claim}"
+        )
         principal = Principal(
             name=name, mechanism=Mechanism.JWT, groups=self._groups(claims), token_id=_token_id(claims.get("jti"))
         )

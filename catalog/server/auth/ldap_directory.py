@@ -31,6 +31,7 @@ from interbed.catalog.server.auth.principals import (
     Mechanism,
     Principal,
     checked_name,
+    checked_principal,
 )
 
 KEPT_SECONDS = 60.0
@@ -231,7 +232,7 @@ def _server(url: str, ca: Path | None) -> Any:
 
 def _checked_user(user: str) -> str:
     """Return the name of the principal of a user. AuthenticationError for a name that a directory may fold."""
-    checked_name(user, "The user")
+    checked_principal(user, "The user")
     if unicodedata.normalize("NFKC", user) != user or _BLANKS.search(user) or "\0" in user:
         raise AuthenticationError("The user is not written in the usual form")
     return user.lower()

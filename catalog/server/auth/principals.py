@@ -9,6 +9,9 @@ from interbed.storage.base.shown_text import escaped
 NAME_CHARACTERS_MAX = 256
 """The longest name of a principal or a group."""
 
+OPTIMIZER = "interbed-optimizer"
+"""The principal of the optimizer beside the server; no other mechanism accepts the name."""
+
 GROUPS_MAX = 1000
 """The most groups of a principal."""
 
@@ -20,6 +23,8 @@ class Mechanism(StrEnum):
     TOKEN = "token"
     JWT = "jwt"
     LDAP = "ldap"
+    OPTIMIZER = "optimizer"
+    """Of the optimizer beside the server; no setting has it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,6 +74,14 @@ class PasswordVerifier(Protocol):
     def verify(self, user: str, password: str) -> tuple[Principal, float]:
         """Return the principal, and the time until which the answer may be kept. AuthenticationError."""
         ...
+
+
+def checked_principal(name: object, what: str) -> str:
+    """Return the name of a principal of a client. AuthenticationError."""
+    found = checked_name(name, what)
+    if found.lower() == OPTIMIZER:
+        raise AuthenticationError(f"{what} is the name of the server's own optimizer")
+    return found
 
 
 def checked_name(name: object, what: str) -> str:

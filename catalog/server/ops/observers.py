@@ -5,6 +5,7 @@ The optimizer is a process of its own on the server's database, which is restart
 that ends. Several servers on one database may each have one: one of them is the leader, the others are standbys.
 """
 
+import json
 import logging
 import os
 import subprocess
@@ -12,10 +13,12 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import IO, TYPE_CHECKING
 
+from interbed.catalog.server.auth.own_optimizer import OptimizerIdentity
 from interbed.catalog.server.ops.audit import AuditLog
 from interbed.catalog.server.ops.logs import SlowCallLog
 from interbed.catalog.server.ops.metrics import CONTENT_TYPE, DatabaseFigures, MetricsPage, ServerMetrics
@@ -27,6 +30,7 @@ from interbed.catalog.server.service.repository import Repository
 from interbed.catalog.server.service.trash import Trash
 from interbed.catalog.server.service.undrop.undrops import UndropService
 from interbed.catalog.server.service.warehouse import directory_exists
+from interbed.catalog.server.setting_checks import is_loopback
 from interbed.catalog.server.settings import ServerSettings
 from interbed.catalog.server.threads import SupervisedThread, ThreadDeaths
 from interbed.catalog.server.thrift.edge.call import CallObserver
@@ -57,7 +61,9 @@ HEALTH_LINE = "health and metrics on http://{host}:{port}/health/ready and /metr
 
 
 class OptimizerBeside:
-    """Keeps the optimizer's process alive from `start` to `stop`. `address` is where the server listens."""
+    """Keeps the optimizer's process alive from `start` to `stop`. `address` is where the server listens for it, and
+    `identity` how it authenticates itself there, None if it need not.
+    """
 
     def __init__(
         self,
@@ -65,10 +71,12 @@ class OptimizerBeside:
         address: tuple[str, int],
         deaths: ThreadDeaths,
         *,
+        identity: OptimizerIdentity | None = None,
         command: Sequence[str] = (sys.executable, "-m", "interbed.cli", "optimizer", "run"),
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._command = [*command, *_arguments(settings, address)]
+        self._command = [*command, *_arguments(settings, address, has_identity=identity is not None)]
+        self._secrets = None if identity is None else _options(identity)
         self._environment = {**os.environ, DATABASE_VARIABLE: settings.db}
         self._clock = clock
         self._ending = threading.Event()
@@ -119,6 +127,10 @@ class OptimizerBeside:
                 self._command, stdin=subprocess.PIPE, stdout=_STDERR, env=self._environment
             )
             process, pipe = self._process, self._process.stdin
+            if self._secrets is not None and pipe is not None:
+                with suppress(BrokenPipeError):
+                    pipe.write(self._secrets)
+                    pipe.flush()
         logger.info("the optimizer is process %d", process.pid)
         try:
             return process.wait()
@@ -126,16 +138,30 @@ class OptimizerBeside:
             _close(pipe)
 
 
-def _arguments(settings: ServerSettings, address: tuple[str, int]) -> list[str]:
+def _options(identity: OptimizerIdentity) -> bytes:
+    """Return the options by which the optimizer authenticates itself, as a line for its standard input."""
+    given = {
+        "hive.metastore.client.auth.mode": "PLAIN",
+        "hive.metastore.client.plain.username": identity.user,
+        "token": identity.token,
+    }
+    return json.dumps(given).encode() + b"\n"
+
+
+def _arguments(settings: ServerSettings, address: tuple[str, int], *, has_identity: bool) -> list[str]:
     host, port = address
     host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)
     uri = f"thrift://[{host}]:{port}" if ":" in host else f"thrift://{host}:{port}"
     arguments = ["-o", "metastore=hive", "-o", f"uri={uri}", "--until-stdin-ends"]
-    if settings.transport == "framed":
+    if has_identity:
+        arguments.append("--options-from-stdin")
+    elif settings.transport == "framed":
         arguments += ["-o", "hive.metastore.thrift.framed.transport.enabled=true"]
     if settings.optimizer_groups is not None:
         arguments += ["--groups", str(settings.optimizer_groups)]
-    return [*arguments, "--host", settings.host, "--port", str(settings.optimizer_port)]
+    # Workers are not authenticated: beside a server that authenticates its clients they are on this machine.
+    workers = settings.host if not has_identity or is_loopback(settings.host) else "127.0.0.1"
+    return [*arguments, "--host", workers, "--port", str(settings.optimizer_port)]
 
 
 def _close(pipe: IO[bytes] | None) -> None:
@@ -166,7 +192,8 @@ class ServerOperations:
     with the same `deaths`, makes the server unready; `workers_problem` returns the problem of other processes.
 
     `store` and `locks` are this process's own; `workers` counts the processes that serve. With the `address` where the
-    server listens an optimizer may run beside it. MetastoreError if the health port is not available.
+    server listens for it an optimizer may run beside it, with the identity `optimizer`. MetastoreError if the health
+    port is not available.
     """
 
     def __init__(
@@ -184,6 +211,7 @@ class ServerOperations:
         dropped: UndropService | None = None,
         guard: DeletionGuard | None = None,
         address: tuple[str, int] | None = None,
+        optimizer: OptimizerIdentity | None = None,
     ) -> None:
         self._deaths = deaths if deaths is not None else ThreadDeaths()
         self._problem_of_workers = workers_problem
@@ -206,7 +234,7 @@ class ServerOperations:
         )
         self._optimizer: OptimizerBeside | None = None
         if settings.optimizer == "on" and address is not None:
-            self._optimizer = OptimizerBeside(settings, address, self._deaths)
+            self._optimizer = OptimizerBeside(settings, address, self._deaths, identity=optimizer)
         self._health: HealthServer | None = None
         if settings.health_port is not None and metrics is not None:
             self._health = self._health_server(settings, settings.health_port, metrics)

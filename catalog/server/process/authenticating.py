@@ -8,6 +8,7 @@ from pathlib import Path
 from interbed.catalog.server.auth.authentication import Authentication
 from interbed.catalog.server.auth.issued_tokens import TokenService
 from interbed.catalog.server.auth.jwt_rules import JwtRules
+from interbed.catalog.server.auth.own_optimizer import OptimizerIdentity
 from interbed.catalog.server.auth.principals import (
     AuthenticationError,
     BearerVerifier,
@@ -72,6 +73,19 @@ def credentials_for(settings: ServerSettings, store: SqlRepository, access: Acce
         store_endpoint=settings.credentials_s3_endpoint,
     )
     return TableCredentials(store, [issuer], partial(permitted_operation, access))
+
+
+def identity_is_needed(settings: ServerSettings) -> bool:
+    """Return whether the optimizer beside the server needs a port and an identity of its own: the others ask for
+    credentials, TLS or another protocol.
+    """
+    is_plain = settings.tls_certificate is None and settings.protocol == "binary"
+    return settings.optimizer == "on" and (not is_plain or bool(mechanisms_of(settings.authentication)))
+
+
+def identity_for(settings: ServerSettings) -> OptimizerIdentity | None:
+    """Return a new identity for the optimizer beside the server, None if it needs none."""
+    return OptimizerIdentity() if identity_is_needed(settings) else None
 
 
 def _ldap_verifier(settings: ServerSettings) -> PasswordVerifier:

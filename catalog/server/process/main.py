@@ -11,6 +11,7 @@ from functools import partial
 from pathlib import Path
 from typing import Protocol
 
+from interbed.catalog.server.auth.own_optimizer import OptimizerIdentity
 from interbed.catalog.server.auth.principals import Mechanism
 from interbed.catalog.server.database import schema
 from interbed.catalog.server.database.engine import parse_database_url
@@ -19,7 +20,13 @@ from interbed.catalog.server.database.session import SqlRepository
 from interbed.catalog.server.ops.metrics import CacheFigures, PoolFigures, ServerMetrics
 from interbed.catalog.server.ops.observers import ServerOperations, metrics_for, observers_for
 from interbed.catalog.server.ops.vital_signs import OwnSigns, SharedBoard, WorkerPlace
-from interbed.catalog.server.process.authenticating import admission, authentication_for, credentials_for
+from interbed.catalog.server.process.authenticating import (
+    admission,
+    authentication_for,
+    credentials_for,
+    identity_for,
+    identity_is_needed,
+)
 from interbed.catalog.server.process.authorizing import authorizer_for, grant_handler_for
 from interbed.catalog.server.process.workers import CLOSED, END_SOON, READY, Supervisor, received
 from interbed.catalog.server.service.access.guard import AccessGuard
@@ -36,6 +43,7 @@ from interbed.catalog.server.shown_settings import client_values
 from interbed.catalog.server.threads import ThreadDeaths
 from interbed.catalog.server.thrift.calls.locks import LockClients
 from interbed.catalog.server.thrift.calls.service import all_handlers
+from interbed.catalog.server.thrift.edge.authenticating import PortAuthentication
 from interbed.catalog.server.thrift.edge.budgets import EdgeLimits
 from interbed.catalog.server.thrift.edge.cache import AnswerCache
 from interbed.catalog.server.thrift.edge.call import (
@@ -104,13 +112,16 @@ def run(settings: ServerSettings, *, on_ready: Callable[[Server], None] = lambda
         metrics = metrics_for(settings, directory)
         services = services_for(settings)
         listeners = [listen(host, port) for host, port, _ in services]
-        address: tuple[str, int] = listeners[0].getsockname()[:2]
+        identity = identity_for(settings)
+        # Without an identity the optimizer is a client of the first port.
+        address: tuple[str, int] = listeners[0 if identity is None else -1].getsockname()[:2]
         supervisor = Supervisor(
             listeners,
-            partial(_serve_worker, settings, [service for _, _, service in services], metrics),
+            partial(_serve_worker, settings, [service for _, _, service in services], metrics, identity),
             count=settings.workers,
             connections_max=settings.connections_max,
-            companion=partial(_operate, settings, metrics, address),
+            companion=partial(_operate, settings, metrics, address, identity),
+            has_http=settings.http_port is not None,
             on_death=lambda pid: None if metrics is None else metrics.process_died(pid),
         )
         supervisor.start()
@@ -255,6 +266,10 @@ def services_for(settings: ServerSettings) -> list[tuple[str, int, AnyService]]:
 
         service = HttpService(make_server=partial(thrift_server, settings.http_path, tls))
         services.append((settings.host, settings.http_port, service))
+    if identity_is_needed(settings):
+        framing = partial(FramedFraming, settings.message_bytes_max)
+        internal = Service(codec=codec_named("binary"), framing=framing, is_internal=True)
+        services.append(("127.0.0.1", 0, internal))
     return services
 
 
@@ -270,6 +285,7 @@ def loop_for(
     on_tick: Callable[[float], None] = lambda wait_seconds: None,
     deaths: ThreadDeaths,
     lock_clients: LockClients,
+    optimizer: OptimizerIdentity | None = None,
 ) -> EventLoop:
     """Return the loop of a process that serves, observed by the metrics. OSError if the audit log cannot be written."""
     cache = AnswerCache(settings.cache_bytes, metastore.access) if settings.cache_bytes else None
@@ -292,7 +308,7 @@ def loop_for(
         on_closed=on_closed,
         on_disconnect=lock_clients.closed,
         admit=admission(authentication),
-        authentication=authentication,
+        authentication=PortAuthentication(clients=authentication, optimizer=optimizer),
         on_tick=on_tick,
         deaths=deaths,
     )
@@ -342,6 +358,8 @@ class _OneProcess:
         listeners = [listen(host, port) for host, port, _ in services]
         self._addresses: list[tuple[str, int]] = [listener.getsockname()[:2] for listener in listeners]
         deaths = ThreadDeaths()
+        identity = identity_for(settings)
+        self._has_http = settings.http_port is not None
         self._lock_clients = lock_clients_for(settings, metastore, deaths)
         signs = OwnSigns()
         self._loop = loop_for(
@@ -354,6 +372,7 @@ class _OneProcess:
             on_tick=signs.beat,
             deaths=deaths,
             lock_clients=self._lock_clients,
+            optimizer=identity,
         )
         self._operating = ServerOperations(
             settings,
@@ -366,7 +385,8 @@ class _OneProcess:
             guard=metastore.guard,
             workers_problem=signs.problem,
             deaths=deaths,
-            address=self._addresses[0],
+            address=self._addresses[0 if identity is None else -1],
+            optimizer=identity,
         )
 
     @property
@@ -377,7 +397,7 @@ class _OneProcess:
     @property
     def http_address(self) -> tuple[str, int] | None:
         """Host and port for HTTP, None if it is not served."""
-        return self._addresses[1] if len(self._addresses) > 1 else None
+        return self._addresses[1] if self._has_http else None
 
     def serve(self) -> None:
         """Serve until it is stopped."""
@@ -398,6 +418,7 @@ def _serve_worker(
     settings: ServerSettings,
     services: Sequence[AnyService],
     metrics: ServerMetrics | None,
+    optimizer: OptimizerIdentity | None,
     link: socket.socket,
     place: WorkerPlace,
 ) -> None:
@@ -421,6 +442,7 @@ def _serve_worker(
             on_tick=place.beat,
             deaths=deaths,
             lock_clients=lock_clients,
+            optimizer=optimizer,
         )
 
         def take() -> None:
@@ -444,6 +466,7 @@ def _operate(
     settings: ServerSettings,
     metrics: ServerMetrics | None,
     address: tuple[str, int],
+    optimizer: OptimizerIdentity | None,
     link: socket.socket,
     board: SharedBoard,
 ) -> None:
@@ -461,6 +484,7 @@ def _operate(
             workers=lambda: board.serving,
             workers_problem=board.problem,
             address=address,
+            optimizer=optimizer,
         )
         operating.start()
         link.send(READY)

@@ -92,9 +92,11 @@ class Supervisor:
         connections_max: int,
         companion: Companion | None = None,
         on_death: Callable[[int], None] = lambda pid: None,
+        has_http: bool = False,
     ) -> None:
         self._listeners = list(listeners)
         self._addresses: list[tuple[str, int]] = [listener.getsockname()[:2] for listener in listeners]
+        self._http_address = self._addresses[1] if has_http else None
         self._worker = worker
         self._count = count
         self._connections_max = connections_max
@@ -119,8 +121,8 @@ class Supervisor:
 
     @property
     def http_address(self) -> tuple[str, int] | None:
-        """Host and port of the second service."""
-        return self._addresses[1] if len(self._addresses) > 1 else None
+        """Host and port of the second service, if that is HTTP."""
+        return self._http_address
 
     @property
     def process_ids(self) -> list[int]:

@@ -10,11 +10,12 @@ import logging
 import time
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Protocol
 
 from interbed.catalog.server.auth.authentication import Authentication
+from interbed.catalog.server.auth.own_optimizer import OptimizerIdentity
 from interbed.catalog.server.auth.principals import (
     AuthenticationError,
     AuthenticationUnavailableError,
@@ -64,19 +65,27 @@ class AuthenticatingLoop(Protocol):
         ...
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PortAuthentication:
+    """Authentication of clients, None where all are served, and of the optimizer beside the server on its own port."""
+
+    clients: Authentication | None = None
+    optimizer: OptimizerIdentity | None = None
+
+
 class ConnectionAuthenticator:
-    """Negotiates with the clients of a loop. For its thread. `authentication` is None where every client is served."""
+    """Negotiates with the clients of a loop. For its thread."""
 
     def __init__(
         self,
         loop: AuthenticatingLoop,
         watcher: ConnectionWatcher,
-        authentication: Authentication | None,
+        authentication: PortAuthentication | None,
         bytes_max: int,
     ) -> None:
         self._loop = loop
         self._watcher = watcher
-        self._authentication = authentication
+        self._authentication = authentication or PortAuthentication()
         self._bytes_max = bytes_max
         self._threads = ThreadPoolExecutor(THREADS, thread_name_prefix="sasl")
         self._waiting = 0
@@ -107,11 +116,12 @@ class ConnectionAuthenticator:
         credentials have to be verified again, the loop gets the data when that is done.
         """
         assert connection.credentials is not None
-        assert self._authentication is not None
+        authentication = self._authentication_of(connection)
+        assert authentication is not None
         if time.monotonic() - connection.checked_at < CHECK_SECONDS:
             return True
         try:
-            known = self._authentication.known(connection.credentials)
+            known = authentication.known(connection.credentials)
         except AuthenticationError as error:
             _withdraw(connection, str(error))
             return True
@@ -124,7 +134,8 @@ class ConnectionAuthenticator:
             self._loop.closed(connection)
         else:
             connection.busy = True
-            self._verify(connection.credentials, partial(self._verified_again, connection, data))
+            verify = partial(authentication.authenticate, connection.credentials)
+            self._verify(verify, partial(self._verified_again, connection, data))
         return False
 
     def close(self) -> None:
@@ -132,7 +143,8 @@ class ConnectionAuthenticator:
         self._threads.shutdown(wait=False, cancel_futures=True)
 
     def _authenticate(self, connection: ClientConnection, credentials: Credentials) -> None:
-        if self._authentication is None:
+        authentication = self._authentication_of(connection)
+        if authentication is None:
             raise NegotiationError(
                 SaslStatus.ERROR,
                 "This server does not authenticate its clients: connect without SASL "
@@ -140,7 +152,7 @@ class ConnectionAuthenticator:
             )
         self._watcher.unwatch(connection)
         try:
-            known = self._authentication.known(credentials)
+            known = authentication.known(credentials)
         except AuthenticationError as error:
             self._refuse(connection, SaslStatus.BAD, str(error))
             return
@@ -149,13 +161,16 @@ class ConnectionAuthenticator:
         elif self._waiting >= WAITING_MAX:
             self._refuse(connection, SaslStatus.ERROR, "Too many clients wait to be authenticated; try again")
         else:
-            self._verify(credentials, partial(self._verified, connection, credentials))
+            verify = partial(authentication.authenticate, credentials)
+            self._verify(verify, partial(self._verified, connection, credentials))
 
-    def _verify(self, credentials: Credentials, then: Callable[["Future[Principal]"], None]) -> None:
+    def _authentication_of(self, connection: ClientConnection) -> Authentication | OptimizerIdentity | None:
+        return self._authentication.optimizer if connection.is_internal else self._authentication.clients
+
+    def _verify(self, verify: Callable[[], Principal], then: Callable[["Future[Principal]"], None]) -> None:
         """Verify credentials on a thread, and call `then` on the loop's thread."""
-        assert self._authentication is not None
         self._waiting += 1
-        verified = self._threads.submit(self._authentication.authenticate, credentials)
+        verified = self._threads.submit(verify)
         verified.add_done_callback(lambda done: self._loop.call_soon(partial(self._done, then, done)))
 
     def _done(self, then: Callable[["Future[Principal]"], None], done: "Future[Principal]") -> None:

@@ -82,11 +82,12 @@ def client_names(link: Any) -> tuple[str, ...] | None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Service:
-    """Protocol and transport of a port's connections."""
+    """Protocol and transport of a port's connections. An internal one serves the optimizer beside the server alone."""
 
     codec: Codec
     framing: Callable[[], Framing]
     tls: ssl.SSLContext | None = None
+    is_internal: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

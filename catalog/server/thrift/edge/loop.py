@@ -17,11 +17,10 @@ from functools import partial
 
 from thrift.transport.TTransport import TTransportException
 
-from interbed.catalog.server.auth.authentication import Authentication
 from interbed.catalog.server.database.generation import GenerationReader
 from interbed.catalog.server.session import AnswerLaterError, ClientLink
 from interbed.catalog.server.threads import ThreadDeaths
-from interbed.catalog.server.thrift.edge.authenticating import ConnectionAuthenticator
+from interbed.catalog.server.thrift.edge.authenticating import ConnectionAuthenticator, PortAuthentication
 from interbed.catalog.server.thrift.edge.budgets import EdgeFigures, EdgeLimits, WeightBudget
 from interbed.catalog.server.thrift.edge.buffers import PartialMessages, UnsentReplies
 from interbed.catalog.server.thrift.edge.cache import AnswerCache, CacheHit, CacheLookup
@@ -73,7 +72,7 @@ class EventLoop:
         on_closed: Callable[[], None] = lambda: None,
         on_disconnect: Callable[[ClientLink], None] = lambda link: None,
         admit: Callable[[ClientSession], ClientSession] = lambda session: session,
-        authentication: Authentication | None = None,
+        authentication: PortAuthentication | None = None,
         on_tick: Callable[[float], None] = lambda wait_seconds: None,
         deaths: ThreadDeaths | None = None,
     ) -> None:

@@ -323,6 +323,12 @@ def accepted(
 ) -> ClientConnection:
     """Return a new connection of a service's port. With TLS it begins with the handshake. Raises OSError."""
     session = ClientSession(peer=peer, link=ClientLink())
+    if service.is_internal:
+        session = replace(session, refusal="This port is for the optimizer beside the server alone")
+        connection = ClientConnection(connected, service.framing(), service.codec, session, share)
+        connection.is_internal = True
+        await_authentication(connection)
+        return connection
     if service.tls is None:
         connection = ClientConnection(connected, service.framing(), service.codec, admit(session), share)
         await_authentication(connection)

@@ -169,6 +169,7 @@ class ClientConnection:
         "deadline",
         "framing",
         "incoming",
+        "is_internal",
         "is_registered",
         "is_shaking_hands",
         "link",
@@ -207,6 +208,8 @@ class ClientConnection:
         """Whether the loop waits for it, and no thread owns it."""
         self.is_registered = False
         """Whether it is registered with the loop's selector, also while a thread owns it."""
+        self.is_internal = False
+        """Whether it is one of the port for the optimizer beside the server."""
         self.is_shaking_hands = False
         """Whether the TLS handshake is in progress."""
         self.negotiation: Negotiation | None = Negotiation()

@@ -9,13 +9,15 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
+import psutil
 import pytest
 from click.testing import CliRunner
 
+from interbed.catalog.server.auth.own_optimizer import OptimizerIdentity
+from interbed.catalog.server.auth.principals import AuthenticationError, Credentials, Mechanism, checked_principal
 from interbed.catalog.server.ops.observers import DATABASE_VARIABLE, OptimizerBeside
 from interbed.catalog.server.process.command import server
-from interbed.catalog.server.setting_kinds import ServerSettingsError
-from interbed.catalog.server.settings import ServerSettings, load
+from interbed.catalog.server.settings import ServerSettings
 from interbed.catalog.server.threads import ThreadDeaths
 from tests.support.waits import at_most
 
@@ -91,6 +93,8 @@ def test_a_killed_process_is_replaced(pipe: ReportPipe) -> None:
 
 SERVER = """
 import signal, sys
+from interbed.catalog.server.auth.own_optimizer import OptimizerIdentity
+from interbed.catalog.server.auth.principals import AuthenticationError, Credentials, Mechanism, checked_principal
 from interbed.catalog.server.ops.observers import OptimizerBeside
 from interbed.catalog.server.settings import ServerSettings
 from interbed.catalog.server.threads import ThreadDeaths
@@ -116,16 +120,44 @@ def test_stop_waits_for_the_end_of_the_process(pipe: ReportPipe) -> None:
         os.kill(pid, 0)
 
 
-@pytest.mark.parametrize(("name", "value"), [("tls_certificate", "server.pem"), ("protocol", "compact")])
-def test_a_server_that_the_optimizer_can_not_connect_to_is_refused_by_name(
-    name: str, value: str, tmp_path: Path
-) -> None:
-    (tmp_path / "server.pem").write_text("")
-    given = {"optimizer": "on", name: str(tmp_path / value) if name == "tls_certificate" else value}
-    if name == "tls_certificate":
-        given["tls_key"] = given[name]
-    with pytest.raises(ServerSettingsError, match=f"{name} is .*; run `interbed optimizer run` by itself instead"):
-        load(None, {}, given)
+def test_an_optimizer_with_an_identity_gets_its_token_on_standard_input(pipe: ReportPipe) -> None:
+    settings = ServerSettings(host="0.0.0.0", optimizer="on", authentication="token", transport="framed")
+    identity = OptimizerIdentity()
+    program = PROGRAM.replace("*sys.argv[2:]", "*sys.argv[2:], sys.stdin.readline().strip()")
+    command = (sys.executable, "-c", program, str(pipe.path))
+    optimizer = OptimizerBeside(settings, ("127.0.0.1", 7), ThreadDeaths(), identity=identity, command=command)
+    optimizer.start()
+    _, said = pipe.line()
+    assert optimizer.pid is not None
+    assert identity.token not in " ".join(psutil.Process(optimizer.pid).cmdline())
+    assert identity.token not in "".join(psutil.Process(optimizer.pid).environ().values())
+    optimizer.stop()
+    arguments, _, options = said.partition("{")
+    assert "uri=thrift://127.0.0.1:7 --until-stdin-ends --options-from-stdin --host 127.0.0.1 --port 0" in arguments
+    assert json.loads("{" + options) == {
+        "hive.metastore.client.auth.mode": "PLAIN",
+        "hive.metastore.client.plain.username": "interbed-optimizer",
+        "token": identity.token,
+    }
+
+
+def test_the_identity_of_the_optimizer_is_its_name_and_token() -> None:
+    identity = OptimizerIdentity()
+    right = Credentials(user=identity.user, password=identity.token)
+    found = identity.authenticate(right)
+    assert (found.name, found.mechanism) == ("interbed-optimizer", Mechanism.OPTIMIZER)
+    for wrong in (
+        Credentials(),
+        Credentials(bearer=identity.token),
+        Credentials(user="root", password=identity.token),
+        Credentials(user=identity.user, password=OptimizerIdentity().token),
+        Credentials(user=identity.user, common_names=(identity.user,)),
+    ):
+        with pytest.raises(AuthenticationError, match="for the optimizer beside the server alone"):
+            identity.known(wrong)
+    assert identity.token not in repr(identity)
+    with pytest.raises(AuthenticationError, match="the server's own optimizer"):
+        checked_principal("Interbed-Optimizer", "The user")
 
 
 def test_the_option_without_a_value_turns_the_optimizer_on() -> None:
