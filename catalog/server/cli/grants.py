@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from interbed.catalog.server.cli.dropped import shown_time
+from interbed.catalog.server.cli.history import print_entries
 from interbed.catalog.server.cli.opened import administered, db_option
 from interbed.storage.base.terminal import print_columns, print_line, print_lines
 
@@ -75,9 +76,21 @@ def revoke(*, db: str | None, catalog: str, words: tuple[str, ...], grant_option
 @_catalog
 @click.option("--on", "on_text", metavar="'KIND NAME'", help="Only those on this object, such as 'table sales.orders'.")
 @click.option("--to", "to_text", metavar="'KIND NAME'", help="Only those of this grantee, such as 'role etl'.")
+@click.option("--history", "is_history", is_flag=True, help="Show the changes of all roles and grants instead.")
 @_json
-def list_grants(*, db: str | None, catalog: str, on_text: str | None, to_text: str | None, as_json: bool) -> None:
+def list_grants(
+    *,
+    db: str | None,
+    catalog: str,
+    on_text: str | None,
+    to_text: str | None,
+    is_history: bool,
+    as_json: bool,
+) -> None:
     """List the privileges that are granted, the oldest first. Owners have all privileges without grants."""
+    if is_history:
+        _print_changes(db, as_json=as_json)
+        return
     on = None if on_text is None else _parsed_object(on_text.split(None, 1), catalog)
     to = None if to_text is None else parsed_grantee(to_text.split(None, 1))
     with administered(db) as access:
@@ -202,6 +215,17 @@ def _parsed_object(words: Sequence[str], catalog: str) -> "SecuredObject":
         f"{' '.join(words)!r} is not an object: `server`, `catalog NAME`, `database NAME`, `table DATABASE.NAME` or "
         "`function DATABASE.NAME`"
     )
+
+
+def _print_changes(db: str | None, *, as_json: bool) -> None:
+    from interbed.catalog.server.service.history.forms import entry_json
+
+    with administered(db) as access:
+        entries = access.changes(None)
+    if as_json:
+        click.echo(json.dumps([entry_json(entry) for entry in entries], indent=2))
+    else:
+        print_entries(entries)
 
 
 def _grant_json(each: "Grant") -> dict[str, Any]:

@@ -6,6 +6,7 @@ includes the changes of that millisecond.
 
 import functools
 import json
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import click
@@ -75,7 +76,7 @@ def history(
 
         click.echo(json.dumps([entry_json(entry) for entry in entries], indent=2))
         return
-    _print_entries(entries)
+    print_entries(entries)
     if others:
         shown = ", ".join(map(str, others))
         print_line(f"Other tables had this name: see --id {shown}", err=True)
@@ -136,7 +137,8 @@ def _print_state(
     click.echo(json.dumps(listed, indent=2))
 
 
-def _print_entries(entries: "list[HistoryEntry]") -> None:
+def print_entries(entries: "Sequence[HistoryEntry]") -> None:
+    """Print changes, one on a line."""
     if not entries:
         print_line("No changes.")
         return

@@ -16,6 +16,7 @@ from interbed.catalog.server.database.statement import Statement
 from interbed.catalog.server.service.events import NotificationEvent
 from interbed.catalog.server.service.history.changes import changes_of
 from interbed.catalog.server.service.history.entries import (
+    ACCESS_KINDS,
     ChangeOrigin,
     HistoryEntry,
     HistoryKind,
@@ -129,7 +130,8 @@ class SqlHistory:
 
 
 def _conditions(query: HistoryQuery) -> list[ColumnElement[bool]]:
-    conditions: list[ColumnElement[bool]] = []
+    of_access = _ROW.kind.in_([str(kind) for kind in ACCESS_KINDS])
+    conditions: list[ColumnElement[bool]] = [of_access if query.of_access else ~of_access]
     if query.kind is not None:
         conditions.append(_ROW.kind == query.kind)
     if query.before_id is not None:

@@ -100,13 +100,16 @@ def kept_grants(connection: Connection, kind: SecuredKind, object_id: int) -> li
 
 def put_back(connection: Connection, kind: SecuredKind, object_id: int, rows: Sequence[Sequence[Any]]) -> None:
     """Store the grants on an object that was put back, but for those to roles that were dropped meanwhile."""
+    if not rows:
+        return
+    # Before the roles are read, so that none of them is dropped meanwhile.
+    _ADVANCE_ALWAYS.change(connection, {})
     roles = {role_named(name).key for name in connection.scalars(select(AccessRoleRow.name))}
     values = [dict(zip(_COLUMNS, row, strict=True)) for row in rows]
     kept = [each for each in values if each["grantee"] in roles or _kind(each["grantee"]) is not GranteeKind.ROLE]
     if kept:
         column = _OBJECT_COLUMNS[kind].key
         connection.execute(insert(_GRANT), [{**each, column: object_id} for each in kept])
-        _ADVANCE_ALWAYS.change(connection, {})
 
 
 class SqlAccess:

@@ -49,7 +49,7 @@ from interbed.catalog.server.service.errors import (
     InvalidOperationError,
     NoSuchObjectError,
 )
-from interbed.catalog.server.service.history.entries import History
+from interbed.catalog.server.service.history.entries import History, HistoryEntry, HistoryQuery
 from interbed.catalog.server.service.names import shortened
 
 T = TypeVar("T")
@@ -341,6 +341,17 @@ class AccessAdministration:
     def dependent(self, revoked: Sequence[Grant]) -> Sequence[Grant]:
         """Return the grants that were given by the grant options of revoked ones, and that stay without CASCADE."""
         return self._store.read(lambda transaction: dependent_grants(transaction.access, revoked))
+
+    def changes(self, actor: Caller | None, *, limit: int | None = None) -> Sequence[HistoryEntry]:
+        """Return the changes of roles and grants, oldest first; with a limit the latest ones. AccessDeniedError for
+        others than administrators.
+        """
+
+        def work(transaction: AccessTransaction) -> Sequence[HistoryEntry]:
+            self._rules(transaction.access, actor).require_admin("see the changes of roles and grants")
+            return transaction.history.select(HistoryQuery(of_access=True, limit=limit))
+
+        return self._store.read(work)
 
     def explain(self, caller: Caller, question: Access) -> AccessExplanation:
         """Return why a caller may or may not use a privilege on an object; for the operator."""

@@ -4,7 +4,6 @@ from typing import Any
 
 from interbed.catalog.server.service.access.grants import AccessRepository, Grant, Grantee
 from interbed.catalog.server.service.events import EventBody, NotificationEvent
-from interbed.catalog.server.service.history.entries import HistoryKind
 
 
 def role_created(role: str) -> NotificationEvent:
@@ -40,15 +39,14 @@ def revoked(access: AccessRepository, grant: Grant, *, option_only: bool) -> Not
 
 def _of_role(change: str, role: str, details: dict[str, Any]) -> NotificationEvent:
     # The names of roles are in the column of names.
-    body = EventBody(details={"kind": str(HistoryKind.ROLE), **details})
-    return NotificationEvent(type=change, catalog=None, table=role, body=body)
+    return NotificationEvent(type=change, catalog=None, table=role, body=EventBody(details=details))
 
 
 def _of_grant(access: AccessRepository, change: str, grant: Grant, details: dict[str, Any]) -> NotificationEvent:
     on = grant.on
     body = EventBody(
         details={
-            "kind": str(HistoryKind(on.kind)),
+            "kind": str(on.kind),
             "object_id": access.number(on),
             "privilege": str(grant.privilege),
             **details,

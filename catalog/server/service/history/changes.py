@@ -37,7 +37,7 @@ _IGNORED = {EventType.INSERT, EventType.UPDATE_PARTITION_COLUMN_STAT, EventType.
 _TABLE_STATISTICS = {EventType.UPDATE_TABLE_COLUMN_STAT, EventType.DELETE_TABLE_COLUMN_STAT}
 
 _ACCESS = {"CREATE_ROLE", "DROP_ROLE", "GRANT_ROLE", "REVOKE_ROLE", "GRANT", "REVOKE"}
-"""Changes of roles and grants (access/records.py), whose details have their kind."""
+"""Changes of roles and grants (access/records.py)."""
 
 _is_secret = lru_cache(maxsize=10_000)(is_secret)
 
@@ -84,7 +84,8 @@ def _group(event: NotificationEvent) -> tuple[object, ...] | None:
 def _recorded(event: NotificationEvent) -> RecordedChange | None:
     body = event.body
     if event.type in _ACCESS:
-        return RecordedChange(kind=HistoryKind(body.details["kind"]), event=event, body=body)
+        kind = HistoryKind.ROLE if event.type.endswith("ROLE") else HistoryKind.GRANT
+        return RecordedChange(kind=kind, event=event, body=body)
     table = body.table
     if event.type in _TABLE_STATISTICS:
         if table is None or body.table_before is None or table.parameters == body.table_before.parameters:

@@ -14,14 +14,18 @@ from interbed.catalog.server.service.events import EventBody, NotificationEvent
 
 
 class HistoryKind(StrEnum):
-    """The kind of a changed object. A view is a table. Grants are changes of the object that they are on."""
+    """The kind of a changed object. A view is a table. A grant has the names of the object that it is on."""
 
-    SERVER = "server"
     CATALOG = "catalog"
     DATABASE = "database"
     TABLE = "table"
     FUNCTION = "function"
+    GRANT = "grant"
     ROLE = "role"
+
+
+ACCESS_KINDS = (HistoryKind.GRANT, HistoryKind.ROLE)
+"""The kinds of changes of access, which are not for all readers of a table's history."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,7 +86,7 @@ class HistoryEntry:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HistoryQuery:
     """Selection of entries: of objects by their number, or of a name at the time of the change; only those of a kind,
-    before an entry and after a time, if given.
+    before an entry and after a time, if given. Changes of access are apart from all others: only `of_access` has them.
     """
 
     kind: HistoryKind | None = None
@@ -93,6 +97,7 @@ class HistoryQuery:
     before_id: int | None = None
     after_millis: int | None = None
     limit: int | None = None
+    of_access: bool = False
 
 
 class History(Protocol):

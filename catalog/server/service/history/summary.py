@@ -4,7 +4,7 @@ import dataclasses
 from collections.abc import Mapping
 from typing import Any
 
-from interbed.catalog.server.service.history.entries import HistoryEntry
+from interbed.catalog.server.service.history.entries import ACCESS_KINDS, HistoryEntry
 from interbed.catalog.server.service.history.states import value_after, value_before
 from interbed.catalog.server.service.model import PARAMETER_DDL_TIME
 
@@ -13,6 +13,8 @@ FIELDS_MAX = 6
 
 def changed_fields(entry: HistoryEntry) -> list[str]:
     """Return what a change has changed: parameters by their keys, the first ones, and the number of the others."""
+    if entry.kind in ACCESS_KINDS:
+        return [f"{key.replace('_', ' ')}: {value}" for key, value in entry.body.details.items() if value is not None]
     count = entry.body.details.get("partition_count")
     if count is not None:
         names = list(entry.body.details.get("partitions", ()))

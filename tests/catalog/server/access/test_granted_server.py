@@ -154,6 +154,15 @@ def test_the_life_of_a_role_by_commands(servers: GrantedServers) -> None:
     ]
     assert servers.lines("roles", "members", "etl") == ["No members."]
     assert servers.lines("roles", "drop", "etl") == ["dropped the role etl"]
+    changes = run_json("grants", "--history", "--db", servers.first.db)
+    assert [each["change"] for each in changes if each["name"] == "etl"] == [
+        "CREATE_ROLE",
+        "GRANT_ROLE",
+        "REVOKE_ROLE",
+        "REVOKE_ROLE",
+        "DROP_ROLE",
+    ]
+    assert "to: group writers, admin option: True" in servers.run("grants", "--history")
 
 
 def test_grants_are_listed_by_commands(servers: GrantedServers) -> None:

@@ -18,7 +18,7 @@ from interbed.catalog.server.service.access.objects import (
     table_object,
 )
 from interbed.catalog.server.service.errors import AccessDeniedError, InvalidObjectError, NoSuchObjectError
-from interbed.catalog.server.service.history.entries import HistoryQuery
+from interbed.catalog.server.service.history.summary import changed_fields
 from interbed.catalog.server.service.model import MetastoreCatalog
 from tests.catalog.server.service.access.conftest import Lake, grantee
 
@@ -337,17 +337,28 @@ def test_changes_are_in_the_history(lake: Lake) -> None:
     lake.access.add_member("etl", grantee("user:ann"), None)
     lake.grant("SELECT", orders, "role:etl")
     lake.revoke("SELECT", orders, "role:etl")
-    entries = lake.store.read(lambda transaction: transaction.history.select(HistoryQuery()))
-    found = [(each.change, str(each.kind), each.name) for each in entries[-4:]]
+    found = [(each.change, str(each.kind), each.name) for each in lake.access.changes(None)]
     assert found == [
         ("CREATE_ROLE", "role", "etl"),
         ("GRANT_ROLE", "role", "etl"),
-        ("GRANT", "table", "orders"),
-        ("REVOKE", "table", "orders"),
+        ("GRANT", "grant", "orders"),
+        ("REVOKE", "grant", "orders"),
     ]
+    granted = lake.access.changes(Caller("root"), limit=2)[0]
+    assert changed_fields(granted) == [
+        "kind: table",
+        f"object id: {granted.object_id}",
+        "privilege: SELECT",
+        "to: role etl",
+        "grant option: False",
+    ]
+    # Who has which grants is not for all readers of a table's history.
+    with pytest.raises(AccessDeniedError, match="ann may not see the changes of roles and grants"):
+        lake.access.changes(Caller("ann"))
     of_table = lake.metastore.history.of_table("hive", "sales", "orders").entries
-    assert [each.change for each in of_table] == ["CREATE_TABLE", "GRANT", "REVOKE"]
-    assert of_table[1].body.details["to"] == "role etl"
+    of_database = lake.metastore.history.of_database("hive", "sales")
+    assert [each.change for each in of_table] == ["CREATE_TABLE"]
+    assert [each.change for each in of_database] == ["CREATE_DATABASE", "CREATE_TABLE"]
 
 
 # -- other processes ---------------------------------------------------------------------------------------------------
