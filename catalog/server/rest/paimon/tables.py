@@ -120,6 +120,8 @@ class TableRoutes:
         name = named_in_path(given.identifier, request)
         with self._access.changing(request) as catalog:
             _check_free(catalog, name)
+            if "\0" in given.path:
+                raise invalid("The path of a table has no NUL character.")
             self._access.check_place(request, name.database, given.path)
             schema = schema_manager(given.path, catalog.file_io).latest()
             if schema is None:

@@ -235,6 +235,8 @@ def test_a_path_makes_an_external_table_and_register_finds_its_files(
     body["identifier"] = {"database": database, "object": "v"}
     body["path"] = str(place.parent / "nothing")
     assert rest.call("POST", "hive", "databases", database, "register", body=body).status == 400
+    body = {**body, "path": f"{body['path']}\0"}
+    assert rest.call("POST", "hive", "databases", database, "register", body=body).status == 400
 
 
 def test_the_audit_log_and_locks_name_the_client(rest: RestClient, hive: HiveCatalog, database: str) -> None:
