@@ -12,6 +12,7 @@ from typing import Any
 from sqlalchemy import Connection, delete, insert, select, update
 
 from interbed.catalog.server.database.access.grants import kept_grants, put_back
+from interbed.catalog.server.database.access.policies import kept_policies, put_back_policies
 from interbed.catalog.server.database.documents import (
     database_document,
     database_from,
@@ -112,6 +113,7 @@ class SqlDroppedObjects:
             "links": self._rows(LinkedPlaceRow, _LINKS, table_id),
             "constraints": self._constraints(table_id),
             "grants": kept_grants(self._connection, SecuredKind.TABLE, table_id),
+            "policies": kept_policies(self._connection, table_id),
         }
         self._complete(entry_id, table_document(table), attached, table.table_type)
         self._connection.execute(
@@ -136,7 +138,7 @@ class SqlDroppedObjects:
         self._connection.execute(update(_ROW).where(_ROW.id == entry_id).values(parent_id=parent_id))
 
     def attach(self, entry_id: int, table_id: int) -> None:
-        """Give a table that was put back its partitions, statistics, constraints, links and grants."""
+        """Give a table that was put back its partitions, statistics, constraints, links, grants and policies."""
         attached = self._attached(entry_id)
         self._put(TableStatisticsRow, _STATISTICS, table_id, attached.get("statistics", ()))
         self._put(LinkedPlaceRow, _LINKS, table_id, attached.get("links", ()))
@@ -147,6 +149,7 @@ class SqlDroppedObjects:
             fields = dict(zip(_CONSTRAINTS, values, strict=True))
             self._connection.execute(insert(ConstraintRow).values(table_id=table_id, parent_table_id=parent, **fields))
         put_back(self._connection, SecuredKind.TABLE, table_id, attached.get("grants", ()))
+        put_back_policies(self._connection, table_id, attached.get("policies", ()))
         self._connection.execute(
             update(PartitionSetRow)
             .where(PartitionSetRow.dropped_id == entry_id)

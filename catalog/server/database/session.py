@@ -5,6 +5,7 @@ from functools import partial
 from sqlalchemy import Connection
 
 from interbed.catalog.server.database.access.grants import SqlAccess
+from interbed.catalog.server.database.access.policies import SqlPolicies
 from interbed.catalog.server.database.client_keys import SqlAccessTokens, SqlIdempotencyKeys
 from interbed.catalog.server.database.databases import SqlCatalogs, SqlDatabases, SqlFunctions, SqlProperties
 from interbed.catalog.server.database.dropped import SqlDroppedObjects
@@ -40,6 +41,7 @@ class SqlTransaction:
         "moves",
         "partitions",
         "places",
+        "policies",
         "properties",
         "queries",
         "run_statistics",
@@ -50,6 +52,7 @@ class SqlTransaction:
     def __init__(self, connection: Connection, history: HistoryPolicy | None = None) -> None:
         self.access = SqlAccess(connection)
         self.access_tokens = SqlAccessTokens(connection)
+        self.policies = SqlPolicies(connection)
         self.catalogs = SqlCatalogs(connection)
         self.databases = SqlDatabases(connection)
         self.tables = SqlTables(connection)

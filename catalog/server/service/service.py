@@ -1,10 +1,11 @@
 """The metastore: all services over one repository and one warehouse, and the configuration values for clients."""
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 
 from interbed.catalog.server.service.access.guard import OPEN_ACCESS, AccessGuard
 from interbed.catalog.server.service.access.hiding import HidingRepository
+from interbed.catalog.server.service.access.policy_rules import PolicyRules
 from interbed.catalog.server.service.access.secured import SecuredService
 from interbed.catalog.server.service.access.table_places import TablePlaceRules
 from interbed.catalog.server.service.catalogs import CatalogService
@@ -121,10 +122,12 @@ class Metastore:
         undrop_seconds: float = 0.0,
         user: Callable[[], str | None] = lambda: None,
         access: AccessGuard = OPEN_ACCESS,
+        trusted: Collection[str] = (),
     ) -> None:
         """Make the services. `protected` are local files and directories that the server needs, besides the files of
         its database. Drops are soft for `undrop_seconds`, unless these are 0. `user` returns the name of the client of
-        the present call. `access` decides what callers may do.
+        the present call. `access` decides what callers may do. `trusted` are the principals whose engines apply
+        row filters and column masks.
         """
         self.access = access
         if access.is_on:
@@ -156,7 +159,8 @@ class Metastore:
             soft_drops=soft_drops,
         )
         self.partitions = PartitionService(store, self.warehouse, deletions, clock=clock, request_max=partitions_max)
-        self.statistics = StatisticsService(store, clock=clock)
+        self.policies = PolicyRules(store, access, trusted)
+        self.statistics = StatisticsService(store, clock=clock, hidden=self.policies.hidden_statistics)
         self.queries = ScheduledQueryService(store, clock=clock)
         self.run_statistics = RuntimeStatisticsService(store, clock=clock)
         self.functions = FunctionService(store, clock=clock)

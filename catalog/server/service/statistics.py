@@ -12,8 +12,14 @@ from typing import Any
 
 from interbed.catalog.server.service import events
 from interbed.catalog.server.service.access.guard import CHANGE
-from interbed.catalog.server.service.access.objects import Privilege
-from interbed.catalog.server.service.access.secured import SecuredService, needs, secured, the_table_of_the_key
+from interbed.catalog.server.service.access.objects import Privilege, SecuredObject
+from interbed.catalog.server.service.access.secured import (
+    SecuredService,
+    needs,
+    secured,
+    table_of,
+    the_table_of_the_key,
+)
 from interbed.catalog.server.service.column_statistics import (
     DEFAULT_ENGINE,
     ColumnStatistics,
@@ -41,9 +47,17 @@ class StatisticsUpdate:
 class StatisticsService(SecuredService):
     """The calls about column statistics. Each takes the table as (catalog, database, name)."""
 
-    def __init__(self, store: Repository, *, clock: Callable[[], float] = time.time) -> None:
+    def __init__(
+        self,
+        store: Repository,
+        *,
+        clock: Callable[[], float] = time.time,
+        hidden: Callable[[SecuredObject], Callable[[str], bool]] = lambda _table: lambda _column: False,
+    ) -> None:
+        """Make the service. `hidden` returns of which columns of a table the caller sees no statistics."""
         self._store = store
         self._clock = clock
+        self._hidden = hidden
 
     @secured(needs(CHANGE, the_table_of_the_key))
     def update(
@@ -78,11 +92,17 @@ class StatisticsService(SecuredService):
     def of_table(
         self, key: TableKey, columns: Sequence[str] | None, engine: str = DEFAULT_ENGINE
     ) -> tuple[MetastoreTable, list[ColumnStatistics]]:
-        """Return the statistics of these columns of the table, of all if None. NoSuchObjectError for the table."""
+        """Return the statistics of these columns of the table, of all if None. NoSuchObjectError for the table.
+
+        Statistics of columns that a policy masks for the caller are left out, and all of them for a caller that sees
+        some rows only.
+        """
+        is_hidden = self._hidden(table_of(key))
 
         def work(transaction: Transaction) -> tuple[MetastoreTable, list[ColumnStatistics]]:
             table = _table(transaction, key)
-            return table.value, transaction.statistics.of_table(table.id, _lower(columns), engine)
+            known = transaction.statistics.of_table(table.id, _lower(columns), engine)
+            return table.value, [each for each in known if not is_hidden(each.column)]
 
         return self._store.read(work)
 
@@ -91,15 +111,17 @@ class StatisticsService(SecuredService):
         self, key: TableKey, names: Sequence[str], columns: Sequence[str] | None, engine: str = DEFAULT_ENGINE
     ) -> dict[str, list[ColumnStatistics]]:
         """Return the statistics of these columns of these partitions by the stored name, without partitions that have
-        none.
+        none. Hidden ones are left out as by `of_table`.
         """
+        is_hidden = self._hidden(table_of(key))
 
         def work(transaction: Transaction) -> dict[str, list[ColumnStatistics]]:
             table = _table(transaction, key)
             found: dict[str, list[ColumnStatistics]] = {}
             canonical = canonical_names(table.value.partition_keys, names)
             for name, statistics in transaction.statistics.of_partitions(table.id, canonical, _lower(columns), engine):
-                found.setdefault(name, []).append(statistics)
+                if not is_hidden(statistics.column):
+                    found.setdefault(name, []).append(statistics)
             return found
 
         return self._store.read(work)

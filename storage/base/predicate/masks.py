@@ -123,16 +123,22 @@ def _values(mask: ColumnMask, rows: Any, kind: pa.DataType) -> Array:
         (only,) = mask.columns
         return _column(rows, only)
     inputs = [
-        _column(rows, each.name) if isinstance(each, MaskColumn) else pa.repeat(pa.scalar(each, kind), rows.num_rows)
+        _column(rows, each.name) if isinstance(each, MaskColumn) else _repeated(each, kind, rows.num_rows)
         for each in mask.inputs
     ]
     match mask.function:
         case MaskFunction.UPPER | MaskFunction.LOWER:
             return call("utf8_upper" if mask.function is MaskFunction.UPPER else "utf8_lower", inputs[0])
         case MaskFunction.CONCAT:
-            return _joined([*inputs, pa.repeat(pa.scalar("", kind), rows.num_rows)], "emit_null")
+            return _joined([*inputs, _repeated("", kind, rows.num_rows)], "emit_null")
         case _:
             return _joined([*inputs[1:], inputs[0]], "skip")
+
+
+def _repeated(text: str, kind: pa.DataType, count: int) -> Array:
+    value: Any = pa.scalar(text, kind)
+    repeated: Array = pa.repeat(value, count)
+    return repeated
 
 
 def _joined(inputs: list[Any], nulls: Literal["emit_null", "skip"]) -> Array:

@@ -1,1 +1,3 @@
-"""Access in SQL: roles, members and grants (grants.py), and the owners of objects (owners.py)."""
+"""Access in SQL: roles, members and grants (grants.py), the owners of objects (owners.py), and policies of tables
+(policies.py).
+"""

@@ -8,6 +8,7 @@ need a migration in alembic/.
 from interbed.catalog.server.database.models.access import (
     AccessGrantRow,
     AccessMemberRow,
+    AccessPolicyRow,
     AccessRoleRow,
     AccessTokenRow,
 )
@@ -50,6 +51,7 @@ from interbed.catalog.server.database.models.optimizer import (
 __all__ = [
     "AccessGrantRow",
     "AccessMemberRow",
+    "AccessPolicyRow",
     "AccessRoleRow",
     "AccessTokenRow",
     "Base",

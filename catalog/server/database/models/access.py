@@ -1,10 +1,10 @@
-"""The tables of access to the metastore: issued tokens, roles, their members, and grants.
+"""The tables of access to the metastore: issued tokens, roles, their members, grants, and policies of tables.
 
 Grantees are texts, `user:ann`, as in the columns of owners. Grants refer to the rows of their objects, so that a rename
 keeps them and a removal removes them. Times are seconds since the epoch.
 """
 
-from sqlalchemy import BigInteger, Boolean, ForeignKey, Index, String, Text
+from sqlalchemy import BigInteger, Boolean, ForeignKey, Index, String, Text, UniqueConstraint
 from sqlalchemy.orm import Mapped, mapped_column
 
 from interbed.catalog.server.database.models.metastore import Base, RowId
@@ -74,3 +74,21 @@ class AccessGrantRow(Base):
     grantor: Mapped[str | None] = mapped_column(Text)
     through: Mapped[str | None] = mapped_column(String(300))
     granted_at: Mapped[int] = mapped_column(BigInteger)
+
+
+class AccessPolicyRow(Base):
+    """A row filter or a column mask of a table. `bound` and `exempt` are JSON lists of grantees."""
+
+    __tablename__ = "access_policies"
+    __table_args__ = (UniqueConstraint("table_id", "name", name="uq_access_policies_table_id_name"),)
+
+    id: Mapped[int] = mapped_column(RowId, primary_key=True)
+    table_id: Mapped[int] = mapped_column(ForeignKey("tables.id", ondelete="CASCADE"))
+    name: Mapped[str] = mapped_column(String(128))
+    kind: Mapped[str] = mapped_column(String(16))
+    column_name: Mapped[str | None] = mapped_column(Text)
+    expression: Mapped[str] = mapped_column(Text)
+    bound: Mapped[str] = mapped_column(Text)
+    exempt: Mapped[str] = mapped_column(Text)
+    created_by: Mapped[str | None] = mapped_column(Text)
+    created_at: Mapped[int] = mapped_column(BigInteger)

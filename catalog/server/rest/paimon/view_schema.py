@@ -5,8 +5,7 @@ a query for each dialect. Where another client has changed the columns since, th
 """
 
 import json
-import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -15,23 +14,18 @@ from interbed.catalog.client.hive.registration import hive_type_name
 from interbed.catalog.server.rest.paimon.messages import ViewSchemaJson
 from interbed.catalog.server.rest.paimon.refusals import ResourceType, existing, invalid, missing, text_of, unsupported
 from interbed.catalog.server.rest.paimon.schema_json import given_fields
+from interbed.catalog.server.service.errors import InvalidObjectError
+from interbed.catalog.server.service.paimon_types import paimon_type
 from interbed.storage.base.errors import CorruptFileError
 from interbed.storage.base.types.data_type import (
-    ArrayType,
-    AtomicType,
     DataField,
     DataType,
-    MapType,
-    RowType,
     field_from_json,
     field_to_json,
 )
 
 FIELDS = "interbed.view.fields"
 DIALECT = "interbed.view.dialect."
-
-_NESTED = re.compile(r"\s*(array|map|struct)\s*<(.*)>\s*", re.IGNORECASE | re.DOTALL)
-_HIVE_TYPES = {"string": "STRING", "binary": "BYTES", "timestamp with local time zone": "TIMESTAMP_LTZ"}
 
 
 def given_view(given: ViewSchemaJson) -> View:
@@ -130,44 +124,13 @@ def _fields(view: View) -> list[DataField]:
     if [(c.name.lower(), c.type) for c in _columns(known)] == [(c.name.lower(), c.type) for c in view.columns]:
         return known
     return [
-        DataField(id=index, name=column.name, type=paimon_type(column.type), description=column.comment)
+        DataField(id=index, name=column.name, type=_type(column.type), description=column.comment)
         for index, column in enumerate(view.columns)
     ]
 
 
-def paimon_type(hive_type: str) -> DataType:
-    """Return Paimon's type for one of Hive. RestError with status 501 where there is none."""
-    nested = _NESTED.fullmatch(hive_type)
-    if nested is None:
-        text = hive_type.strip().lower()
-        try:
-            return AtomicType(_HIVE_TYPES.get(text, text.upper()))
-        except (CorruptFileError, ValueError) as error:
-            raise unsupported(f"Paimon has no type for Hive's '{hive_type}'.") from error
-    parts = list(_parts(nested[2]))
-    match nested[1].lower(), parts:
-        case "array", [element]:
-            return ArrayType(paimon_type(element))
-        case "map", [key, value]:
-            return MapType(paimon_type(key).with_nullable(False), paimon_type(value))
-        case "struct", _:
-            named = [part.partition(":") for part in parts]
-            return RowType(
-                DataField(id=index, name=name.strip(), type=paimon_type(inner))
-                for index, (name, _, inner) in enumerate(named)
-            )
-    raise unsupported(f"Paimon has no type for Hive's '{hive_type}'.")
-
-
-def _parts(text: str) -> Iterator[str]:
-    """Return the parts between the commas outside of brackets."""
-    depth, start = 0, 0
-    for index, character in enumerate(text):
-        if character in "<(":
-            depth += 1
-        elif character in ">)":
-            depth -= 1
-        elif character == "," and depth == 0:
-            yield text[start:index]
-            start = index + 1
-    yield text[start:]
+def _type(hive_type: str) -> DataType:
+    try:
+        return paimon_type(hive_type)
+    except InvalidObjectError as error:
+        raise unsupported(str(error)) from error

@@ -41,6 +41,7 @@ from interbed.catalog.server.service.access.grants import (
     role_named,
 )
 from interbed.catalog.server.service.access.objects import Access, SecuredObject
+from interbed.catalog.server.service.access.policies import PolicyRepository
 from interbed.catalog.server.service.access.roles import RoleGraph
 from interbed.catalog.server.service.errors import (
     AccessDeniedError,
@@ -66,6 +67,8 @@ class AccessTransaction(Protocol):
 
     @property
     def access(self) -> AccessRepository: ...
+    @property
+    def policies(self) -> PolicyRepository: ...
     @property
     def history(self) -> History: ...
 
@@ -123,7 +126,8 @@ class AccessAdministration:
     def drop_role(self, name: str, actor: Caller | None) -> None:
         """Drop a role with its members, its memberships and its grants.
 
-        AccessDeniedError, NoSuchObjectError, InvalidOperationError for a built-in role and for one that owns objects.
+        AccessDeniedError, NoSuchObjectError, InvalidOperationError for a built-in role, for one that owns objects,
+        and for one that policies of tables name.
         """
         key = role_named(name).name
 
@@ -135,6 +139,9 @@ class AccessAdministration:
             owned = transaction.access.first_owned(role_named(key))
             if owned is not None:
                 raise InvalidOperationError(f"the role {key} owns the {owned}: give it another owner first")
+            filtered = transaction.policies.naming(role_named(key))
+            if filtered is not None:
+                raise InvalidOperationError(f"the role {key} is in a policy of the {filtered}: drop or set that first")
             transaction.access.remove_role(key)
             transaction.history.record(records.role_dropped(key))
 

@@ -1,8 +1,10 @@
-"""Changes of roles and grants as the history of metadata records them. They make no notification events."""
+"""Changes of roles, grants and policies as the history of metadata records them. They make no notification events."""
 
 from typing import Any
 
 from interbed.catalog.server.service.access.grants import AccessRepository, Grant, Grantee
+from interbed.catalog.server.service.access.objects import SecuredObject
+from interbed.catalog.server.service.access.policies import TablePolicy
 from interbed.catalog.server.service.events import EventBody, NotificationEvent
 
 
@@ -52,4 +54,20 @@ def _of_grant(access: AccessRepository, change: str, grant: Grant, details: dict
             **details,
         }
     )
+    return NotificationEvent(type=change, catalog=on.catalog, database=on.database, table=on.name, body=body)
+
+
+def policy_set(access: AccessRepository, on: SecuredObject, policy: TablePolicy) -> NotificationEvent:
+    """Record of a new or replaced policy of a table."""
+    return _of_policy(access, "SET_POLICY", on, policy)
+
+
+def policy_dropped(access: AccessRepository, on: SecuredObject, policy: TablePolicy) -> NotificationEvent:
+    """Record of the end of a policy of a table."""
+    return _of_policy(access, "DROP_POLICY", on, policy)
+
+
+def _of_policy(access: AccessRepository, change: str, on: SecuredObject, policy: TablePolicy) -> NotificationEvent:
+    details = {"kind": str(on.kind), "object_id": access.number(on), "policy": policy.to_json()}
+    body = EventBody(details=details)
     return NotificationEvent(type=change, catalog=on.catalog, database=on.database, table=on.name, body=body)

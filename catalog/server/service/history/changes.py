@@ -36,8 +36,8 @@ _PARTITIONS = {EventType.ADD_PARTITION, EventType.ALTER_PARTITION, EventType.DRO
 _IGNORED = {EventType.INSERT, EventType.UPDATE_PARTITION_COLUMN_STAT, EventType.DELETE_PARTITION_COLUMN_STAT}
 _TABLE_STATISTICS = {EventType.UPDATE_TABLE_COLUMN_STAT, EventType.DELETE_TABLE_COLUMN_STAT}
 
-_ACCESS = {"CREATE_ROLE", "DROP_ROLE", "GRANT_ROLE", "REVOKE_ROLE", "GRANT", "REVOKE"}
-"""Changes of roles and grants (access/records.py)."""
+_ACCESS = {"CREATE_ROLE", "DROP_ROLE", "GRANT_ROLE", "REVOKE_ROLE", "GRANT", "REVOKE", "SET_POLICY", "DROP_POLICY"}
+"""Changes of roles, grants and policies (access/records.py); a policy is in the history as a grant."""
 
 _is_secret = lru_cache(maxsize=10_000)(is_secret)
 

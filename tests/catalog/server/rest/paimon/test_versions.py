@@ -10,7 +10,8 @@ from interbed.catalog.client.api import View, ViewColumn
 from interbed.catalog.client.hive.catalog import HiveCatalog
 from interbed.catalog.server.rest.interface import RestError
 from interbed.catalog.server.rest.paimon.versions import java_duration
-from interbed.catalog.server.rest.paimon.view_schema import paimon_type
+from interbed.catalog.server.service.errors import InvalidObjectError
+from interbed.catalog.server.service.paimon_types import paimon_type
 from tests.catalog.server.rest.paimon.conftest import RestClient
 
 
@@ -176,5 +177,5 @@ def test_a_view_of_a_hive_catalog_has_paimons_types(rest: RestClient, hive: Hive
     assert fields[1] == {"id": 1, "name": "b", "type": "STRING", "description": "a b"}
     assert str(paimon_type(columns[0].type)) == "ARRAY<ROW<x INT, y DECIMAL(5, 2)>>"
     assert str(paimon_type("map<string,binary>")) == "MAP<STRING NOT NULL, BYTES>"
-    with pytest.raises(RestError):
+    with pytest.raises(InvalidObjectError, match="uniontype"):
         paimon_type("uniontype<int>")
