@@ -232,7 +232,7 @@ class ServedRequest:
                     refusal = RestError(HTTPStatus.INTERNAL_SERVER_ERROR, "InternalServerError", shown)
                 error = without_credentials(str(refusal))
                 reply = self._error(refusal)
-            self._notify(route.operation, outcome, error, dict(request.parts), is_change=route.is_change)
+            self._notify(route.operation, outcome, error, request_subject(route, request), is_change=route.is_change)
         finally:
             for variable, token in tokens:
                 variable.reset(token)
@@ -326,6 +326,17 @@ def _cached(key: bytes, method: str, scope: AnswerScope, reply: _EncodedReply) -
     entry = CacheEntry(key, method, CallOutcome.OK, scope, reply.body)
     entry.head = reply.without_body
     return entry
+
+
+def request_subject(route: RestRoute, request: RestRequest) -> dict[str, object]:
+    """Return what the logs have of a request."""
+    found: dict[str, object] = dict(request.parts)
+    if route.subject is not None:
+        try:
+            found.update(route.subject(request))
+        except RestError:
+            logger.debug("%s: the body of a request cannot be read", route.operation)
+    return found
 
 
 def _resolve(future: "asyncio.Future[_EncodedReply | None]", reply: "_EncodedReply | None") -> None:

@@ -120,6 +120,7 @@ def json_response(
 
 Handler = Callable[[RestRequest], RestResponse]
 ScopeOf = Callable[[RestRequest], Scope]
+SubjectOf = Callable[[RestRequest], Mapping[str, object]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -127,7 +128,8 @@ class RestRoute:
     """A route: `template` is a path below the interface, `v1/{prefix}/namespaces/{namespace}`.
 
     `operation` is its name in the specification. `scope` returns the metadata that lasting responses depend on; routes
-    without one are not cached.
+    without one are not cached. `subject` returns what the audit log has of a request beside the parts of its path; it
+    may raise the RestError of the request's body.
     """
 
     method: str
@@ -136,6 +138,7 @@ class RestRoute:
     needs: RequiredAccess
     handler: Handler
     scope: ScopeOf | None = None
+    subject: SubjectOf | None = None
 
     @property
     def is_change(self) -> bool:

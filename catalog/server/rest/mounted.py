@@ -22,6 +22,7 @@ from interbed.catalog.server.rest.iceberg.own_tables import OwnTables
 from interbed.catalog.server.rest.iceberg.routes import interface as iceberg_interface
 from interbed.catalog.server.rest.interface import RestInterface
 from interbed.catalog.server.rest.own_interface import own_interface
+from interbed.catalog.server.service.access.administration import AccessAdministration
 from interbed.catalog.server.service.service import Metastore
 from interbed.catalog.server.thrift.edge.serving import SharedEdge
 from interbed.storage.base.errors import is_installed
@@ -46,6 +47,7 @@ class RestSettings:
     warehouses: Mapping[str, str] = field(default_factory=dict)
     namespaces: NamespaceMapping = field(default_factory=NamespaceMapping)
     credentials: TableCredentials | None = None
+    administration: AccessAdministration | None = None
 
 
 class LazyEndpoint:
@@ -84,7 +86,10 @@ def interfaces(
         found = paimon_interface(access, metastore.functions, settings.credentials)
         return guarded_paimon(metastore, found, settings.warehouses)
 
-    return {"iceberg": iceberg, "paimon": paimon, "interbed": lambda: guarded_own(metastore, own_interface(metastore))}
+    def own() -> RestInterface:
+        return guarded_own(metastore, own_interface(metastore, settings.administration))
+
+    return {"iceberg": iceberg, "paimon": paimon, "interbed": own}
 
 
 def _own_tables(metastore: Metastore, edge: SharedEdge, settings: RestSettings) -> OwnTables | None:

@@ -1,8 +1,8 @@
-"""The REST interface of this server's own, beside the specifications of Iceberg and Paimon: dropped objects and the
-history of metadata.
+"""The REST interface of this server's own, beside the specifications of Iceberg and Paimon: dropped objects, the
+history of metadata, roles and grants.
 
-Below `/interbed/v1/{prefix}`, where `prefix` is the name of a catalog of the metastore. dropped.py and history.py have
-the routes.
+Dropped objects and history are below `/interbed/v1/{prefix}`, where `prefix` is the name of a catalog of the metastore;
+dropped.py and history.py have the routes. Roles and grants are below `/interbed/v1/access` (access/routes.py).
 """
 
 from collections.abc import Callable
@@ -10,9 +10,11 @@ from dataclasses import replace
 from functools import wraps
 from http import HTTPStatus
 
+from interbed.catalog.server.rest.access.routes import AccessRoutes
 from interbed.catalog.server.rest.dropped import DroppedRoutes
 from interbed.catalog.server.rest.history import HistoryRoutes
 from interbed.catalog.server.rest.interface import RestError, RestInterface, RestRequest, RestResponse, RestRoute
+from interbed.catalog.server.service.access.administration import AccessAdministration
 from interbed.catalog.server.service.errors import (
     AccessDeniedError,
     AccessUnavailableError,
@@ -41,13 +43,18 @@ _KINDS: tuple[tuple[type[MetastoreError], HTTPStatus, str], ...] = (
 )
 
 
-def own_interface(metastore: Metastore) -> RestInterface:
-    """Return the interface over the dropped objects and the history of a metastore."""
+def own_interface(metastore: Metastore, administration: AccessAdministration | None = None) -> RestInterface:
+    """Return the interface over the dropped objects and the history of a metastore, and over its roles and grants;
+    `administration` is None where there are none.
+    """
     routes = [*DroppedRoutes(metastore).routes(), *HistoryRoutes(metastore).routes()]
     return RestInterface(
         name="interbed",
         path=PATH,
-        routes=[_of_a_catalog(metastore, each) for each in routes],
+        routes=[
+            *(_of_a_catalog(metastore, each) for each in routes),
+            *AccessRoutes(metastore, administration).routes(),
+        ],
         error_body=_error_body,
         translated=_translated,
         missing=lambda method, path: RestError(HTTPStatus.NOT_FOUND, "NoSuchRoute", f"No route for {method} {path}"),

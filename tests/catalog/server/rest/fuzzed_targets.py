@@ -29,6 +29,9 @@ from interbed.catalog.server.rest.own_interface import own_interface
 from interbed.catalog.server.rest.paimon.access import CatalogAccess
 from interbed.catalog.server.rest.paimon.iceberg_form import PaimonAsIceberg
 from interbed.catalog.server.rest.paimon.interface import paimon_interface
+from interbed.catalog.server.service.access.administration import AccessAdministration
+from interbed.catalog.server.service.access.builtin import BuiltinAuthorizer
+from interbed.catalog.server.service.access.guard import AccessGuard
 from interbed.catalog.server.service.errors import AlreadyExistsError, MetastoreError, NoSuchObjectError
 from interbed.catalog.server.service.model import MetastoreDatabase, MetastoreTable, StorageDescriptor
 from interbed.catalog.server.service.service import Metastore
@@ -94,7 +97,9 @@ def fuzzed_target(kind: str, directory: Path) -> Iterator[RestTarget]:
     """Return an interface whose changes of files are limited to a directory, which is the working directory, too."""
     store = SqlRepository(f"sqlite:///{directory / 'metastore.db'}")
     schema.upgrade(store.engine)
-    metastore = Metastore(store, f"file:{directory / 'warehouse'}", undrop_seconds=3600)
+    authorizer = BuiltinAuthorizer(store)
+    guard = AccessGuard(authorizer if kind == "interbed" else None)
+    metastore = Metastore(store, f"file:{directory / 'warehouse'}", undrop_seconds=3600, access=guard)
     metastore.databases.bootstrap()
     access = CatalogAccess(metastore, dispatcher_for(metastore), {"directory": f"file:{directory / 'directory'}"})
     paimon = paimon_interface(access, metastore.functions)
@@ -102,7 +107,7 @@ def fuzzed_target(kind: str, directory: Path) -> Iterator[RestTarget]:
     if kind == "iceberg":
         made = iceberg_interface(metastore, PaimonAsIceberg(access, None))
     elif kind == "interbed":
-        made = own_interface(metastore)
+        made = own_interface(metastore, AccessAdministration(store, authorizer))
     with closing(store), chdir(directory), sandbox(directory):
         if kind == "iceberg":
             _create_own_table(RestTarget(paimon, RouteTable(paimon.routes), metastore), directory)

@@ -4,6 +4,11 @@ from collections.abc import Mapping, Sequence
 
 UUID = "6f1a3c64-0f0e-4f3a-9a51-6f8a3a0f7c11"
 
+_GRANT = {
+    "privilege": "SELECT",
+    "on": {"kind": "table", "catalog": "hive", "database": "d", "name": "t"},
+    "to": {"kind": "user", "name": "u"},
+}
 _ID = {"id": 1, "name": "id", "required": True, "type": "long"}
 _SCHEMA = {
     "type": "struct",
@@ -227,6 +232,11 @@ _PARTITIONS = [{"day": "2024-01-01"}]
 
 OWN: Mapping[str, Sequence[object]] = {
     "undropTable": [{}, {"id": 1, "as": "x"}],
+    "createRole": [{"name": "r"}],
+    "addMember": [{"member": {"kind": "role", "name": "r"}, "admin-option": True}],
+    "removeMember": [{"member": {"kind": "user", "name": "u"}, "admin-option-only": True}],
+    "grant": [{"grants": [{**_GRANT, "grant-option": True}]}],
+    "revoke": [{"grants": [_GRANT], "grant-option-only": True, "cascade": True}],
     "undropDatabase": [{}, {"id": 1}],
     "purgeTable": [{}, {"id": 1}],
     "purgeDatabase": [{}, {"id": 1}],

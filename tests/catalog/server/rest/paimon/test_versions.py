@@ -8,7 +8,6 @@ import pytest
 
 from interbed.catalog.client.api import View, ViewColumn
 from interbed.catalog.client.hive.catalog import HiveCatalog
-from interbed.catalog.server.rest.interface import RestError
 from interbed.catalog.server.rest.paimon.versions import java_duration
 from interbed.catalog.server.service.errors import InvalidObjectError
 from interbed.catalog.server.service.paimon_types import paimon_type
