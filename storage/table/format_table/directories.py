@@ -5,11 +5,12 @@ not complete. One such name is a partition: that of null values, where directori
 that of a partition belong to it. Source: paimon-core `table.format.FormatTableScan`, `utils.PartitionPathUtils`.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from interbed.storage.base.errors import CorruptFileError, InvalidInputError, StorageAccessError
+from interbed.storage.base.errors import CorruptFileError, InvalidInputError, NotSupportedError, StorageAccessError
 from interbed.storage.base.row.binary_row import decode_row
 from interbed.storage.io.api import FileIO, FileStatus
 from interbed.storage.meta.paths import TablePaths, escape_path, unescape_path
@@ -72,6 +73,8 @@ class FormatDirectories:
         self.register = register
         self._definition = definition
         self._discovers = discovers or register is None
+        self._places: Counter[str] = Counter()
+        """Number of partitions by directory, as they were listed last."""
         schema, options = definition.schema, definition.options
         self._keys = schema.partition_keys
         self.paths = TablePaths(
@@ -101,7 +104,20 @@ class FormatDirectories:
             for values, location in self._discovered(self.location, ()):
                 if values not in found:
                     found[values] = self._partition(values, location)
+        self._places = Counter(each.location for each in found.values())
         return [found[values] for values in sorted(found)]
+
+    def check_owned(self, chosen: Collection[FormatPartition]) -> None:
+        """Raise NotSupportedError if a directory of these partitions is also that of a partition that is not chosen."""
+        of_chosen = {each.location: each for each in chosen}
+        counts = Counter(each.location for each in chosen)
+        for location, partition in of_chosen.items():
+            if counts[location] < self._places[location]:
+                shown = ", ".join(f"{name}={value}" for name, value in partition.spec.items())
+                raise NotSupportedError(
+                    f"The partition {shown} can't be changed alone: another partition of the table has its directory, "
+                    f"{location}, too. Give one of them a directory of its own, or drop one by Hive."
+                )
 
     def to_write(self) -> dict[bytes, FormatPartition]:
         """Return the partition of each row to which new files of it belong.
@@ -213,7 +229,10 @@ class FormatDirectories:
     # -- files ---------------------------------------------------------------------------------------------------------
 
     def files(self, partition: FormatPartition) -> list[FileStatus]:
-        """Return the data files of a partition, by their paths."""
+        """Return the data files of a partition, by their paths.
+
+        Directories inside of its own belong to it, apart from those of other partitions.
+        """
         return sorted(self._files(partition.location), key=lambda each: each.path)
 
     def remove_empty(self, partition: FormatPartition) -> None:
@@ -245,6 +264,8 @@ class FormatDirectories:
             if entry.name.startswith(HIDDEN):
                 continue
             if entry.is_directory:
-                yield from self._files(f"{directory}/{entry.name}")
+                inner = f"{directory}/{entry.name}"
+                if inner not in self._places:
+                    yield from self._files(inner)
             else:
                 yield entry

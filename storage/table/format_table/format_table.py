@@ -256,6 +256,7 @@ class FormatTable(ArrowRows):
         dynamic = partitions is None and bool(self.schema.partition_keys) and self.options.dynamic_partition_overwrite
         chosen: Any = {} if partitions is None else partitions
         before = [] if dynamic else self.directories.chosen(chosen)
+        self.directories.check_owned(before)
         listed = [file.path for each in before for file in self.directories.files(each)]
         with FormatTableWrite(self.definition, self.directories) as write:
             self._write(data, write)
@@ -265,6 +266,7 @@ class FormatTable(ArrowRows):
         if dynamic:
             written = {file.partition.row: file.partition for file in files}
             others = [each for each in self.directories.partitions() if each.row in written]
+            self.directories.check_owned(others)
             replaced = {each.location: each for each in (*written.values(), *others)}
             listed = [file.path for each in replaced.values() for file in self.directories.files(each)]
         commit(self.directories, files, replaced=listed)
@@ -275,7 +277,9 @@ class FormatTable(ArrowRows):
         Raises InvalidInputError for an unknown column, and StorageAccessError; then some files are deleted.
         """
         self.definition.check_writable(self.name)
-        for each in self.directories.chosen(partitions):
+        chosen = self.directories.chosen(partitions)
+        self.directories.check_owned(chosen)
+        for each in chosen:
             delete_files(self.directories.file_io, (file.path for file in self.directories.files(each)))
 
     def drop_partitions(self, partitions: "Partitions") -> list[dict[str, str]]:
@@ -288,6 +292,7 @@ class FormatTable(ArrowRows):
         if not self.schema.partition_keys:
             raise InvalidInputError(f"The table '{self.name}' has no partitions; truncate it to delete its rows.")
         chosen = self.directories.chosen(partitions)
+        self.directories.check_owned(chosen)
         for each in chosen:
             delete_files(self.directories.file_io, (file.path for file in self.directories.files(each)))
             self.directories.remove_empty(each)

@@ -242,6 +242,8 @@ class FormatTableWrite:
                 f"The partition {shown} at {found.location} has {found.definition.file_format} files of another format "
                 "than the table, and is only read; write it by Hive, or drop it first."
             )
+        if found is not None:
+            self._directories.check_owned([found])
         return found or self._directories.new_partition(row)
 
     def finish(self) -> list[StagedFile]:

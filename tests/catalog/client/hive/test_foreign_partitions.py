@@ -122,6 +122,52 @@ def test_a_partition_with_a_serde_of_its_own_is_read_by_it_and_not_written(
     assert rows_of(table, columns=["k"]) == [(1,), (2,), (3,), *([(None,)] if more else [])]
 
 
+def test_a_partition_inside_of_the_directory_of_another_one_is_not_a_part_of_it(
+    catalog: HiveCatalog, tmp_path: Path
+) -> None:
+    entry = of_hive(tmp_path / "h", {"k": "int"}, keys={"p": "string"}, serde=PARQUET, input_format=PARQUET_INPUT)
+    catalog.client.create_table(entry)
+    for number, (value, place) in enumerate((("a", "x"), ("b", "x/y"), ("c", "x/y/z/u"))):
+        register(catalog, entry, value, tmp_path / place)
+        pq.write_table(pa.table({"k": pa.array([number], pa.int32())}), tmp_path / place / "f")
+    (tmp_path / "x" / "own").mkdir()
+    pq.write_table(pa.table({"k": pa.array([9], pa.int32())}), tmp_path / "x" / "own" / "f")
+    table: Any = catalog.get_table("shop.h")
+    assert rows_of(table) == [(0, "a"), (1, "b"), (2, "c"), (9, "a")]
+    table.overwrite([{"k": 5, "p": "a"}])
+    assert rows_of(table) == [(1, "b"), (2, "c"), (5, "a")]
+    table.truncate({"p": "b"})
+    assert rows_of(table) == [(2, "c"), (5, "a")]
+    table.drop_partitions({"p": "a"})
+    assert rows_of(table) == [(2, "c")]
+
+
+def test_partitions_with_one_directory_are_changed_together(catalog: HiveCatalog, tmp_path: Path) -> None:
+    entry = of_hive(tmp_path / "h", {"k": "int"}, keys={"p": "string"}, serde=PARQUET, input_format=PARQUET_INPUT)
+    catalog.client.create_table(entry)
+    register(catalog, entry, "a", tmp_path / "x")
+    (tmp_path / "x").rmdir()
+    register(catalog, entry, "b", tmp_path / "x")
+    register(catalog, entry, "c", tmp_path / "c")
+    pq.write_table(pa.table({"k": pa.array([1], pa.int32())}), tmp_path / "x" / "f")
+    table: Any = catalog.get_table("shop.h")
+    # As for Hive, the rows are those of both.
+    assert rows_of(table) == [(1, "a"), (1, "b")]
+    for change in (
+        lambda: table.append([{"k": 5, "p": "a"}]),
+        lambda: table.overwrite([{"k": 5, "p": "a"}]),
+        lambda: table.overwrite([{"k": 5, "p": "a"}], {"p": "a"}),
+        lambda: table.truncate({"p": "b"}),
+        lambda: table.drop_partitions({"p": "b"}),
+    ):
+        with pytest.raises(NotSupportedError, match=r"p=\w can't be changed alone.*/x"):
+            change()
+    table.append([{"k": 5, "p": "c"}])
+    assert rows_of(table) == [(1, "a"), (1, "b"), (5, "c")]
+    table.truncate({})
+    assert rows_of(table) == []
+
+
 JSON = "org.openx.data.jsonserde.JsonSerDe"
 ORC = "org.apache.hadoop.hive.ql.io.orc.OrcSerde"
 AVRO = "org.apache.hadoop.hive.serde2.avro.AvroSerDe"
