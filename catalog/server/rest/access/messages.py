@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 
 import msgspec
 
-from interbed.catalog.server.service.access.administration import GrantRequest
+from interbed.catalog.server.service.access.granting import GrantRequest
 from interbed.catalog.server.service.access.grants import Grant, Grantee, GranteeKind, Role, RoleMember, role_named
 from interbed.catalog.server.service.access.objects import (
     SERVER,

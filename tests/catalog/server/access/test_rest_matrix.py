@@ -10,6 +10,7 @@ from tests.catalog.server.access.rest_interfaces import guarded_rest
 from tests.catalog.server.access.rest_matrix import RestMatrix
 
 # The letters of nobody, a reader, a writer, the owner of the database, and an administrator; matrix.py explains them.
+# Its authorizer keeps no roles and grants: tests/catalog/server/rest/access has what callers may do to these.
 EXPECTED = {
     "maaaa": """
         iceberg.listNamespaces iceberg.loadNamespaceMetadata iceberg.namespaceExists iceberg.listTables
@@ -46,6 +47,9 @@ EXPECTED = {
     """,
     "mmmmm": """
         iceberg.getConfig iceberg.reportMetrics iceberg.loadFunction paimon.getConfig paimon.getTableToken
+        interbed.listRoles interbed.createRole interbed.dropRole interbed.listMembers interbed.addMember
+        interbed.removeMember interbed.listMemberships interbed.currentCaller interbed.listGrants
+        interbed.grant interbed.revoke interbed.effectivePrivileges interbed.whyDenied
     """,
 }
 
