@@ -34,6 +34,9 @@ from interbed.catalog.server.service.access.objects import (
 from interbed.catalog.server.service.names import normalized
 from interbed.catalog.server.service.service import Metastore
 
+BRANCH = "$"
+"""What is between the name of a table and that of its branch or system table, in Paimon's names."""
+
 DatabaseOf = Callable[[RestRequest], str | None]
 
 ASKED_INSIDE: Mapping[str, AnyOf] = {
@@ -160,6 +163,9 @@ def object_of(route: RestRoute, request: RestRequest, database_of: DatabaseOf) -
     if route.needs.kind is ObjectKind.FUNCTION:
         return function_object(catalog, database, normalized(parts["function"]))
     name = parts.get("table") or parts.get("view")
+    if name is not None and BRANCH in name and "database" in parts:
+        # A branch and a system table of Paimon (`t$branch_b`) are what their table is.
+        name = name.partition(BRANCH)[0]
     if name is None or route.needs.kind not in (ObjectKind.TABLE, ObjectKind.VIEW):
         return database_object(catalog, database)
     return table_object(catalog, database, normalized(name))

@@ -1,23 +1,28 @@
 """The caller that a thread serves, as authorizers know it."""
 
+from interbed.catalog.server.auth.principals import Mechanism
 from interbed.catalog.server.service.access.authorizer import Caller
 from interbed.catalog.server.service.errors import AccessDeniedError
 from interbed.catalog.server.thrift.edge.call import ClientSession, current_session
 
 
 def present_caller() -> Caller | None:
-    """Return the caller of the present call; None for the process itself, which serves no client. AccessDeniedError for
-    a client without a principal.
+    """Return the caller of the present call; None for the process itself, which serves no client, and for its
+    optimizer. AccessDeniedError for a client without a principal.
     """
     session = current_session.get()
     return None if session is None else caller_of(session)
 
 
-def caller_of(session: ClientSession) -> Caller:
-    """Return the caller of a session. AccessDeniedError for a client without a principal."""
+def caller_of(session: ClientSession) -> Caller | None:
+    """Return the caller of a session; None for the server's own optimizer. AccessDeniedError for a client without a
+    principal.
+    """
     principal = session.principal
     if principal is None:
         raise AccessDeniedError(
             "the request is not authenticated, and this server decides by principals what callers may do"
         )
+    if principal.mechanism is Mechanism.OPTIMIZER:
+        return None
     return Caller(name=principal.name, groups=principal.groups)

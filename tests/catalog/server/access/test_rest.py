@@ -155,3 +155,19 @@ def test_the_history_of_a_table_is_for_its_readers(rest: GuardedRest) -> None:
     changes = rest.send(READER, "interbed", "GET", "v1/hive/databases/sales/history")[1]["changes"]
     assert {each["name"] for each in changes} <= {None, "orders", "ice", "lake", "seen", "glance", "sums"}
     assert rest.send("stranger", "interbed", "GET", "v1/hive/databases/sales/history")[0] == 404
+
+
+def test_branches_are_those_of_their_table(rest: GuardedRest) -> None:
+    tables = "v1/hive/databases/sales/tables"
+    assert rest.send(OWNER, "paimon", "POST", f"{tables}/lake/branches", {"branch": "b"})[0] == 200
+    for name in ("lake$branch_b", "LAKE$branch_b"):
+        assert rest.send(READER, "paimon", "GET", f"{tables}/{name}")[0] == 200, name
+        assert rest.send(NOBODY, "paimon", "GET", f"{tables}/{name}")[0] == 404, name
+    status, answer = rest.send(READER, "paimon", "POST", f"{tables}/lake$branch_b", {"changes": []})
+    assert (status, "lacks the privilege ALTER on the table hive.sales.lake" in answer["message"]) == (403, True)
+    for method, path in (("DELETE", ""), ("POST", "/commit"), ("POST", "/rollback"), ("POST", "/tags")):
+        assert rest.send(READER, "paimon", method, f"{tables}/lake$branch_b{path}", {})[0] == 403, path
+        hidden, absent = (
+            rest.send(NOBODY, "paimon", method, f"{tables}/{name}$branch_b{path}", {})[0] for name in ("lake", "nix")
+        )
+        assert hidden == absent, path
