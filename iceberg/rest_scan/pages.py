@@ -121,6 +121,11 @@ class ScanPages:
         self._deletes = [each for each in manifests if each.content == ManifestContent.DELETES]
 
     @property
+    def manifests(self) -> list[str]:
+        """The locations of the manifests that the scan reads."""
+        return [each.manifest_path for each in (*self._data, *self._deletes)]
+
+    @property
     def end(self) -> int:
         """The number of data manifests: a place with this number is behind all of them."""
         return len(self._data)

@@ -6,7 +6,7 @@ expiry of the snapshot.
 
 import hashlib
 import io
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, NoReturn
 
@@ -127,13 +127,18 @@ class ScanPlanner:
         part: ScanRange | None = None,
         rows: int | None = None,
         ranges: int = RANGES_MAX,
+        check: Callable[[Sequence[str]], None] = lambda locations: None,
     ) -> PlannedTasks:
         """Return the first tasks of a scan or of a part of it, and at most `ranges` ranges that are left.
 
-        `rows` are enough. Raises InvalidInputError for a snapshot that has expired, CorruptFileError,
-        NotSupportedError, and what `read` raises.
+        `rows` are enough. `check` gets the locations of the manifest list and of the manifests, which the metadata
+        choose. Raises InvalidInputError for a snapshot that has expired, CorruptFileError, NotSupportedError, and what
+        `read` and `check` raise.
         """
-        pages = ScanPages(metadata, self._files, _scan(metadata, query), self._manifests)
+        scan = _scan(metadata, query)
+        check([scan.snapshot.manifest_list])
+        pages = ScanPages(metadata, self._files, scan, self._manifests)
+        check(pages.manifests)
         end = pages.end if part is None else part.end
         first = ScanPlace() if part is None else ScanPlace(part.manifest, part.entry)
         page = pages.page(first, end, rows)

@@ -11,8 +11,9 @@ import threading
 import uuid
 import zlib
 from base64 import b64decode, urlsafe_b64encode
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -89,10 +90,13 @@ class PlanTaskToken(msgspec.Struct, frozen=True, array_like=True):
 
 @dataclass(frozen=True, slots=True)
 class PlannableTable:
-    """A table whose scans are planned: its UUID, and its metadata, which a request parses once."""
+    """A table whose scans are planned: its UUID, and its metadata, which a request parses once. `check` refuses files
+    that its caller may not read.
+    """
 
     uuid: str
     metadata: "TableMetadata"
+    check: Callable[[Sequence[str]], None]
 
 
 class ScanPlanHandler:
@@ -148,7 +152,8 @@ class ScanPlanHandler:
             raise _no_task("It is not one of this table")
         part = ScanRange(task.manifest, task.entry, task.end)
         try:
-            found = self._planner().tasks(table.metadata, _query(task.scan), part, rows=task.scan.rows)
+            scan = _query(task.scan)
+            found = self._planner().tasks(table.metadata, scan, part, rows=task.scan.rows, check=table.check)
         except InterbedError as error:
             raise _refusal(error, _no_task) from error
         return json_response(_tasks_json(found.tasks, found.deletes, _texts(task.scan, found)))
@@ -171,13 +176,17 @@ class ScanPlanHandler:
             metadata = self._planner().metadata(location, content)
         except InterbedError as error:
             raise _refusal(error) from error
-        return PlannableTable(str(metadata.table_uuid), metadata)
+        pointers, home = self._store.metastore.pointers, entry.location or metadata.location
+        check = partial(pointers.check_readable, name.catalog, name.database, name.table, home)
+        return PlannableTable(str(metadata.table_uuid), metadata, check)
 
     def _planned(self, table: PlannableTable, scan: ScanPlanToken) -> RestResponse:
         text = _encoded(scan)
         # A plan task is somewhat longer than its scan.
         ranges = max(1, TOKENS_BYTES_MAX // (len(text) + 100))
-        found = self._planner().tasks(table.metadata, _query(scan), rows=scan.rows, ranges=min(ranges, 32))
+        found = self._planner().tasks(
+            table.metadata, _query(scan), rows=scan.rows, ranges=min(ranges, 32), check=table.check
+        )
         number = _WITH_SCAN + text if len(text) <= _PLAN_ID_CHARACTERS_MAX else _RANDOM + uuid.uuid4().hex
         return _completed(number, found.tasks, found.deletes, _texts(scan, found))
 

@@ -10,7 +10,7 @@ import re
 from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
 
-from interbed.catalog.server.service.access.guard import AccessGuard, Rights, denied
+from interbed.catalog.server.service.access.guard import AccessGuard, AnyOf, Rights, denied
 from interbed.catalog.server.service.access.objects import (
     SERVER,
     Privilege,
@@ -76,9 +76,18 @@ def choose(
 
 
 def check_not_of_others(
-    access: AccessGuard, store: Repository, guard: DeletionGuard, location: str, own: Collection[SecuredObject] = ()
+    access: AccessGuard,
+    store: Repository,
+    guard: DeletionGuard,
+    location: str,
+    own: Collection[SecuredObject] = (),
+    *,
+    any_of: AnyOf = (Privilege.ALTER,),
 ) -> None:
-    """Raise AccessDeniedError for a location with an object, besides those of `own`, that the caller may not alter."""
+    """Raise AccessDeniedError for a location with an object, besides those of `own`, on which the caller has none of
+    some privileges.
+    """
+    caller = getattr(access.caller(), "name", "")
     compared = guard.compared(location)
     if compared is None:
         raise InvalidObjectError("the location cannot be compared with those of other objects")
@@ -87,10 +96,10 @@ def check_not_of_others(
     others = {_secured(each) for each in found}.difference(own)
     if len(found) > HOLDERS_MAX:
         others.add(SERVER)
-    if others and not access.may((Privilege.ALTER,), *sorted(others, key=str)):
+    if others and not access.may(any_of, *sorted(others, key=str)):
         raise AccessDeniedError(
-            "the given location is in the directory of another object, or holds one, that the caller may not alter; "
-            "choose another location"
+            f"the location is in the directory of another object, or holds one, on which {caller} lacks the privilege "
+            f"{' or '.join(any_of)}; choose another location"
         )
 
 

@@ -23,7 +23,7 @@ from interbed.catalog.server.service.access.objects import (
     database_object,
     table_object,
 )
-from interbed.catalog.server.service.access.places import is_inside
+from interbed.catalog.server.service.access.places import check_not_of_others, is_inside
 from interbed.catalog.server.service.access.secured import (
     Arguments,
     SecuredService,
@@ -182,6 +182,19 @@ class PointerService(SecuredService):
         """
         new = [each for each in after if not any(is_inside(each, known) for known in before)]
         self._places.moved(self._access, (catalog, normalized(database), normalized(name)), new)
+
+    @secured(needs(Privilege.SELECT, the_table))
+    def check_readable(self, catalog: str, database: str, name: str, home: str, locations: Sequence[str]) -> None:
+        """Raise AccessDeniedError for files that the metadata of a table name, besides those in its directory `home`,
+        in the directory of a table that the caller may not read.
+        """
+        if self._access.caller() is None:
+            return
+        own = [table_object(catalog, normalized(database), normalized(name)), database_object(catalog, database)]
+        for folder in dict.fromkeys(each.rpartition("/")[0] for each in locations):
+            if not is_inside(folder, home):
+                guard = self._deletions.guard
+                check_not_of_others(self._access, self._store, guard, folder, own, any_of=(Privilege.SELECT,))
 
     @secured_inside("LOCATION on the database, and no file in the directory of another object")
     def registrable(self, catalog: str, database: str, location: str) -> None:

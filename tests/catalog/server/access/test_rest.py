@@ -108,6 +108,31 @@ def test_writers_append_and_do_not_change_a_schema(rest: GuardedRest) -> None:
     assert not (rest.guarded.root / "elsewhere").exists()
 
 
+def test_scans_are_not_planned_from_the_files_of_an_unseen_table(rest: GuardedRest) -> None:
+    table = "v1/hive/namespaces/sales/tables/ice"
+    folder = rest.guarded.root / "warehouse" / "hr.db" / "pay" / "metadata"
+    folder.mkdir(parents=True)
+    (folder / "snap-1.avro").write_bytes(b"salary")
+    snapshot = {
+        "snapshot-id": 7,
+        "sequence-number": 1,
+        "timestamp-ms": int(time.time() * 1000),
+        "manifest-list": f"file:{folder}/snap-1.avro",
+        "summary": {"operation": "append"},
+        "schema-id": 0,
+    }
+    updates = [
+        {"action": "add-snapshot", "snapshot": snapshot},
+        {"action": "set-snapshot-ref", "ref-name": "main", "type": "branch", "snapshot-id": 7},
+    ]
+    assert rest.send(OWNER, "iceberg", "POST", table, {"requirements": [], "updates": updates})[0] == 200
+    status, answer = rest.send(OWNER, "iceberg", "POST", f"{table}/plan", {})
+    assert (status, answer["error"]["type"]) == (403, "ForbiddenException")
+    assert "pay" not in answer["error"]["message"]
+    rest.guarded.grant(OWNER, database_object("hive", "hr"), Privilege.SELECT)
+    assert rest.send(OWNER, "iceberg", "POST", f"{table}/plan", {})[0] != 403
+
+
 def test_a_key_of_a_request_is_that_of_its_principal(rest: GuardedRest) -> None:
     key = "0190a0a0-0000-7000-8000-000000000001"
     path, body = "v1/hive/namespaces/sales/properties", {"updates": {"a": "b"}}
