@@ -1,7 +1,7 @@
 """Partitions of Hive's tables as Hive, Spark and scripts register them: equal values in other words, other formats."""
 
 import copy
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -153,13 +153,14 @@ def test_partitions_with_one_directory_are_changed_together(catalog: HiveCatalog
     table: Any = catalog.get_table("shop.h")
     # As for Hive, the rows are those of both.
     assert rows_of(table) == [(1, "a"), (1, "b")]
-    for change in (
+    changes: tuple[Callable[[], object], ...] = (
         lambda: table.append([{"k": 5, "p": "a"}]),
         lambda: table.overwrite([{"k": 5, "p": "a"}]),
         lambda: table.overwrite([{"k": 5, "p": "a"}], {"p": "a"}),
         lambda: table.truncate({"p": "b"}),
         lambda: table.drop_partitions({"p": "b"}),
-    ):
+    )
+    for change in changes:
         with pytest.raises(NotSupportedError, match=r"p=\w can't be changed alone.*/x"):
             change()
     table.append([{"k": 5, "p": "c"}])
