@@ -86,8 +86,8 @@ An upsert replaces the row of its key as a whole: **columns that the data lack b
 where the old row had a value. With `columns="present"` they keep it. The old rows are looked up, and the commit names
 the snapshot of that lookup: after a commit of another writer in between the lookup is repeated, and a stream, which is
 read once, ends with a CommitConflictError. In a list of dicts each may lack other columns. Merge engines that merge
-rows by themselves (aggregation, first-row) refuse it. In a partial-update table null keeps the old value in any case, but
-for columns with a default: as in Java Paimon, null is the default there, which replaces the old value.
+rows by themselves (aggregation, first-row) refuse it. In a partial-update table null keeps the old value in any case,
+but for columns with a default: as in Java Paimon, null is the default there, which replaces the old value.
 
 ```python
 >>> orders = catalog.get_table("shop.orders")
