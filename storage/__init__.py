@@ -15,6 +15,8 @@ OFFERED: Mapping[str, tuple[str, ...]] = {
         "table.format_table.definition",
         "table.format_table.directories",
         "table.format_table.format_table",
+        "table.format_table.query",
+        "table.format_table.writing",
         "table.opening",
         "table.option_rules",
         "table.read_optimized",

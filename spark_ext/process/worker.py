@@ -120,7 +120,7 @@ def _serve_write(payloads: list[bytes], infile: BufferedReader, outfile: Buffere
     # Imported late, see above.
     import pyarrow as pa
 
-    from interbed.spark_ext.write.writer import task_writer
+    from interbed.spark_ext.write.task_writers import task_writer
 
     (task,) = payloads
     writer = task_writer(task)

@@ -12,7 +12,7 @@ import uuid
 from base64 import b64decode, b64encode
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Protocol
+from typing import Any
 
 import pyarrow as pa
 
@@ -288,25 +288,6 @@ class TaskWriter:
         # Only the files of this task: the other tasks of its job may still succeed.
         self._table.new_commit(self._token.commit_user).abort(self._prepared)
         self._prepared = []
-
-
-class RowsWriter(Protocol):
-    """Writer of the rows of one task attempt, to a table of any kind."""
-
-    def write(self, batch: pa.RecordBatch) -> None: ...
-    def finish(self) -> bytes: ...
-    def abort(self) -> None: ...
-
-
-def task_writer(task: bytes) -> RowsWriter:
-    """Return the writer of the rows of one task attempt."""
-    token = CommitToken.from_bytes(task)
-    if not token.handle.is_format:
-        return TaskWriter(task)
-    # By use: most tables are none.
-    from interbed.spark_ext.write.format_writes import FormatTaskWriter
-
-    return FormatTaskWriter(token)
 
 
 def encode_messages(messages: Iterable[CommitMessage]) -> bytes:
