@@ -112,3 +112,11 @@ class AuthenticationSettings:
         default="",
         metadata=about("Users in the role `admin`, separated by commas, beside those that are granted it.", TEXT),
     )
+    access_trusted: str = field(
+        default="",
+        metadata=about(
+            "Principals of engines that apply row filters and column masks, separated by commas: they get credentials "
+            "and plans for tables whose policies bind them.",
+            TEXT,
+        ),
+    )

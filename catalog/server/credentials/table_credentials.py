@@ -18,6 +18,7 @@ from interbed.catalog.server.credentials.issued import (
 )
 from interbed.catalog.server.service.access.guard import WRITE, AccessGuard
 from interbed.catalog.server.service.access.objects import Privilege, SecuredObject, table_object
+from interbed.catalog.server.service.access.policy_rules import PolicyRules
 from interbed.catalog.server.service.directories.locations import parsed
 from interbed.catalog.server.service.repository import Repository, Transaction
 
@@ -88,11 +89,12 @@ class TableCredentials:
                 self._kept.popitem(last=False)
 
 
-def permitted_operation(access: AccessGuard, table: SecuredObject) -> StorageOperation:
+def permitted_operation(access: AccessGuard, policies: PolicyRules, table: SecuredObject) -> StorageOperation:
     """Return what the caller of the present call may do with the files of a table: readers need SELECT, writers also
-    one of INSERT, UPDATE, DELETE. AccessDeniedError.
+    one of INSERT, UPDATE, DELETE. AccessDeniedError, also for a caller that a row filter or a column mask binds.
     """
     access.require((Privilege.SELECT,), table)
+    policies.check_files(table, "storage credentials")
     return StorageOperation.WRITE if access.may(WRITE, table) else StorageOperation.READ
 
 

@@ -19,6 +19,7 @@ from interbed.catalog.server.auth.principals import (
 from interbed.catalog.server.credentials.table_credentials import TableCredentials, permitted_operation
 from interbed.catalog.server.database.session import SqlRepository
 from interbed.catalog.server.service.access.guard import AccessGuard
+from interbed.catalog.server.service.access.policy_rules import PolicyRules
 from interbed.catalog.server.service.errors import MetastoreError
 from interbed.catalog.server.setting_kinds import listed, mechanisms_of
 from interbed.catalog.server.settings import ServerSettings
@@ -58,7 +59,9 @@ def admission(authentication: Authentication | None) -> Callable[[ClientSession]
     return admit
 
 
-def credentials_for(settings: ServerSettings, store: SqlRepository, access: AccessGuard) -> TableCredentials | None:
+def credentials_for(
+    settings: ServerSettings, store: SqlRepository, access: AccessGuard, policies: PolicyRules
+) -> TableCredentials | None:
     """Return the storage credentials that a server issues, None if it issues none. MissingExtraError."""
     if settings.credentials_s3_role is None:
         return None
@@ -72,7 +75,7 @@ def credentials_for(settings: ServerSettings, store: SqlRepository, access: Acce
         endpoint=settings.credentials_s3_endpoint,
         store_endpoint=settings.credentials_s3_endpoint,
     )
-    return TableCredentials(store, [issuer], partial(permitted_operation, access))
+    return TableCredentials(store, [issuer], partial(permitted_operation, access, policies))
 
 
 def identity_is_needed(settings: ServerSettings) -> bool:

@@ -167,6 +167,7 @@ def open_metastore(
                 undrop_seconds=undrop_seconds_of(settings),
                 user=_user,
                 access=AccessGuard(authorizer_for(settings, store), present_caller),
+                trusted=listed(settings.access_trusted),
             ),
         )
     finally:
@@ -330,7 +331,7 @@ def loop_for(
                     for name, location in named_locations(settings.paimon_warehouses).items()
                 },
                 namespaces=NamespaceMapping(settings.iceberg_namespace_separator),
-                credentials=credentials_for(settings, store, metastore.access),
+                credentials=credentials_for(settings, store, metastore.access, metastore.policies),
                 administration=administration_for(settings, store, metastore.access.authorizer),
             )
             answers = HttpAnswers(loop.shared, deaths)

@@ -23,7 +23,9 @@ from interbed.catalog.server.rest.iceberg.errors import bad_request
 from interbed.catalog.server.rest.iceberg.own_tables import is_own, uuid_of
 from interbed.catalog.server.rest.iceberg.store import TableStore
 from interbed.catalog.server.rest.interface import NO_CONTENT, RestError, RestRequest, RestResponse, json_response
+from interbed.catalog.server.service.access.objects import table_object
 from interbed.catalog.server.service.errors import MetastoreError, UnboundedFileError
+from interbed.catalog.server.service.names import normalized
 from interbed.catalog.server.service.tables.pointed_files import read_bounded
 from interbed.storage.base.errors import InterbedError, InvalidInputError, NotSupportedError
 
@@ -164,6 +166,9 @@ class ScanPlanHandler:
         """
         name = self._store.mapping.table_of(request)
         entry = self._store.readable(name)
+        # Plans name files, which hold all rows and columns, and bounds of columns.
+        on = table_object(name.catalog, name.database, normalized(name.table))
+        self._store.metastore.policies.check_files(on, "scan plans")
         if is_own(self._store.own, entry):
             number = uuid_of(entry)
             own = self._store.own.load(request, name, number)

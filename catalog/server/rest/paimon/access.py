@@ -22,7 +22,8 @@ from interbed.catalog.server.rest.paimon.catalogs.warehouse import WarehouseCata
 from interbed.catalog.server.rest.paimon.in_process import InProcessCalls
 from interbed.catalog.server.rest.paimon.messages import Name
 from interbed.catalog.server.rest.paimon.refusals import invalid, missing
-from interbed.catalog.server.service.access.objects import Privilege, catalog_object, table_object
+from interbed.catalog.server.service.access.objects import Privilege, SecuredObject, catalog_object, table_object
+from interbed.catalog.server.service.access.policy_rules import PolicyRules
 from interbed.catalog.server.service.errors import NoSuchObjectError
 from interbed.catalog.server.service.model import DEFAULT_CATALOG
 from interbed.catalog.server.service.names import normalized
@@ -136,6 +137,16 @@ class CatalogAccess:
         if catalog is not None:
             database, table = name.identifier.database, name.identifier.table
             self._metastore.access.require(any_of, table_object(catalog, normalized(database), normalized(table)))
+
+    def policies_of(self, request: RestRequest, name: TableName) -> tuple[PolicyRules, SecuredObject] | None:
+        """Return the policies of the metastore, and the table of it that a name is; None for a warehouse without one.
+        Those of a table hold for its branches.
+        """
+        catalog = self.metastore_catalog(request)
+        if catalog is None:
+            return None
+        database, table = normalized(name.identifier.database), normalized(name.identifier.table)
+        return self._metastore.policies, table_object(catalog, database, table)
 
     def _warehouse(self, name: str) -> WarehouseCatalog:
         if name in self._metastore.catalogs.names():

@@ -1,5 +1,6 @@
 """Tables: list, create, register, get, alter, rename, drop. A branch is a table `t$branch_b`."""
 
+from collections.abc import Mapping
 from dataclasses import replace
 
 from interbed.catalog.client.errors import TableExistsError, TableNotFoundError
@@ -28,6 +29,7 @@ from interbed.catalog.server.rest.paimon.messages import (
 from interbed.catalog.server.rest.paimon.paging import global_page, matches, names_of_page, page, prefix_of
 from interbed.catalog.server.rest.paimon.refusals import ResourceType, existing, invalid, missing, paimon_route
 from interbed.catalog.server.rest.paimon.schema_json import given_changes, given_schema, refused_change, shown_schema
+from interbed.catalog.server.service.access.policy_rules import ReaderRules
 from interbed.storage.base.errors import InvalidInputError, NotSupportedError
 from interbed.storage.meta.schema.table_schema import Schema
 from interbed.storage.table.opening import schema_manager
@@ -35,6 +37,8 @@ from interbed.storage.table.table import Table
 
 TABLE = f"{DATABASE}/tables/{{table}}"
 _PATH = "path"
+QUERY_AUTH = "query-auth.enabled"
+"""Paimon's option of tables whose readers ask the catalog for row filters and column masks, and apply them."""
 
 
 class TableRoutes:
@@ -74,7 +78,7 @@ class TableRoutes:
         details = []
         for name in found:
             try:
-                details.append(shown_table(catalog, TableName.parse((request.parts["database"], name))))
+                details.append(self._shown(request, catalog, TableName.parse((request.parts["database"], name))))
             except TableNotFoundError:
                 # It was dropped since it was listed, or its files are missing.
                 continue
@@ -137,14 +141,20 @@ class TableRoutes:
         return RestResponse()
 
     def _get(self, request: RestRequest) -> RestResponse:
-        return json_response(shown_table(self._access.catalog(request), table_name(request)))
+        return json_response(self._shown(request, self._access.catalog(request), table_name(request)))
 
     def _get_by_id(self, request: RestRequest) -> RestResponse:
         catalog, wanted = self._access.catalog(request), request.parts["tableId"].lower()
         name = catalog.table_of_id(wanted)
         if name is None:
             raise missing(ResourceType.TABLE, wanted, f"There is no table of the id {wanted}.")
-        return json_response(shown_table(catalog, name))
+        return json_response(self._shown(request, catalog, name))
+
+    def _shown(self, request: RestRequest, catalog: ServedCatalog, name: TableName) -> TableResponse:
+        """Return the JSON of a table. One with policies that bind the caller asks readers to apply them."""
+        policies = self._access.policies_of(request, name)
+        is_bound = policies is not None and bool(policies[0].binding(policies[1]))
+        return shown_table(catalog, name, {QUERY_AUTH: "true"} if is_bound else {})
 
     def _alter(self, request: RestRequest) -> RestResponse:
         changes = given_changes(request.json(AlterTableRequest).changes)
@@ -180,9 +190,12 @@ class TableRoutes:
         return RestResponse()
 
     def _authorize(self, request: RestRequest) -> RestResponse:
-        # Without identities there are no rights on rows and columns: all of them may be read.
-        opened(self._access.catalog(request), table_name(request))
-        return json_response({"filter": [], "columnMasking": {}})
+        name = table_name(request)
+        table = opened(self._access.catalog(request), name)
+        policies = self._access.policies_of(request, name)
+        # Without a metastore there are no policies: all rows and columns may be read.
+        rules = ReaderRules() if policies is None else policies[0].reader_rules(policies[1], table.schema.fields)
+        return json_response({"filter": list(rules.filters), "columnMasking": dict(rules.masks)})
 
     def _rename(self, request: RestRequest) -> RestResponse:
         given = request.json(RenamedTableRequest)
@@ -213,8 +226,8 @@ def opened(catalog: ServedCatalog, name: TableName) -> Table:
     return catalog.get_table(name.of_table)
 
 
-def shown_table(catalog: ServedCatalog, name: TableName) -> TableResponse:
-    """Return the JSON of a table or a branch of it."""
+def shown_table(catalog: ServedCatalog, name: TableName, options: Mapping[str, str]) -> TableResponse:
+    """Return the JSON of a table or a branch of it, with options on top of its own."""
     table = opened(catalog, name)
     origin = catalog.table_origin(name.identifier, table)
     return TableResponse(
@@ -224,7 +237,7 @@ def shown_table(catalog: ServedCatalog, name: TableName) -> TableResponse:
         path=origin.path,
         is_external=origin.is_external,
         schema_id=table.schema.id,
-        schema=shown_schema(table.schema),
+        schema=shown_schema(replace(table.schema, options={**table.schema.options, **options})),
         owner=origin.owner,
         created_at=origin.created_millis,
         created_by=origin.owner,
