@@ -79,7 +79,9 @@ def read(path: Path, wanted: frozenset[str]) -> dict[str, tuple[str, str]]:
     _http(site, found)
     if "db" in wanted:
         _database(site, found)
-    _refuse_authentication(site, tls_is_set="tls_certificate" not in wanted)
+    if "authentication" in wanted:
+        _refuse_authentication(site)
+    _refuse_keystore(site, tls_is_set="tls_certificate" not in wanted)
     used = {source.rpartition(" ")[2] for source, _ in found.values()}
     for key in site.properties.keys() - used:
         logger.debug("%s: %s is not used", path, key)
@@ -219,18 +221,23 @@ def _first(properties: Mapping[str, str], keys: tuple[str, ...]) -> str | None:
     return next((properties[key] for key in keys if properties.get(key)), None)
 
 
-def _refuse_authentication(site: _SiteFile, *, tls_is_set: bool) -> None:
+def _refuse_authentication(site: _SiteFile) -> None:
+    """Refuse a site that asks for authentication, where no setting says how clients are authenticated instead."""
     if site.is_true("sasl.enabled"):
         raise HiveSiteError(
-            f"{site.source('sasl.enabled')}: the site asks for Kerberos, which interbed does not offer. Remove the key "
-            "for interbed, and let only trusted machines reach the port or set tls_client_ca"
+            f"{site.source('sasl.enabled')}: the site asks for Kerberos, which interbed does not offer. Set "
+            "`authentication` to another mechanism: certificate, token, jwt or ldap"
         )
     authentication = (site.get("authentication") or "NONE").upper()
     if authentication not in ("NONE", "NOSASL"):
+        way = "ldap with ldap_url and the other settings of LDAP" if authentication == "LDAP" else "another mechanism"
         raise HiveSiteError(
-            f"{site.source('authentication')}: the site asks for {authentication}, which interbed does not offer; it "
-            "knows clients by their TLS certificates (tls_client_ca)"
+            f"{site.source('authentication')}: the site asks for {authentication}, and interbed does not read its "
+            f"settings. Set `authentication` to {way}"
         )
+
+
+def _refuse_keystore(site: _SiteFile, *, tls_is_set: bool) -> None:
     if site.is_true("use.SSL") and not tls_is_set:
         keystore = site.get("keystore.path")
         raise HiveSiteError(

@@ -167,7 +167,8 @@ def test_a_hive_site_in_http_mode_gives_the_http_port(tmp_path: Path) -> None:
         ({"javax__jdo__option__ConnectionURL": "jdbc:mysql://h/d"}, "mysql; interbed uses PostgreSQL"),
         ({"javax__jdo__option__ConnectionURL": "jdbc:postgresql://h/"}, "host:port/database"),
         ({"hive__metastore__sasl__enabled": "true"}, "Kerberos"),
-        ({"metastore__authentication": "LDAP"}, "LDAP"),
+        ({"metastore__authentication": "LDAP"}, "Set `authentication` to ldap with ldap_url"),
+        ({"metastore__authentication": "CUSTOM"}, "Set `authentication` to another mechanism"),
         ({"hive__metastore__use__SSL": "true", "hive__metastore__keystore__path": "/k.jks"}, "PEM"),
         ({"hive__metastore__uris": "thrift://host:port"}, "thrift://host:9083"),
         ({"hive__metastore__port": "many"}, "a port from 0"),
@@ -181,6 +182,14 @@ def test_unsupported_properties_of_a_hive_site_are_refused_with_an_alternative(
         load(None, {}, {}, site=site(tmp_path, **properties))
     assert message in str(caught.value)
     assert "hive-site.xml" in str(caught.value)
+
+
+@pytest.mark.parametrize("asked", [{"metastore__authentication": "LDAP"}, {"hive__metastore__sasl__enabled": "true"}])
+def test_a_site_with_authentication_is_accepted_if_another_one_is_configured(
+    tmp_path: Path, asked: dict[str, str]
+) -> None:
+    given = {"db": "sqlite:///m.db", "authentication": "token"}
+    assert load(None, {}, given, site=site(tmp_path, **asked))[0].authentication == "token"
 
 
 def test_a_derby_site_is_accepted_if_another_database_is_configured(tmp_path: Path) -> None:
