@@ -125,8 +125,16 @@ class CatalogAccess:
                 acting_user.reset(token)
             self._changes.release()
 
-    def check_place(self, request: RestRequest, database: str, path: str) -> None:
-        """Raise AccessDeniedError if the caller may not create a table at a path, before its files are looked at."""
+    def check_new(self, request: RestRequest, name: Identifier, path: str | None) -> None:
+        """Raise AccessDeniedError if the caller may not create a table at a path, or at the default one, before the
+        first file is written.
+        """
+        catalog = self.metastore_catalog(request)
+        if catalog is not None and self._metastore.access.is_on:
+            self._metastore.pointers.check_new(catalog, normalized(name.database), normalized(name.table), path)
+
+    def check_registrable(self, request: RestRequest, database: str, path: str) -> None:
+        """Raise AccessDeniedError if the caller may not register the files at a path, before they are looked at."""
         catalog = self.metastore_catalog(request)
         if catalog is not None:
             self._metastore.pointers.registrable(catalog, database, path)

@@ -114,8 +114,7 @@ class TableRoutes:
         with self._access.changing(request) as catalog:
             _check_free(catalog, name)
             schema = given_schema(given.schema)
-            if _PATH in schema.options:
-                self._access.check_place(request, name.database, schema.options[_PATH])
+            self._access.check_new(request, name, schema.options.get(_PATH))
             catalog.create_table(name, schema)
         return RestResponse()
 
@@ -126,7 +125,7 @@ class TableRoutes:
             _check_free(catalog, name)
             if "\0" in given.path:
                 raise invalid("The path of a table has no NUL character.")
-            self._access.check_place(request, name.database, given.path)
+            self._access.check_registrable(request, name.database, given.path)
             schema = schema_manager(given.path, catalog.file_io).latest()
             if schema is None:
                 raise invalid(f"There is no table at {given.path}: it has no schema.")

@@ -162,16 +162,18 @@ class PointerService(SecuredService):
         return self._warehouse.qualified(location)
 
     @secured(needs(Privilege.CREATE, _the_database_of_the_new_table))
-    def check_new(self, catalog: str, database: str, name: str, location: str, folder: str) -> None:
-        """Raise AccessDeniedError unless the caller may create a table in a directory, with its metadata in a folder:
-        before the first file is written.
+    def check_new(
+        self, catalog: str, database: str, name: str, location: str | None, folder: str | None = None
+    ) -> None:
+        """Raise AccessDeniedError unless the caller may create a table in a directory, or the default one, with its
+        metadata in a folder: before the first file is written.
         """
         new = MetastoreTable(
             catalog=catalog,
             database=database,
             name=name,
             storage=StorageDescriptor(location=location),
-            parameters={ICEBERG_METADATA: files.child(folder, "metadata.json")},
+            parameters={} if folder is None else {ICEBERG_METADATA: files.child(folder, "metadata.json")},
         )
         self._places.new(self._access, new)
 

@@ -1,5 +1,6 @@
 """What callers may do through the REST interfaces."""
 
+import dataclasses
 import json
 import time
 from collections.abc import Iterator
@@ -8,8 +9,9 @@ from pathlib import Path
 import pytest
 
 from interbed.catalog.server.service.access.objects import Privilege, catalog_object, database_object
-from tests.catalog.server.access.guarded import ADMIN, NOBODY, OWNER, READER, SALES, WRITER, served
-from tests.catalog.server.access.rest_interfaces import GuardedRest, guarded_rest
+from interbed.catalog.server.service.model import EXTERNAL_TABLE
+from tests.catalog.server.access.guarded import ADMIN, NOBODY, OWNER, READER, SALES, STORAGE, WRITER, served, table
+from tests.catalog.server.access.rest_interfaces import SCHEMA, GuardedRest, guarded_rest
 
 
 @pytest.fixture
@@ -131,6 +133,34 @@ def test_scans_are_not_planned_from_the_files_of_an_unseen_table(rest: GuardedRe
     assert "pay" not in answer["error"]["message"]
     rest.guarded.grant(OWNER, database_object("hive", "hr"), Privilege.SELECT)
     assert rest.send(OWNER, "iceberg", "POST", f"{table}/plan", {})[0] != 403
+
+
+def test_no_file_is_written_where_a_table_may_not_be(rest: GuardedRest) -> None:
+    fields = [{"id": 0, "name": "id", "type": "BIGINT"}]
+    schema = {"fields": fields, "partitionKeys": [], "primaryKeys": [], "comment": ""}
+    place = rest.guarded.root / "warehouse" / "sales.db" / "wanted"
+    theirs = table("far", "hr", table_type=EXTERNAL_TABLE, parameters={"EXTERNAL": "TRUE"})
+    storage = dataclasses.replace(STORAGE, location=f"file:{place}")
+    rest.guarded.metastore.tables.create(dataclasses.replace(theirs, storage=storage))
+    pay = rest.guarded.root / "warehouse" / "hr.db" / "pay"
+    before = sorted(rest.guarded.root.rglob("*"))
+    for name, options in (("wanted", {}), ("mine", {"path": f"file:{pay}"}), ("mine", {"path": f"file:{pay}/in"})):
+        body = {"identifier": {"database": "sales", "object": name}, "schema": {**schema, "options": options}}
+        status, answer = rest.send(OWNER, "paimon", "POST", "v1/hive/databases/sales/tables", body)
+        assert status == 403, answer
+    for location in (f"file:{pay}", f"file:{rest.guarded.root}/elsewhere"):
+        for properties in ({}, {"write.metadata.path": f"{location}/metadata"}):
+            body = {"name": "mine", "schema": SCHEMA, "properties": properties}
+            body |= {} if properties else {"location": location}
+            status, answer = rest.send(READER, "iceberg", "POST", "v1/hive/namespaces/sales/tables", body)
+            assert status == 403, answer
+            rest.guarded.grant("maker", SALES, Privilege.CREATE)
+            status, answer = rest.send("maker", "iceberg", "POST", "v1/hive/namespaces/sales/tables", body)
+            assert status == 403, answer
+            assert "LOCATION" in answer["error"]["message"]
+    register = {"name": "mine", "metadata-location": f"file:{pay}/metadata/v1.metadata.json"}
+    assert rest.send("maker", "iceberg", "POST", "v1/hive/namespaces/sales/register", register)[0] == 403
+    assert sorted(rest.guarded.root.rglob("*")) == before
 
 
 def test_a_key_of_a_request_is_that_of_its_principal(rest: GuardedRest) -> None:
