@@ -265,6 +265,10 @@ class SqlAccess:
         """Return the names of the objects that belong to one of these owners."""
         return owned_objects.owned(self._connection, scope, owners)
 
+    def owned_anywhere(self, kind: SecuredKind, owners: Collection[Grantee]) -> set[tuple[str, str, str]]:
+        """Return catalog, database and name of all tables or functions that belong to one of these owners."""
+        return owned_objects.owned_anywhere(self._connection, kind, owners)
+
     def first_owned(self, owner: Grantee) -> SecuredObject | None:
         """Return an object that belongs to an owner, None if there is none."""
         return owned_objects.first_owned(self._connection, owner)

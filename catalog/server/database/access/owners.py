@@ -40,6 +40,13 @@ _OWNED = (
 )
 _ALL = {kind: _statement(_OWNED.format(table=table)) for kind, table in _TABLES.items()}
 _NAMED = {kind: _statement(_OWNED.format(table=table) + " AND o.name {names}") for kind, table in _TABLES.items()}
+_ANYWHERE = {
+    kind: _statement(
+        f"SELECT d.catalog, d.name, o.name AS object_name FROM {table} o JOIN databases d ON d.id = o.database_id "
+        "WHERE o.owner {owners}"
+    )
+    for kind, table in _TABLES.items()
+}
 _FIRST = {
     kind: Statement(
         text(
@@ -74,6 +81,12 @@ def owned(connection: Connection, scope: OwnedScope, owners: Collection[Grantee]
         return {name for (name,) in _ALL[scope.kind].rows(connection, values)}
     named = {**values, "names": _listed(connection, sorted(scope.names))}
     return {name for (name,) in _NAMED[scope.kind].rows(connection, named)}
+
+
+def owned_anywhere(connection: Connection, kind: SecuredKind, owners: Collection[Grantee]) -> set[tuple[str, str, str]]:
+    """Return catalog, database and name of all tables or functions that belong to one of these owners."""
+    rows = _ANYWHERE[kind].rows(connection, {"owners": _listed(connection, _keys(owners))})
+    return {(catalog, database, name) for catalog, database, name in rows}
 
 
 def first_owned(connection: Connection, owner: Grantee) -> SecuredObject | None:

@@ -32,6 +32,9 @@ CALLERS_MAX = 1000
 _NAMES_MAX = 500
 """Names whose owners are looked up by name; of more, all objects of the owners are looked up."""
 
+_SCOPES_MAX = 10
+"""Databases whose owned objects are looked up one by one; of more, all objects of the owners are looked up."""
+
 _NAMED = frozenset((SecuredKind.TABLE, SecuredKind.FUNCTION))
 
 
@@ -175,26 +178,30 @@ class _OwnedObjects:
     def __init__(self, access: AccessRepository, rights: CallerRights, objects: Sequence[SecuredObject]) -> None:
         self._access = access
         self._rights = rights
-        self._databases = access.owned_databases(rights.owners)
+        self._databases: set[tuple[str, str]] | None = None
         self._of_public: set[tuple[str, str]] | None = None
         self._around: set[tuple[str, str]] | None = None
-        self._names = {scope: self._owned(scope, names) for scope, names in _scopes(objects, self._databases).items()}
+        scopes = _scopes(objects)
+        if len(scopes) <= _SCOPES_MAX:
+            self._names = {scope: self._owned(scope, names) for scope, names in scopes.items()}
+        else:
+            self._names = self._owned_anywhere({kind for kind, _, _ in scopes})
 
     def permits(self, question: Access) -> bool:
         """Return whether an owner among the caller's grantees permits it."""
         on, privilege = question.on, question.privilege
-        if on.database is not None and (on.catalog, on.database) in self._databases:
+        if on.kind in _NAMED and on.name in self._names.get((on.kind, on.catalog or "", on.database or ""), ()):
             return True
-        if on.kind in _NAMED:
-            return on.name in self._names.get((on.kind, on.catalog or "", on.database or ""), ())
+        if on.database is not None and (on.catalog, on.database) in self._owned_databases():
+            return True
         if on.kind is SecuredKind.DATABASE:
             place = (on.catalog, on.database)
             if (privilege is None or privilege in ONLY_OF_CONTAINERS) and place in self._databases_of_public():
                 return True
             return privilege is None and place in self._databases_around()
-        if privilege is not None:
+        if on.kind in _NAMED or privilege is not None:
             return False
-        seen = self._databases | self._databases_of_public() | self._databases_around()
+        seen = self._owned_databases() | self._databases_of_public() | self._databases_around()
         return bool(seen) if on.kind is SecuredKind.SERVER else any(catalog == on.catalog for catalog, _ in seen)
 
     def _owned(self, scope: tuple[SecuredKind, str, str], names: set[str]) -> set[str]:
@@ -203,6 +210,18 @@ class _OwnedObjects:
         return self._access.owned(
             OwnedScope(kind=kind, catalog=catalog, database=database, names=wanted), self._rights.grantees
         )
+
+    def _owned_anywhere(self, kinds: Collection[SecuredKind]) -> dict[tuple[SecuredKind, str, str], set[str]]:
+        found: dict[tuple[SecuredKind, str, str], set[str]] = {}
+        for kind in kinds:
+            for catalog, database, name in self._access.owned_anywhere(kind, self._rights.grantees):
+                found.setdefault((kind, catalog, database), set()).add(name)
+        return found
+
+    def _owned_databases(self) -> set[tuple[str, str]]:
+        if self._databases is None:
+            self._databases = self._access.owned_databases(self._rights.owners)
+        return self._databases
 
     def _databases_of_public(self) -> set[tuple[str, str]]:
         if self._of_public is None:
@@ -215,10 +234,8 @@ class _OwnedObjects:
         return self._around
 
 
-def _scopes(
-    objects: Sequence[SecuredObject], owned: Collection[tuple[str, str]]
-) -> dict[tuple[SecuredKind, str, str], set[str]]:
-    """Return the names of tables and functions by kind and database, without those in owned databases."""
+def _scopes(objects: Sequence[SecuredObject]) -> dict[tuple[SecuredKind, str, str], set[str]]:
+    """Return the names of tables and functions by kind and database."""
     found: dict[tuple[SecuredKind, str, str], set[str]] = {}
     last: tuple[object, ...] = (None,) * 3
     names: set[str] = set()
@@ -228,8 +245,6 @@ def _scopes(
         # Mostly in the same database as the object before.
         if on.kind is not last[0] or on.catalog != last[1] or on.database != last[2]:
             last = (on.kind, on.catalog, on.database)
-            names = set()
-            if (on.catalog, on.database) not in owned:
-                names = found.setdefault((on.kind, on.catalog, on.database), set())
+            names = found.setdefault((on.kind, on.catalog, on.database), set())
         names.add(on.name)
     return found

@@ -219,6 +219,10 @@ class AccessRepository(Protocol):
         """Return the names of the objects that belong to one of these owners."""
         ...
 
+    def owned_anywhere(self, kind: SecuredKind, owners: Collection[Grantee]) -> set[tuple[str, str, str]]:
+        """Return catalog, database and name of all tables or functions that belong to one of these owners."""
+        ...
+
     def first_owned(self, owner: Grantee) -> SecuredObject | None:
         """Return an object that belongs to an owner, None if there is none."""
         ...

@@ -19,6 +19,7 @@ from interbed.catalog.server.service.access.grants import (
 from interbed.catalog.server.service.access.objects import (
     Access,
     Privilege,
+    SecuredKind,
     SecuredObject,
     database_object,
     table_object,
@@ -60,6 +61,10 @@ class AccessInMemory:
     def databases_with_owned(self, owners: Sequence[Grantee]) -> set[tuple[str, str]]:
         """Return no databases."""
         return set()
+
+    def owned_anywhere(self, kind: SecuredKind, owners: Sequence[Grantee]) -> set[tuple[str, str, str]]:
+        """Return the owned tables, in one database, whatever the owner."""
+        return {("hive", "d7", name) for name in self._owned}
 
     def owned(self, scope: OwnedScope, owners: Sequence[Grantee]) -> set[str]:
         """Return the owned tables, whatever the owner."""

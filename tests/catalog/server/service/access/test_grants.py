@@ -84,6 +84,17 @@ def test_an_owner_has_all_privileges_on_the_object_and_in_it(each_lake: Lake) ->
     assert not each_lake.may("lords", "ALTER", table_object("hive", "sales", "of_group"))
 
 
+def test_owned_objects_of_many_databases_are_found(each_lake: Lake) -> None:
+    each_lake.add_function("f", owner="ann")
+    questions = [Access(Privilege.DROP, function_object("hive", "sales", "f"))]
+    for number in range(12):
+        each_lake.add_database(f"d{number}", owner="ann" if number == 3 else "boss")
+        table = each_lake.add_table("t", database=f"d{number}", owner="ann" if number % 2 else "boss")
+        questions.append(Access(Privilege.DROP, table))
+    answers = each_lake.authorizer.decide(Caller("ann"), questions)
+    assert list(answers) == [True, *(number % 2 == 1 for number in range(12))]
+
+
 def test_a_new_owner_replaces_the_old_one(lake: Lake) -> None:
     orders = lake.add_table("orders", owner="ann")
     table = lake.metastore.tables.get("hive", "sales", "orders")
