@@ -68,16 +68,17 @@ def secured(*required: Need) -> Callable[[Callable[Concatenate[S, P], R]], Calla
     """Declare what a method needs, and ask for it before the method runs."""
 
     def decorate(method: Callable[Concatenate[S, P], R]) -> Callable[Concatenate[S, P], R]:
-        signature = inspect.signature(method)
+        parameters = list(inspect.signature(method).parameters.values())[1:]
+        names = [each.name for each in parameters]
+        defaults = {each.name: each.default for each in parameters if each.default is not inspect.Parameter.empty}
 
         @wraps(method)
         def checked(self: S, /, *args: P.args, **kwargs: P.kwargs) -> R:
             access = self._access
             if access.authorizer is None:
                 return method(self, *args, **kwargs)
-            bound = signature.bind(self, *args, **kwargs)
-            bound.apply_defaults()
-            asked = [Requirement(each.any_of, on) for each in required for on in each.objects(bound.arguments)]
+            arguments = {**defaults, **dict(zip(names, args, strict=False)), **kwargs}
+            asked = [Requirement(each.any_of, on) for each in required for on in each.objects(arguments)]
             unseen = access.admit(asked)
             if not unseen:
                 return method(self, *args, **kwargs)

@@ -187,6 +187,25 @@ def test_a_warehouse_without_a_metastore_is_a_catalog_of_its_name(rest: GuardedR
     assert (status, "directory" in answer["message"]) == (404, False)
 
 
+def test_every_route_of_a_warehouse_asks_for_its_catalog(rest: GuardedRest) -> None:
+    rest.guarded.grant("guest", catalog_object("directory"), Privilege.SELECT)
+    asked = 0
+    for route in rest.interfaces["paimon"].routes:
+        if "{prefix}" not in route.template:
+            continue
+        parts = [
+            "directory" if each == "{prefix}" else "x" if each[0] == "{" else each for each in route.template.split("/")
+        ]
+        path, body = "/".join(parts), {} if route.method == "POST" else None
+        status, answer = rest.send(NOBODY, "paimon", route.method, path, body)
+        assert (status, answer["message"]) == (404, "There is no catalog 'directory'."), route.operation
+        status, answer = rest.send("guest", "paimon", route.method, path, body)
+        assert (status == 403) is route.is_change, (route.operation, answer)
+        asked += 1
+    assert asked > 40
+    assert not (rest.guarded.root / "directory" / "x.db").exists()
+
+
 def test_dropped_objects_are_for_those_that_dropped_or_may_drop_them(rest: GuardedRest) -> None:
     with served(OWNER):
         rest.guarded.metastore.tables.drop("hive", "sales", "orders", delete_data=True)
