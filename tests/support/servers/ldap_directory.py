@@ -13,7 +13,9 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from importlib import import_module
 from pathlib import Path
+from typing import Any
 
 from tests.support.waits import at_most
 
@@ -108,20 +110,23 @@ def main(certificate: str | None = None, key: str | None = None) -> None:
     from ldaptor.inmemory import fromLDIFFile
     from ldaptor.interfaces import IConnectedLDAPEntry
     from ldaptor.protocols.ldap.ldapserver import LDAPServer
-    from twisted.internet import reactor, ssl
     from twisted.internet.protocol import ServerFactory
-    from twisted.python.components import registerAdapter
 
-    class Directory(ServerFactory):  # type: ignore[misc]
+    # Their annotations do not fit their use.
+    reactor: Any = import_module("twisted.internet.reactor")
+    ssl: Any = import_module("twisted.internet.ssl")
+    components: Any = import_module("twisted.python.components")
+
+    class Directory(ServerFactory):
         """The connections of the server; `options` are those of StartTLS."""
 
         protocol = LDAPServer
-        root = None
-        options = None
+        root: Any = None
+        options: Any = None
 
     factory = Directory()
     fromLDIFFile(io.BytesIO(LDIF.encode())).addCallback(lambda root: setattr(factory, "root", root))
-    registerAdapter(lambda directory: directory.root, Directory, IConnectedLDAPEntry)
+    components.registerAdapter(lambda directory: directory.root, Directory, IConnectedLDAPEntry)
     ports = []
     if certificate is not None and key is not None:
         pair = ssl.PrivateCertificate.loadPEM(Path(key).read_text() + Path(certificate).read_text())
