@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
 from queue import Queue
+from random import Random
 from typing import Any
 
 import jwt
@@ -18,11 +19,12 @@ import pytest
 
 import interbed
 from interbed.catalog.client.errors import CatalogAccessError, CatalogError, CatalogUnavailableError
+from interbed.catalog.server.auth.principals import Credentials
 from interbed.catalog.server.process.main import Server
 from interbed.catalog.server.process.main import run as run_server
 from interbed.catalog.server.settings import ServerSettings
 from interbed.catalog.server.thrift.edge import authenticating
-from interbed.catalog.server.thrift.edge.sasl import SaslStatus, packed
+from interbed.catalog.server.thrift.edge.sasl import Negotiation, NegotiationError, SaslStatus, packed
 from tests.catalog.server.auth.issuer import AUDIENCE, ISSUER, public_jwk, rsa_key
 from tests.catalog.server.auth.test_authenticated_server import Authenticated
 from tests.catalog.server.migration.commands import run
@@ -256,6 +258,42 @@ def test_many_negotiations_take_few_threads_and_little_memory(authenticated: Aut
     assert process.memory_info().rss - memory < 64 << 20
     with interbed.load_catalog("l", **options(authenticated.server.uri, token=authenticated.token)) as catalog:
         assert "default" in catalog.list_databases()
+
+
+def mutated(whole: bytes, chance: Random) -> bytes:
+    """Return a negotiation with a byte changed, bytes left out, or bytes repeated."""
+    begin = chance.randrange(len(whole))
+    end = begin + chance.choice((1, 1, 2, 5, 20))
+    match chance.randrange(3):
+        case 0:
+            return whole[:begin] + bytes((chance.randrange(256),)) + whole[begin + 1 :]
+        case 1:
+            return whole[:begin] + whole[end:]
+        case _:
+            return whole[:end] + whole[begin:]
+
+
+def test_mutated_negotiations_admit_nobody_else(authenticated: Authenticated) -> None:
+    chance, right = Random(7), Credentials(user="ann", password=authenticated.token)
+    whole = START + response("ann", authenticated.token)
+    admitted = 0
+    for _ in range(300):
+        data = mutated(whole, chance)
+        try:
+            expected = Negotiation().feed(data) == right
+        except NegotiationError:
+            expected = False
+        with connected(authenticated) as connection:
+            connection.sendall(data)
+            # The server sees the end of incomplete ones.
+            connection.shutdown(socket.SHUT_WR)
+            try:
+                answer = received(connection, 5)
+            except ConnectionResetError:
+                answer = b""
+        assert (answer[:1] == bytes((SaslStatus.COMPLETE,))) == expected, data
+        admitted += expected
+    assert admitted < 30
 
 
 def test_a_revoked_token_is_refused_on_its_connections(authenticated: Authenticated) -> None:
