@@ -109,3 +109,19 @@ def test_a_conflict_search_for_partitions_uses_an_index(tmp_path: Path) -> None:
                 assert not [step for step in steps if step.startswith("SCAN p")], steps
                 assert [step for step in steps if index in step], steps
     opened.close()
+
+
+def test_all_holders_of_a_place_are_found_in_it_and_around_it(store: SqlRepository) -> None:
+    t, u, default = ("hive", "default", "t"), ("hive", "default", "u"), ("hive", "default", None)
+    ((_, warehouse),) = stored(store)["databases"]
+
+    def holders(texts: list[str], above: list[str], limit: int = 10) -> set[tuple[str, str, str | None]]:
+        return set(store.read(lambda transaction: transaction.places.holders(texts, above, limit)))
+
+    assert holders([warehouse], []) == {t, u, default}
+    assert len(holders([warehouse], [], 1)) > 1
+    assert holders([f"{warehouse}/t/p=1"], [f"{warehouse}/t", warehouse]) == {t, default}
+    assert holders([f"{warehouse}/other"], []) == {t}
+    assert holders([f"{warehouse}/other/x/y"], [f"{warehouse}/other/x"]) == {t}
+    assert holders(["s3://bucket"], []) == {t}
+    assert holders([f"{warehouse}/none"], []) == set()
