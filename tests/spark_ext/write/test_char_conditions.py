@@ -3,6 +3,7 @@
 Spark pads CHAR values with blanks when it reads them. Other writers store them without these blanks.
 """
 
+from collections.abc import Callable
 from typing import Any
 
 import pyarrow as pa
@@ -133,7 +134,7 @@ def test_statements_change_the_rows_that_a_query_shows(lake: SparkLake, kind: st
     assert not faults, faults
 
 
-VALUES = {
+VALUES: dict[str, Callable[[str], int | None]] = {
     "length(c)": lambda c: 4,
     "CASE WHEN c = 'ab' THEN 1 ELSE 0 END": lambda c: int(c.rstrip() == "ab"),
     "(SELECT max(n) FROM {lake}.db.s WHERE s.c = t.c)": lambda c: 1 if c.rstrip() == "ab" else None,

@@ -5,6 +5,7 @@ import java.util.HashSet;
 import java.util.List;
 import java.util.Map;
 import java.util.Set;
+import java.util.function.Function;
 import org.apache.spark.sql.catalyst.expressions.Alias;
 import org.apache.spark.sql.catalyst.expressions.And;
 import org.apache.spark.sql.catalyst.expressions.Attribute;
@@ -81,7 +82,9 @@ final class CharColumns {
     if (expression instanceof AttributeReference column) {
       return columns.containsKey(column.exprId()) ? columns.get(column.exprId()) : expression;
     }
-    return (Expression) expression.mapChildren(this::stored);
+    return expression instanceof SubqueryExpression subquery
+        ? withOuter(subquery, OuterReference::new)
+        : (Expression) expression.mapChildren(this::stored);
   }
 
   /** The expression of the values as a query reads them. */
@@ -90,13 +93,9 @@ final class CharColumns {
       return columns.containsKey(column.exprId()) ? paddedValue(columns.get(column.exprId())) : expression;
     }
     if (expression instanceof SubqueryExpression subquery) {
-      // Its other children are the columns to which its plan refers.
-      SubqueryExpression stored = (SubqueryExpression) stored(subquery);
-      return stored.withNewPlan(
-          (LogicalPlan)
-              ((LogicalPlan) stored.plan())
-                  .transformDown(
-                      new PlanRewrite(node -> true, node -> (LogicalPlan) node.transformExpressionsUp(new Outer()))));
+      return withOuter(
+          subquery,
+          column -> (Expression) paddedValue(column).transformUp(new Replacement(new OuterReference(column))));
     }
     return (Expression) expression.mapChildren(this::padded);
   }
@@ -137,8 +136,25 @@ final class CharColumns {
     return CharVarcharUtils.addPaddingForScan(column);
   }
 
-  /** Pads the columns to which a correlated subquery refers. */
+  /** The subquery with other expressions of the columns to which it refers; its children are these columns. */
+  private SubqueryExpression withOuter(SubqueryExpression subquery, Function<AttributeReference, Expression> outer) {
+    SubqueryExpression stored = (SubqueryExpression) subquery.mapChildren(this::stored);
+    Outer references = new Outer(outer);
+    return stored.withNewPlan(
+        (LogicalPlan)
+            ((LogicalPlan) stored.plan())
+                .transformDown(
+                    new PlanRewrite(node -> true, node -> (LogicalPlan) node.transformExpressionsUp(references))));
+  }
+
+  /** Replaces the references of a correlated subquery to the columns. */
   private final class Outer extends AbstractPartialFunction<Expression, Expression> {
+    private final Function<AttributeReference, Expression> replacement;
+
+    Outer(Function<AttributeReference, Expression> replacement) {
+      this.replacement = replacement;
+    }
+
     @Override
     public boolean isDefinedAt(Expression expression) {
       return expression instanceof OuterReference outer
@@ -148,9 +164,7 @@ final class CharColumns {
 
     @Override
     public Expression apply(Expression expression) {
-      ExprId id = ((OuterReference) expression).e().exprId();
-      AttributeReference column = columns.get(id);
-      return (Expression) paddedValue(column).transformUp(new Replacement(new OuterReference(column)));
+      return replacement.apply(columns.get(((OuterReference) expression).e().exprId()));
     }
   }
 

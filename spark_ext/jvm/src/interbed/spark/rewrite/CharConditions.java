@@ -3,23 +3,26 @@ package interbed.spark.rewrite;
 import interbed.spark.table.SparkTable;
 import java.util.ArrayList;
 import java.util.List;
+import org.apache.spark.sql.catalyst.analysis.RewriteDeleteFromTable$;
+import org.apache.spark.sql.catalyst.analysis.RewriteMergeIntoTable$;
 import org.apache.spark.sql.catalyst.expressions.Alias;
 import org.apache.spark.sql.catalyst.expressions.Attribute;
 import org.apache.spark.sql.catalyst.expressions.AttributeReference;
 import org.apache.spark.sql.catalyst.expressions.Expression;
 import org.apache.spark.sql.catalyst.expressions.NamedExpression;
 import org.apache.spark.sql.catalyst.expressions.objects.AssertNotNull;
-import org.apache.spark.sql.catalyst.plans.logical.AppendData;
+import org.apache.spark.sql.catalyst.plans.logical.DeleteFromTable;
 import org.apache.spark.sql.catalyst.plans.logical.Expand;
 import org.apache.spark.sql.catalyst.plans.logical.Filter;
 import org.apache.spark.sql.catalyst.plans.logical.Join;
 import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan;
+import org.apache.spark.sql.catalyst.plans.logical.MergeIntoTable;
 import org.apache.spark.sql.catalyst.plans.logical.MergeRows;
 import org.apache.spark.sql.catalyst.plans.logical.Project;
+import org.apache.spark.sql.catalyst.plans.logical.SubqueryAlias;
 import org.apache.spark.sql.catalyst.plans.logical.V2WriteCommand;
 import org.apache.spark.sql.catalyst.plans.logical.WriteDelta;
 import org.apache.spark.sql.catalyst.rules.Rule;
-import org.apache.spark.sql.connector.write.RowLevelOperationTable;
 import org.apache.spark.sql.execution.datasources.v2.DataSourceV2Relation;
 import org.apache.spark.sql.internal.SQLConf;
 import scala.collection.immutable.Seq;
@@ -40,17 +43,48 @@ public final class CharConditions extends Rule<LogicalPlan> {
     if (!conf.readSideCharPadding() || conf.charVarcharAsString()) {
       return plan;
     }
-    return plan.resolveOperators(
+    // Spark 4.0 pads the target of a DELETE before it rewrites the statement, and then does not rewrite it.
+    LogicalPlan unpadded =
+        plan.resolveOperators(
+            new PlanRewrite(node -> paddedTable(node) != null, node -> unpadded(node, CharColumns.of(paddedTable(node)))));
+    LogicalPlan written = RewriteMergeIntoTable$.MODULE$.apply(RewriteDeleteFromTable$.MODULE$.apply(unpadded));
+    return written.resolveOperators(
         new PlanRewrite(
             node -> node instanceof V2WriteCommand write && write.query().resolved() && targetOf(write) != null,
             node -> padded((V2WriteCommand) node)));
   }
 
-  /** The target of row changes, null for other writes. */
+  /** The table of a DELETE, or of a MERGE that only deletes, that Spark has padded and not rewritten, else null. */
+  private static DataSourceV2Relation paddedTable(LogicalPlan node) {
+    if (!(node instanceof DeleteFromTable || node instanceof MergeIntoTable)) {
+      return null;
+    }
+    LogicalPlan table = node.children().head();
+    while (table instanceof SubqueryAlias alias) {
+      table = alias.child();
+    }
+    return table instanceof Project project
+            && project.child() instanceof DataSourceV2Relation relation
+            && relation.table() instanceof SparkTable
+            && isPadding(project, CharColumns.of(relation))
+        ? relation
+        : null;
+  }
+
+  private static LogicalPlan unpadded(LogicalPlan node, CharColumns columns) {
+    List<LogicalPlan> children = new ArrayList<>(CollectionConverters.asJava(node.children()));
+    children.get(0).foreach(each -> addAliases(each, columns));
+    children.set(
+        0,
+        (LogicalPlan)
+            children.get(0).transformDown(new PlanRewrite(n -> isPadding(n, columns), n -> ((Project) n).child())));
+    return (LogicalPlan) ((LogicalPlan) node.withNewChildren(seq(children))).mapExpressions(columns::stored);
+  }
+
+  /** The target of a write, null for tables of others. */
   private static DataSourceV2Relation targetOf(V2WriteCommand write) {
     Object target = write instanceof WriteDelta delta ? delta.originalTable() : write.table();
-    boolean changes = write instanceof WriteDelta || write instanceof AppendData;
-    return changes && target instanceof DataSourceV2Relation relation && relation.table() instanceof SparkTable
+    return target instanceof DataSourceV2Relation relation && relation.table() instanceof SparkTable
         ? relation
         : null;
   }
@@ -61,18 +95,35 @@ public final class CharConditions extends Rule<LogicalPlan> {
     if (columns.isEmpty()) {
       return (LogicalPlan) write;
     }
-    if (write instanceof AppendData) {
-      // A MERGE that only inserts is a join with its target.
-      return (LogicalPlan)
-          write.withNewQuery(
-              (LogicalPlan)
-                  write.query()
-                      .transformDown(new PlanRewrite(n -> isJoinWith(n, target), n -> n.mapExpressions(columns::matched))));
+    if (!(write instanceof WriteDelta)) {
+      return inserted(write, target, columns);
     }
     write.query().foreach(node -> addAliases(node, columns));
     LogicalPlan query = (LogicalPlan) write.query().transformDown(new PlanRewrite(n -> true, n -> changed(n, columns)));
     LogicalPlan changed = (LogicalPlan) write.withNewQuery(query);
     return changed.mapExpressions(columns::padded);
+  }
+
+  /** A MERGE that only inserts, which is a join with its target; other writes are unchanged. */
+  private static LogicalPlan inserted(V2WriteCommand write, DataSourceV2Relation target, CharColumns columns) {
+    LogicalPlan query =
+        (LogicalPlan)
+            write
+                .query()
+                .transformDown(new PlanRewrite(n -> isJoinWith(n, target), n -> n.mapExpressions(columns::matched)));
+    if (query.fastEquals(write.query())) {
+      return (LogicalPlan) write;
+    }
+    V2WriteCommand changed = write.withNewQuery(query);
+    if (((LogicalPlan) changed).resolved()) {
+      return (LogicalPlan) changed;
+    }
+    // Spark 4.0 takes the lengths from the columns of the target, and not from the rows, with which it compares them then.
+    List<AttributeReference> typed = new ArrayList<>();
+    for (AttributeReference column : CollectionConverters.asJava(target.output())) {
+      typed.add((AttributeReference) columns.stored(column));
+    }
+    return (LogicalPlan) changed.withNewTable(SchemaMerging.with(target, (SparkTable) target.table(), seq(typed)));
   }
 
   private static boolean isJoinWith(LogicalPlan node, DataSourceV2Relation target) {
@@ -96,7 +147,8 @@ public final class CharConditions extends Rule<LogicalPlan> {
   private static boolean isPadding(LogicalPlan node, CharColumns columns) {
     return node instanceof Project project
         && project.child() instanceof DataSourceV2Relation relation
-        && relation.table() instanceof RowLevelOperationTable
+        && project.projectList().size() == relation.output().size()
+        && CollectionConverters.asJava(project.projectList()).stream().anyMatch(columns::isPadded)
         && CollectionConverters.asJava(project.projectList()).stream()
             .allMatch(column -> column instanceof AttributeReference || columns.isPadded(column));
   }
