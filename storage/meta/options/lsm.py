@@ -318,7 +318,7 @@ class LsmOptions(OptionReader):
 
     @property
     def dynamic_bucket_max_buckets(self) -> int:
-        """Greatest number of dynamic buckets of a partition; -1 for no limit."""
+        """Greatest number of dynamic buckets of a partition, at most 32768; -1 for no limit."""
         return self.integer("dynamic-bucket.max-buckets", -1)
 
     @property
