@@ -16,7 +16,7 @@ from interbed import load_catalog
 from interbed.spark_ext.handle.table_handle import TableHandle
 from interbed.spark_ext.process import worker
 from interbed.spark_ext.process.planner import VARIABLE, PlannerHandler, interface_version
-from interbed.spark_ext.read.reader import ReadTask
+from interbed.spark_ext.read.task import ReadTask
 from interbed.spark_ext.write.writer import decode_messages, plan_write
 from interbed.storage.base.errors import NotSupportedError
 from interbed.storage.table.table import Table
