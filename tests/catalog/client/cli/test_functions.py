@@ -117,6 +117,20 @@ def test_a_query_calls_functions_with_definitions_in_sql(terminal: Terminal) -> 
     assert json.loads(row) == {"v": 56}
 
 
+def test_dropped_objects_of_a_server_are_listed_put_back_and_purged(terminal: Terminal) -> None:
+    terminal.run("table create shop.t --column 'id INT'")
+    terminal.run("table drop shop.t --yes")
+    entry, *_ = json.loads(terminal.run("catalog dropped --database shop --json"))
+    assert (entry["name"], entry["kind"]) == ("t", "table")
+    assert "shop.t" in terminal.run("catalog dropped")
+    assert "table shop.u is back" in terminal.run(f"catalog undrop shop.t --as u --id {entry['id']}")
+    terminal.run("table drop shop.u --yes")
+    assert "purged 1" in terminal.run("catalog purge shop.u")
+    left = json.loads(terminal.run("catalog dropped --database shop --json"))
+    assert [each for each in left if each["name"] == "u"] == []
+    assert "no dropped object 'shop.u'" in terminal.refusal("catalog undrop shop.u")
+
+
 def test_a_function_that_is_not_run_is_refused_by_name(terminal: Terminal) -> None:
     create = "catalog functions create"
     terminal.run(f"""{create} shop.f --definition 'flink={{"type": "lambda", "definition": "x", "language": "J"}}'""")

@@ -71,10 +71,24 @@ def test_a_database_is_put_back_with_its_tables(server: MetastoreUnderTest, clie
     assert client.get_all_tables("shop") == ["items"]
 
 
+def test_a_dropped_table_is_purged_once(server: MetastoreUnderTest, client: HiveMetastoreClient) -> None:
+    entries = call(server, "dropped?database=shop", method="GET")[1]["dropped"]
+    [entry] = [each for each in entries if each["name"] == "orders"][:1]
+    expected = {"kind": "table", "database": "shop", "name": "orders", "purged": True}
+    assert call(server, "databases/shop/tables/orders/purge", {"id": entry["id"]}) == (200, expected)
+    left = [each["id"] for each in call(server, "dropped?database=shop", method="GET")[1]["dropped"]]
+    assert entry["id"] not in left
+    assert call(server, "databases/shop/tables/orders/purge", {"id": entry["id"]})[0] == 404
+    assert client.get_all_tables("shop") == []
+
+
 @pytest.mark.parametrize(
     ("path", "body", "status", "kind"),
     [
         ("databases/shop/tables/none/undrop", {}, 404, "NoSuchObject"),
+        ("databases/shop/tables/none/purge", {}, 404, "NoSuchObject"),
+        ("databases/shop/purge", {"id": 10**6}, 404, "NoSuchObject"),
+        ("databases/shop/tables/orders/purge", {"as": "x"}, 400, "BadRequestException"),
         ("databases/shop/tables/orders/undrop", {"id": -1}, 404, "NoSuchObject"),
         ("databases/shop/tables/orders/undrop", {"name": "x"}, 400, "BadRequestException"),
         ("databases/shop/tables/orders/undrop", {"as": "a.b"}, 400, "InvalidObject"),
