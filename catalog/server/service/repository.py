@@ -10,8 +10,6 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Generic, Protocol, TypeVar
 
-from interbed.catalog.server.service.access.grants import AccessRepository
-from interbed.catalog.server.service.access.policies import PolicyRepository
 from interbed.catalog.server.service.column_statistics import Statistics
 from interbed.catalog.server.service.dropped import DroppedObjects
 from interbed.catalog.server.service.events import ChangedName, NotificationEvent
@@ -425,10 +423,6 @@ class Properties(Protocol):
 class Transaction(Protocol):
     """One unit of work: all reads and writes in it see one state."""
 
-    @property
-    def access(self) -> AccessRepository: ...
-    @property
-    def policies(self) -> PolicyRepository: ...
     @property
     def catalogs(self) -> Catalogs: ...
     @property

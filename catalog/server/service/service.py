@@ -2,10 +2,11 @@
 
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import cast
 
 from interbed.catalog.server.service.access.guard import OPEN_ACCESS, AccessGuard
 from interbed.catalog.server.service.access.hiding import HidingRepository
-from interbed.catalog.server.service.access.policy_rules import PolicyRules
+from interbed.catalog.server.service.access.policy_rules import PolicyReads, PolicyRules
 from interbed.catalog.server.service.access.secured import SecuredService
 from interbed.catalog.server.service.access.table_places import TablePlaceRules
 from interbed.catalog.server.service.catalogs import CatalogService
@@ -159,7 +160,8 @@ class Metastore:
             soft_drops=soft_drops,
         )
         self.partitions = PartitionService(store, self.warehouse, deletions, clock=clock, request_max=partitions_max)
-        self.policies = PolicyRules(store, access, trusted)
+        # Repositories have policies beside what the services need of them.
+        self.policies = PolicyRules(cast("PolicyReads", store), access, trusted)
         self.statistics = StatisticsService(store, clock=clock, hidden=self.policies.hidden_statistics)
         self.queries = ScheduledQueryService(store, clock=clock)
         self.run_statistics = RuntimeStatisticsService(store, clock=clock)
