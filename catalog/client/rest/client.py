@@ -85,6 +85,11 @@ class RestClient:
         """Return a table: `id`, `path`, `isExternal`, `schemaId`, `schema`."""
         return self._object(self._table(identifier, branch))
 
+    def authorize(self, identifier: Identifier, branch: str = MAIN_BRANCH) -> Json:
+        """Return the row filters and column masks of a table for the caller: `filter`, `columnMasking`."""
+        path = f"{self._table(identifier, branch)}/auth"
+        return self._checked(path, self._http.post(path, {}, repeatable=True))
+
     def table_token(self, identifier: Identifier) -> Json:
         """Return the token for the files of a table: `token`, `expiresAtMillis`."""
         return self._object(f"{self._table(identifier)}/token")
@@ -220,7 +225,9 @@ class RestClient:
         return f"{self._database(name.database)}/functions/{encoded(name.function)}"
 
     def _object(self, path: str) -> Json:
-        found = self._http.get(path)
+        return self._checked(path, self._http.get(path))
+
+    def _checked(self, path: str, found: Any) -> Json:
         if not isinstance(found, dict):
             raise CatalogError(f"{self.uri} answers {path} without a JSON object; check the option 'uri'.")
         return found

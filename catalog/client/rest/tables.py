@@ -17,6 +17,7 @@ from interbed.catalog.client.rest.client import RestClient
 from interbed.catalog.client.rest.commit import RestPublisher, RestVersions, send_changes
 from interbed.catalog.client.rest.data_tokens import DataTokens
 from interbed.catalog.client.rest.messages import TableEntry, schema_to_json
+from interbed.catalog.client.rest.refusal import RestRefusedError, catalog_error
 from interbed.storage.base.errors import InterbedError, InvalidOptionError, NotSupportedError
 from interbed.storage.io.api import FileIO
 from interbed.storage.io.resolve import file_io_for
@@ -29,8 +30,11 @@ from interbed.storage.table.opening import open_store, schema_manager
 from interbed.storage.table.table import Table
 
 if TYPE_CHECKING:
+    from interbed.storage.read.guarded_scan import RowRules
     from interbed.storage.table.format_table.format_table import FormatTable
+    from interbed.storage.table.guarded_table import GuardedTable
 
+QUERY_AUTH = "query-auth.enabled"
 _PAIMON_TYPES = frozenset({"table", "materialized-table"})
 
 
@@ -69,7 +73,23 @@ class RestTables:
                 f"its schema {entry.schema.id}; drop the entry, or restore the files."
             )
         environment = self._environment(identifier, entry)
-        return Table(str(identifier), open_store(entry.path, file_io, schema=schema, environment=environment))
+        table = Table(str(identifier), open_store(entry.path, file_io, schema=schema, environment=environment))
+        if not table.options.boolean(QUERY_AUTH, False):
+            return table
+        # Readers use only methods that both kinds of tables have, or are refused by name.
+        return cast(Table, self._guarded(identifier, table))
+
+    def _guarded(self, identifier: Identifier, table: Table) -> "GuardedTable":
+        from interbed.catalog.client.rest.row_rules import rules_from_json
+        from interbed.storage.table.guarded_table import GuardedTable
+
+        def rules_of(branch: str) -> "RowRules":
+            try:
+                return rules_from_json(self._client.authorize(identifier, branch), f"{self._client.uri} ({identifier})")
+            except RestRefusedError as error:
+                raise catalog_error(error) from error
+
+        return GuardedTable(table, rules_of)
 
     def _format_table(self, identifier: Identifier, entry: TableEntry) -> "FormatTable":
         # By use: most tables are none.

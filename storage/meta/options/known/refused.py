@@ -98,8 +98,8 @@ _MISREAD: tuple[KnownOption, ...] = (
     ),
     *_refused(
         "query-auth.enabled",
-        "what a catalog lets a user see of the rows is not asked for",
-        "read the table by an engine that asks its catalog",
+        "only a REST catalog is asked what it lets a user see of the rows, and applied by its scans",
+        "open the table by its REST catalog",
         takes=_OFF,
         blocks=BlockedUse.READING,
     ),

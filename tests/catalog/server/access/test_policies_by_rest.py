@@ -37,7 +37,7 @@ def test_readers_get_the_policies_that_bind_them_and_others_none(policed: Police
     assert {name: json.loads(mask) for name, mask in answer["columnMasking"].items()} == {
         "phone": {"name": "CONCAT", "inputs": ["hidden"]}
     }
-    nothing = {"filter": [], "columnMasking": {}}
+    nothing: dict[str, object] = {"filter": [], "columnMasking": {}}
     assert policed.send(OWNER, "POST", f"{TABLE}/auth", {}) == (200, nothing)
 
 

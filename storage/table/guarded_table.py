@@ -1,0 +1,201 @@
+"""A table whose catalog has row filters or column masks for its reader (`query-auth.enabled`).
+
+Its rows are read by scans alone, which apply them (`read/guarded_scan.py`), as for lookups by key. All else that a
+table offers would go past the policies, and is refused by name: changes and streams, levels, system tables, plans,
+files, and writes.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Literal, NoReturn, overload
+
+from interbed.storage.base.errors import InvalidInputError, NotSupportedError
+from interbed.storage.base.types.column_names import check_asked_once
+from interbed.storage.base.types.data_type import DataField
+from interbed.storage.table.table import Table
+
+if TYPE_CHECKING:
+    import duckdb
+    import pandas as pd
+    import polars as pl
+    import pyarrow as pa
+
+    from interbed.storage.base.predicate.expr import Predicate
+    from interbed.storage.read.guarded_scan import GuardedScan, RowRules
+    from interbed.storage.read.point_lookup import Key
+
+QUERY_AUTH = "query-auth.enabled"
+
+RulesOf = Callable[[str], "RowRules"]
+"""Function that returns the present rules of a branch for the reader."""
+
+
+class GuardedTable:
+    """Rows and values of a table that policies show to the reader. `rules_of` is asked for each scan."""
+
+    def __init__(self, table: Table, rules_of: RulesOf) -> None:
+        # Without the option, by which tables are not read unless this class reads them.
+        self._table = Table(table.name, table.store.with_options({QUERY_AUTH: "false"}))
+        self._rules_of = rules_of
+
+    def __repr__(self) -> str:
+        return f"GuardedTable({self.name!r}, {self.location!r})"
+
+    def __getattr__(self, name: str) -> NoReturn:
+        if name.startswith("_") or not (name == "store" or hasattr(Table, name)):
+            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+        raise self.refused(name)
+
+    def refused(self, what: str) -> NotSupportedError:
+        """Return the error for a way to read or change the table that would go past its policies."""
+        return NotSupportedError(
+            f"The table '{self.name}' has row filters or column masks for you, and {what!r} would not keep to them. "
+            "Read it by scan, get or to_arrow, or have its owner exempt you."
+        )
+
+    # -- what it is ------------------------------------------------------------------------------------------------
+
+    @property
+    def name(self) -> str:
+        """The full name."""
+        return self._table.name
+
+    @property
+    def location(self) -> str:
+        """The directory of the table."""
+        return self._table.location
+
+    @property
+    def fields(self) -> list[DataField]:
+        """The columns, with names, types and comments."""
+        return self._table.fields
+
+    @property
+    def field_names(self) -> list[str]:
+        """The names of the columns."""
+        return self._table.field_names
+
+    @property
+    def arrow_schema(self) -> "pa.Schema":
+        """The Arrow schema of the rows."""
+        return self._table.arrow_schema
+
+    @property
+    def primary_keys(self) -> list[str]:
+        """Names of the primary-key columns."""
+        return self._table.primary_keys
+
+    @property
+    def partition_keys(self) -> list[str]:
+        """Names of the partition columns."""
+        return self._table.partition_keys
+
+    def copy(self, dynamic_options: Mapping[str, object]) -> "GuardedTable":
+        """Return the same table with options on top of its own, under the same policies; see Table.copy."""
+        options = {key: value for key, value in dynamic_options.items() if key != QUERY_AUTH}
+        return GuardedTable(self._table.copy(options), self._rules_of)
+
+    def branch(self, name: str) -> "GuardedTable":
+        """Return a branch of this table, under the policies of the table."""
+        return GuardedTable(self._table.branch(name), self._rules_of)
+
+    # -- read ------------------------------------------------------------------------------------------------------
+
+    def scan(
+        self,
+        columns: Sequence[str] | None = None,
+        filter: "str | Predicate | None" = None,  # noqa: A002 - the field's word for it
+        limit: int | None = None,
+        snapshot_id: int | None = None,
+        *,
+        threads: int | None = None,
+    ) -> "GuardedScan":
+        """Query the table as Table.scan does; a condition on a masked column sees the mask.
+
+        Raises NotSupportedError for a version of the table that the policies do not fit.
+        """
+        from interbed.storage.base.predicate.conditions import bound_filter
+        from interbed.storage.read.guarded_scan import GuardedScan
+        from interbed.storage.scan.starting_point import at_snapshot
+
+        store = self._table.store
+        if snapshot_id is not None:
+            store = at_snapshot(store, snapshot_id)
+        names = store.schema.names if columns is None else columns
+        check_asked_once(names)
+        unknown = [each for each in names if each not in store.schema.by_name]
+        if unknown:
+            raise InvalidInputError(
+                f"The table '{self.name}' has no column {unknown[0]!r}; it has {', '.join(store.schema.names)}."
+            )
+        newest = store.schemas.latest()
+        rules = self._rules_of(store.paths.branch).bound(
+            store.schema.fields, (store.schema if newest is None else newest).fields
+        )
+        predicate = None if filter is None else bound_filter(filter, store.schema.fields)
+        return GuardedScan(store, rules, tuple(names), predicate, limit, snapshot_id, threads)
+
+    def __arrow_c_stream__(self, requested_schema: object = None) -> object:
+        # The interface by which Polars, DuckDB, pandas and others read rows.
+        return self.scan().__arrow_c_stream__(requested_schema)
+
+    def to_arrow(self) -> "pa.Table":
+        """Return all rows that are shown as one Arrow table."""
+        return self.scan().to_arrow()
+
+    def to_pandas(self) -> "pd.DataFrame":
+        """Return all rows that are shown as a pandas data frame."""
+        return self.scan().to_pandas()
+
+    @overload
+    def to_polars(self, *, lazy: Literal[False] = False) -> "pl.DataFrame": ...
+
+    @overload
+    def to_polars(self, *, lazy: Literal[True]) -> "pl.LazyFrame": ...
+
+    def to_polars(self, *, lazy: bool = False) -> "pl.DataFrame | pl.LazyFrame":
+        """Return all rows that are shown as a Polars frame, or lazily."""
+        return self.scan().to_polars(lazy=True) if lazy else self.scan().to_polars()
+
+    @overload
+    def to_duckdb(self, table_name: None = None, connection: Any = None) -> "duckdb.DuckDBPyRelation": ...
+
+    @overload
+    def to_duckdb(self, table_name: str, connection: Any = None) -> "duckdb.DuckDBPyConnection": ...
+
+    def to_duckdb(
+        self, table_name: str | None = None, connection: Any = None
+    ) -> "duckdb.DuckDBPyConnection | duckdb.DuckDBPyRelation":
+        """Return all rows that are shown as a DuckDB relation or view."""
+        if table_name is None:
+            return self.scan().to_duckdb(connection=connection)
+        return self.scan().to_duckdb(table_name, connection)
+
+    def count(self) -> int:
+        """Return the number of rows that are shown."""
+        return self.scan().count()
+
+    def get(self, key: "Key", columns: Sequence[str] | None = None) -> dict[str, object] | None:
+        """Return the row of a primary key as Table.get does; None also for one that is not shown. Of a masked key
+        column the value is the mask.
+        """
+        from interbed.storage.base.row.python_values import python_rows
+
+        rows = python_rows(self.scan(columns, self._with_key(key)).to_arrow())
+        return rows[0] if rows else None
+
+    def _with_key(self, key: "Key") -> "Predicate":
+        """Return the condition on a primary key. InvalidInputError, NotSupportedError as by Table.get."""
+        from interbed.storage.base.predicate.expr import Comparison, Op, and_
+
+        names = self.primary_keys
+        if not names:
+            raise NotSupportedError(f"The table '{self.name}' has no primary key to look rows up by.")
+        if isinstance(key, Mapping):
+            values = dict(key)
+        elif isinstance(key, tuple):
+            values = dict(zip(names, key, strict=False)) if len(key) == len(names) else {}
+        else:
+            values = {names[0]: key} if len(names) == 1 else {}
+        if sorted(values) != sorted(names) or None in values.values():
+            raise InvalidInputError(f"The key of '{self.name}' has values of {', '.join(names)}, not {key!r}.")
+        return and_(*(Comparison(Op.EQ, name, values[name]) for name in names))
