@@ -11,6 +11,11 @@ from collections.abc import Mapping
 
 OFFERED: Mapping[str, tuple[str, ...]] = {
     "tables as users see them": (
+        "base.predicate.grammar",
+        "base.predicate.masks",
+        "base.predicate.paimon_json",
+        "read.guarded_scan",
+        "table.guarded_table",
         "table.table",
         "table.format_table.definition",
         "table.format_table.directories",

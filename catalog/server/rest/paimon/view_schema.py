@@ -14,8 +14,8 @@ from interbed.catalog.client.hive.registration import hive_type_name
 from interbed.catalog.server.rest.paimon.messages import ViewSchemaJson
 from interbed.catalog.server.rest.paimon.refusals import ResourceType, existing, invalid, missing, text_of, unsupported
 from interbed.catalog.server.rest.paimon.schema_json import given_fields
+from interbed.catalog.server.service.access.paimon_types import paimon_type
 from interbed.catalog.server.service.errors import InvalidObjectError
-from interbed.catalog.server.service.paimon_types import paimon_type
 from interbed.storage.base.errors import CorruptFileError
 from interbed.storage.base.types.data_type import (
     DataField,

@@ -15,6 +15,7 @@ from interbed.catalog.server.service.access.authorizer import Authorizer, Author
 from interbed.catalog.server.service.access.grants import AccessRepository, Grantee, GranteeKind, is_grantee_name
 from interbed.catalog.server.service.access.guard import denied
 from interbed.catalog.server.service.access.objects import Access, Privilege, SecuredKind, SecuredObject
+from interbed.catalog.server.service.access.paimon_types import paimon_type
 from interbed.catalog.server.service.access.policies import (
     POLICIES_MAX,
     PolicyKind,
@@ -30,7 +31,6 @@ from interbed.catalog.server.service.errors import (
 from interbed.catalog.server.service.history.entries import History
 from interbed.catalog.server.service.model import MetastoreTable
 from interbed.catalog.server.service.names import shortened
-from interbed.catalog.server.service.paimon_types import paimon_type
 from interbed.catalog.server.service.repository import Tables
 from interbed.storage.base.errors import FilterError
 from interbed.storage.base.types.data_type import DataField

@@ -9,8 +9,8 @@ import pytest
 from interbed.catalog.client.api import View, ViewColumn
 from interbed.catalog.client.hive.catalog import HiveCatalog
 from interbed.catalog.server.rest.paimon.versions import java_duration
+from interbed.catalog.server.service.access.paimon_types import paimon_type
 from interbed.catalog.server.service.errors import InvalidObjectError
-from interbed.catalog.server.service.paimon_types import paimon_type
 from tests.catalog.server.rest.paimon.conftest import RestClient
 
 
