@@ -1,5 +1,5 @@
 """`interbed metastore import | verify | export`: copy from another metastore, comparison, and export to a file. Its
-commands about dropped objects, the history, issued tokens, roles and grants are in cli/.
+commands about dropped objects, the history, issued tokens, roles, grants and policies are in cli/.
 """
 
 import json
@@ -18,6 +18,7 @@ import click
 from interbed.catalog.server.cli.dropped import COMMANDS as DROPPED_COMMANDS
 from interbed.catalog.server.cli.grants import COMMANDS as GRANT_COMMANDS
 from interbed.catalog.server.cli.history import COMMANDS as HISTORY_COMMANDS
+from interbed.catalog.server.cli.policies import policy
 from interbed.catalog.server.cli.roles import roles
 from interbed.catalog.server.cli.tokens import token
 from interbed.catalog.server.service.errors import MetastoreError
@@ -55,7 +56,7 @@ def metastore() -> None:
     logging.getLogger("thrift").setLevel(logging.CRITICAL)
 
 
-for _command in (*DROPPED_COMMANDS, *HISTORY_COMMANDS, *GRANT_COMMANDS, roles, token):
+for _command in (*DROPPED_COMMANDS, *HISTORY_COMMANDS, *GRANT_COMMANDS, policy, roles, token):
     metastore.add_command(_command)
 
 
