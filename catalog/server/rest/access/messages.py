@@ -74,7 +74,7 @@ class NewGrants(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
     grants: list[GrantJson]
 
 
-class Revocation(msgspec.Struct, kw_only=True, forbid_unknown_fields=True, rename="kebab"):
+class GrantsToRevoke(msgspec.Struct, kw_only=True, forbid_unknown_fields=True, rename="kebab"):
     """The body that revokes privileges, all or none. With `cascade` the grants that depend on them are revoked, too."""
 
     grants: list[GrantJson]
@@ -91,7 +91,7 @@ class RoleAnswer(msgspec.Struct, kw_only=True, rename="kebab"):
 
 
 class RolesAnswer(msgspec.Struct, kw_only=True):
-    """Roles, by name."""
+    """The roles, ordered by name."""
 
     roles: list[RoleAnswer]
 
@@ -107,7 +107,7 @@ class MemberAnswer(msgspec.Struct, kw_only=True, rename="kebab"):
 
 
 class MembersAnswer(msgspec.Struct, kw_only=True):
-    """Memberships in roles."""
+    """Memberships of grantees in roles."""
 
     members: list[MemberAnswer]
 

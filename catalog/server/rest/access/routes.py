@@ -67,9 +67,7 @@ NO_ROLES = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OperationMessages:
-    """What an operation takes and answers: the parameters of its query, with those that it needs, and the types of
-    both bodies.
-    """
+    """Messages of an operation: the parameters of its query, with those that it needs, and the types of both bodies."""
 
     query: Sequence[str] = ()
     needed: Sequence[str] = ()
@@ -90,7 +88,7 @@ MESSAGES: Mapping[str, OperationMessages] = {
     "currentCaller": OperationMessages(answer=messages.CurrentAnswer),
     "listGrants": OperationMessages(query=(*OBJECT, "grantee-kind", "grantee"), answer=messages.GrantsAnswer),
     "grant": OperationMessages(body=messages.NewGrants),
-    "revoke": OperationMessages(body=messages.Revocation, answer=messages.GrantsAnswer),
+    "revoke": OperationMessages(body=messages.GrantsToRevoke, answer=messages.GrantsAnswer),
     "effectivePrivileges": OperationMessages(
         query=("principal", "groups", *OBJECT), needed=("principal", "kind"), answer=messages.EffectiveAnswer
     ),
@@ -137,7 +135,7 @@ class AccessRoutes:
         return json_response(messages.RolesAnswer(roles=[role_answer(each) for each in found]))
 
     def create_role(self, request: RestRequest) -> RestResponse:
-        """Create a role."""
+        """Create a new role, which has no members."""
         self._administration.create_role(request.json(messages.NewRole).name, self._access.caller())
         return NO_CONTENT
 
@@ -205,7 +203,7 @@ class AccessRoutes:
 
     def revoke(self, request: RestRequest) -> RestResponse:
         """Revoke privileges, all or none, and return the revoked grants."""
-        given = request.json(messages.Revocation)
+        given = request.json(messages.GrantsToRevoke)
         revoked = self._administration.revoke(
             requests_of(given.grants),
             self._access.caller(),
