@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from types import TracebackType
 from typing import TYPE_CHECKING, Self, cast
 
+from interbed.catalog.client.access.grants import CatalogGrants
 from interbed.catalog.client.dropped import CatalogDrops
 from interbed.catalog.client.errors import (
     UNREADABLE,
@@ -127,7 +128,7 @@ class Views(ABC):
         )
 
 
-class Catalog(StagedTables, Views, CatalogFunctions, CatalogDrops, TableParts, ABC):
+class Catalog(StagedTables, Views, CatalogFunctions, CatalogDrops, CatalogGrants, TableParts, ABC):
     """Databases and tables by name. Safe to share between threads; close it after use, or use it in a `with` block."""
 
     def __init__(self, name: str, options: CatalogOptions) -> None:

@@ -75,6 +75,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from interbed.catalog.client.access.grants import AccessGrant, GrantHolder, GrantObject, RoleMembership
     from interbed.catalog.client.api import Catalog, Database
     from interbed.catalog.client.dropped import DroppedEntry
     from interbed.catalog.client.errors import (
@@ -199,6 +200,7 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 __all__ = [
+    "AccessGrant",
     "AccessRefusedError",
     "ArrayType",
     "AtomicType",
@@ -241,6 +243,8 @@ __all__ = [
     "FunctionDefinition",
     "FunctionExistsError",
     "FunctionNotFoundError",
+    "GrantHolder",
+    "GrantObject",
     "HealthReason",
     "HiveCatalog",
     "IcebergCompaction",
@@ -280,6 +284,7 @@ __all__ = [
     "RescaleResult",
     "RestCatalog",
     "RestRefusedError",
+    "RoleMembership",
     "RowType",
     "Scan",
     "SchedulerEndedError",
@@ -330,6 +335,7 @@ __all__ = [
 
 # Module -> the public names that it holds.
 _HOLDS = {
+    "interbed.catalog.client.access.grants": "AccessGrant GrantHolder GrantObject RoleMembership",
     "interbed.catalog.client.api": "Catalog Database",
     "interbed.catalog.client.errors": (
         "CallStateUnknownError CatalogAccessError CatalogError CatalogUnavailableError DatabaseExistsError "

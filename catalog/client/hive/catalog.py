@@ -10,6 +10,7 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, cast
 
+from interbed.catalog.client.access.grants import GrantCalls
 from interbed.catalog.client.api import Catalog, Database, View, parse_table_name
 from interbed.catalog.client.dropped import DropCalls, ServedDrops
 from interbed.catalog.client.errors import (
@@ -391,6 +392,9 @@ class HiveCatalog(ServedDrops, Catalog):
 
     def _drop_calls(self) -> DropCalls:
         return self.client.kept_drops
+
+    def _grant_calls(self) -> GrantCalls:
+        return self.client.grants
 
     def repair_catalog(self, *, dry_run: bool = False) -> RepairReport:
         repair = self._repair(dry_run)

@@ -13,6 +13,7 @@ from typing import Any, Self, TypeVar
 
 from thrift.Thrift import TApplicationException, TException
 
+from interbed.catalog.client.access.thrift_calls import ThriftGrants
 from interbed.catalog.client.errors import (
     CatalogError,
     DatabaseExistsError,
@@ -29,6 +30,7 @@ from interbed.catalog.client.hive.connection import (
     ConnectionPool,
     MetastoreCalls,
     TransportSettings,
+    current_user,
     refusal,
 )
 from interbed.catalog.client.hive.kept_drops import KeptDrops
@@ -72,6 +74,8 @@ class HiveMetastoreClient:
         self._has_plain_get_table = True
         self._seconds_asked: dict[str, float | None] = {}
         self.kept_drops = KeptDrops(self._pool, uri)
+        name = user if transport is None or transport.plain_user is None else transport.plain_user
+        self.grants = ThriftGrants(self._pool, uri, current_user() if name is None else name)
 
     def __enter__(self) -> Self:
         return self

@@ -9,6 +9,7 @@ tables are made by the server; those of an external table are made in its files,
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
+from interbed.catalog.client.access.grants import GrantCalls
 from interbed.catalog.client.api import Catalog, Database, View, ViewColumn, parse_table_name
 from interbed.catalog.client.dropped import DropCalls, ServedDrops
 from interbed.catalog.client.errors import (
@@ -57,7 +58,7 @@ class RestCatalog(RestFunctions, ServedDrops, Catalog):
         self.client, merged = open_client(options)
         super().__init__(name, merged)
         self._tables = RestTables(self.client, merged)
-        self._drops = self.client.drops()
+        self._drops, self._grants = self.client.drops(), self.client.grants()
 
     def __repr__(self) -> str:
         return f"RestCatalog({self.name!r}, {self.client.uri!r}, {self.warehouse!r})"
@@ -77,8 +78,9 @@ class RestCatalog(RestFunctions, ServedDrops, Catalog):
 
     def close(self) -> None:
         self.client.close()
-        if self._drops is not None:
-            self._drops.close()
+        for beside in (self._drops, self._grants):
+            if beside is not None:
+                beside.close()
 
     # -- databases -------------------------------------------------------------------------------------------------
 
@@ -337,6 +339,9 @@ class RestCatalog(RestFunctions, ServedDrops, Catalog):
         if self._drops is None:
             raise self._no_dropped("dropped")
         return self._drops
+
+    def _grant_calls(self) -> GrantCalls:
+        return super()._grant_calls() if self._grants is None else self._grants
 
     # -- partitions ------------------------------------------------------------------------------------------------
 

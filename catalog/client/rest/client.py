@@ -10,7 +10,8 @@ from typing import Any
 from interbed.catalog.client.errors import CatalogError
 from interbed.catalog.client.functions import FunctionName
 from interbed.catalog.client.identifier import BRANCH_PREFIX, SEPARATOR, Identifier
-from interbed.catalog.client.rest.drops import PAIMON_INTERFACE, RestDrops
+from interbed.catalog.client.rest.drops import OWN_INTERFACE, PAIMON_INTERFACE, RestDrops
+from interbed.catalog.client.rest.grants import RestGrants
 from interbed.catalog.client.rest.http import RestHttp
 from interbed.catalog.client.rest.refusal import encoded
 from interbed.storage.meta.paths import MAIN_BRANCH
@@ -38,9 +39,15 @@ class RestClient:
 
     def drops(self) -> RestDrops | None:
         """Return the calls about dropped objects, if the address is that of interbed's server; close them after use."""
-        if not self._prefix or not self._http.uri.strip().rstrip("/").endswith(f"/{PAIMON_INTERFACE}"):
-            return None
-        return RestDrops(self._http, self._prefix)
+        return RestDrops(self._http, self._prefix) if self._is_of_interbed else None
+
+    def grants(self) -> RestGrants | None:
+        """Return the calls about roles and grants, if the address is that of interbed's server."""
+        return RestGrants(self._http.beside(OWN_INTERFACE), self._prefix) if self._is_of_interbed else None
+
+    @property
+    def _is_of_interbed(self) -> bool:
+        return bool(self._prefix) and self._http.uri.strip().rstrip("/").endswith(f"/{PAIMON_INTERFACE}")
 
     def close(self) -> None:
         """Close the idle connections."""

@@ -1,0 +1,141 @@
+"""Roles and grants of interbed's server, by its own interface `/interbed/v1/access` beside `/paimon`.
+
+Its OpenAPI document is docs/access-openapi.yaml. Other servers have no such interface.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, TypeVar
+
+from interbed.catalog.client.access.grants import AccessGrant, GrantHolder, GrantObject, RoleMembership
+from interbed.catalog.client.errors import CatalogError
+from interbed.catalog.client.rest.http import RestHttp
+from interbed.catalog.client.rest.refusal import NOT_FOUND, RestRefusedError, catalog_error, encoded
+from interbed.storage.base.errors import NotSupportedError
+
+T = TypeVar("T")
+
+_ROOT = "/v1/access"
+
+_NO_ROUTE = "NOSUCHROUTE"
+
+
+class RestGrants:
+    """The roles and grants of a server; `catalog` is the name of the catalog there. Thread-safe."""
+
+    def __init__(self, http: RestHttp, catalog: str) -> None:
+        self._http = http
+        self._catalog = catalog
+
+    def close(self) -> None:
+        """Close the idle connections."""
+        self._http.close()
+
+    def roles(self) -> Sequence[str]:
+        """Return the names of the roles."""
+        return self._asked(lambda: [each["name"] for each in self._http.get(f"{_ROOT}/roles")["roles"]])
+
+    def current_roles(self) -> Sequence[str]:
+        """Return the roles of the caller, directly and by groups and other roles."""
+        return self._asked(lambda: [str(each) for each in self._http.get(f"{_ROOT}/current")["roles"]])
+
+    def create_role(self, name: str) -> None:
+        self._asked(lambda: self._http.post(f"{_ROOT}/roles", {"name": name}))
+
+    def drop_role(self, name: str) -> None:
+        self._asked(lambda: self._http.delete(f"{_ROOT}/roles/{encoded(name)}"))
+
+    def members(self, role: str) -> Sequence[RoleMembership]:
+        """Return the members of a role."""
+        return self._asked(lambda: [_membership(each) for each in self._http.get(_members(role))["members"]])
+
+    def add_member(self, role: str, member: GrantHolder, *, admin_option: bool) -> None:
+        """Make a grantee a member of a role."""
+        body = {"member": _holder_json(member), "admin-option": admin_option}
+        self._asked(lambda: self._http.post(_members(role), body, repeatable=True))
+
+    def remove_member(self, role: str, member: GrantHolder, *, admin_option_only: bool) -> None:
+        """Remove a member of a role, or only its admin option."""
+        body = {"member": _holder_json(member), "admin-option-only": admin_option_only}
+        self._asked(lambda: self._http.post(f"{_members(role)}/remove", body))
+
+    def grants(self, on: GrantObject | None, to: GrantHolder | None) -> Sequence[AccessGrant]:
+        """Return the grants on an object and to a grantee."""
+        query = {} if on is None else self._object_json(on)
+        if to is not None:
+            query |= {"grantee-kind": to.kind, "grantee": to.name}
+        return self._asked(lambda: [_grant(each) for each in self._http.get(f"{_ROOT}/grants", query)["grants"]])
+
+    def grant(self, privileges: Sequence[str], on: GrantObject, to: GrantHolder, *, grant_option: bool) -> None:
+        """Give privileges, all or none."""
+        body = {"grants": self._grants_json(privileges, on, to, grant_option=grant_option)}
+        self._asked(lambda: self._http.post(f"{_ROOT}/grants", body, repeatable=True))
+
+    def revoke(
+        self, privileges: Sequence[str], on: GrantObject, to: GrantHolder, *, grant_option_only: bool, cascade: bool
+    ) -> None:
+        """Revoke privileges, all or none, or only their grant options."""
+        body = {
+            "grants": self._grants_json(privileges, on, to, grant_option=False),
+            "grant-option-only": grant_option_only,
+            "cascade": cascade,
+        }
+        self._asked(lambda: self._http.post(f"{_ROOT}/grants/revoke", body))
+
+    def _grants_json(
+        self, privileges: Sequence[str], on: GrantObject, to: GrantHolder, *, grant_option: bool
+    ) -> list[dict[str, Any]]:
+        common = {"on": self._object_json(on), "to": _holder_json(to), "grant-option": grant_option}
+        return [{"privilege": each, **common} for each in privileges]
+
+    def _object_json(self, on: GrantObject) -> dict[str, str]:
+        catalog = None if on.kind == "server" else on.catalog or self._catalog
+        named = {"kind": on.kind, "catalog": catalog, "database": on.database, "name": on.name}
+        return {key: value for key, value in named.items() if value is not None}
+
+    def _asked(self, call: Callable[[], T]) -> T:
+        try:
+            return call()
+        except RestRefusedError as error:
+            if error.status == NOT_FOUND and error.resource_type in ("", _NO_ROUTE):
+                raise NotSupportedError(
+                    f"The server of this catalog keeps no roles and grants that clients manage: it answers {error}"
+                ) from error
+            raise catalog_error(error) from error
+        except (KeyError, TypeError) as error:
+            raise CatalogError(
+                f"{self._http.uri} is not the interface of interbed's server for roles and grants: {error!r}"
+            ) from error
+
+
+def _members(role: str) -> str:
+    return f"{_ROOT}/roles/{encoded(role)}/members"
+
+
+def _holder_json(holder: GrantHolder) -> dict[str, str]:
+    return {"kind": holder.kind, "name": holder.name}
+
+
+def _holder(found: Mapping[str, Any]) -> GrantHolder:
+    return GrantHolder(kind=found["kind"], name=found["name"])
+
+
+def _membership(each: Mapping[str, Any]) -> RoleMembership:
+    return RoleMembership(
+        role=each["role"],
+        member=_holder(each["member"]),
+        admin_option=each["admin-option"],
+        grantor=each["grantor"],
+        granted_at=each["granted-at"],
+    )
+
+
+def _grant(each: Mapping[str, Any]) -> AccessGrant:
+    on = each["on"]
+    return AccessGrant(
+        privilege=each["privilege"],
+        on=GrantObject(kind=on["kind"], catalog=on.get("catalog"), database=on.get("database"), name=on.get("name")),
+        to=_holder(each["to"]),
+        grant_option=each["grant-option"],
+        grantor=each["grantor"],
+        granted_at=each["granted-at"],
+    )
