@@ -24,6 +24,7 @@ from sqlalchemy import (
 
 from interbed.catalog.server.database.access import owners as owned_objects
 from interbed.catalog.server.database.documents import table_from
+from interbed.catalog.server.database.engine import DatabaseError
 from interbed.catalog.server.database.models import (
     AccessGrantRow,
     AccessMemberRow,
@@ -123,7 +124,8 @@ class SqlAccess:
     def generation(self) -> int:
         """Return the number of changes so far."""
         row = _GENERATION.row(self._connection, {})
-        assert row is not None
+        if row is None:
+            raise DatabaseError("the metastore's database has no grants: another version of interbed has changed it")
         return int(row[0])
 
     def advance(self) -> None:

@@ -15,7 +15,7 @@ from dataclasses import replace
 from typing import Protocol, TypeVar
 
 from interbed.catalog.server.service.access import records
-from interbed.catalog.server.service.access.authorizer import Caller
+from interbed.catalog.server.service.access.authorizer import AuthorizerUnavailableError, Caller
 from interbed.catalog.server.service.access.builtin import BuiltinAuthorizer
 from interbed.catalog.server.service.access.explained import AccessExplanation, explain
 from interbed.catalog.server.service.access.granting import (
@@ -45,6 +45,7 @@ from interbed.catalog.server.service.access.policies import PolicyRepository
 from interbed.catalog.server.service.access.roles import RoleGraph
 from interbed.catalog.server.service.errors import (
     AccessDeniedError,
+    AccessUnavailableError,
     AlreadyExistsError,
     InvalidObjectError,
     InvalidOperationError,
@@ -403,7 +404,13 @@ class AccessAdministration:
 
     def _check_seen(self, actor: Caller | None, on: SecuredObject) -> None:
         """Raise NoSuchObjectError for an object that the actor does not see."""
-        if actor is not None and not self._authorizer.decide(actor, [Access(None, on)])[0]:
+        if actor is None:
+            return
+        try:
+            is_seen = self._authorizer.decide(actor, [Access(None, on)])[0]
+        except AuthorizerUnavailableError as error:
+            raise AccessUnavailableError(f"{error}; try again") from error
+        if not is_seen:
             raise missing_object(on)
 
     def _give(self, transaction: AccessTransaction, rules: ActorRules, request: GrantRequest) -> None:

@@ -133,10 +133,10 @@ class BuiltinAuthorizer:
 
     def _keep(self, snapshot: _Snapshot, now: float) -> None:
         with self._guard:
-            # Another thread may have seen a later state meanwhile.
-            if self._snapshot is None or snapshot.generation >= self._snapshot.generation:
+            # Another thread may have looked later. A restored database has an older generation, which counts as well.
+            if now >= self._checked_at:
                 self._snapshot = snapshot
-                self._checked_at = max(self._checked_at, now)
+                self._checked_at = now
 
     def _on_present_state(self, caller: Caller, questions: Sequence[Access]) -> Sequence[bool]:
         now = self._clock()

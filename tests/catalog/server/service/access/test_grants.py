@@ -4,7 +4,8 @@ import dataclasses
 
 import pytest
 
-from interbed.catalog.server.service.access.authorizer import Caller
+from interbed.catalog.server.database import schema
+from interbed.catalog.server.service.access.authorizer import AuthorizerUnavailableError, Caller
 from interbed.catalog.server.service.access.builtin import CHECKED_SECONDS, BuiltinAuthorizer
 from interbed.catalog.server.service.access.granting import GrantRequest
 from interbed.catalog.server.service.access.objects import (
@@ -17,7 +18,12 @@ from interbed.catalog.server.service.access.objects import (
     function_object,
     table_object,
 )
-from interbed.catalog.server.service.errors import AccessDeniedError, InvalidObjectError, NoSuchObjectError
+from interbed.catalog.server.service.errors import (
+    AccessDeniedError,
+    AccessUnavailableError,
+    InvalidObjectError,
+    NoSuchObjectError,
+)
 from interbed.catalog.server.service.history.summary import changed_fields
 from interbed.catalog.server.service.model import MetastoreCatalog
 from tests.catalog.server.service.access.conftest import Lake, grantee
@@ -385,6 +391,32 @@ def test_another_process_sees_grants_at_once_and_revocations_soon(lake: Lake) ->
     lake.revoke("SELECT", orders, "user:ann")
     lake.clock.now += CHECKED_SECONDS
     assert list(elsewhere.decide(Caller("ann"), question)) == [False]
+
+
+def test_nothing_is_decided_without_the_database(lake: Lake) -> None:
+    orders = lake.add_table("orders", owner="ann")
+    assert lake.may("ann", "DROP", orders)
+    schema.downgrade(lake.store.engine, "0016")
+    lake.clock.now += CHECKED_SECONDS
+    with pytest.raises(AuthorizerUnavailableError, match="the grants cannot be read"):
+        lake.authorizer.decide(Caller("ann"), [Access(None, orders)])
+    with pytest.raises(AccessUnavailableError, match=r"the grants cannot be read: .*try again"):
+        lake.grant("SELECT", orders, "user:eve", by="ann")
+
+
+def test_grants_of_a_restored_database_are_read_again(lake: Lake) -> None:
+    orders = lake.add_table("orders")
+    lake.grant("SELECT", orders, "user:ann")
+    for _ in range(3):
+        lake.grant("INSERT", orders, "user:ann")
+        lake.revoke("INSERT", orders, "user:ann")
+    assert lake.may("ann", "SELECT", orders)
+    schema.downgrade(lake.store.engine, "0016")
+    schema.upgrade(lake.store.engine)
+    assert not lake.may("ann", "SELECT", orders)
+    for _ in range(9):
+        lake.store.write(lambda transaction: transaction.access.advance())
+        assert not lake.may("ann", "SELECT", orders)
 
 
 def _all_of_ann(on: SecuredObject) -> GrantRequest:
