@@ -22,7 +22,7 @@ from interbed.catalog.server.service.access.secured import (
     unsecured,
 )
 from interbed.catalog.server.service.errors import NoSuchObjectError
-from interbed.catalog.server.service.events import NotificationEvent
+from interbed.catalog.server.service.events import EventType, NotificationEvent
 from interbed.catalog.server.service.model import DEFAULT_CATALOG
 from interbed.catalog.server.service.names import LISTED_MAX, check_number, normalized, partition_name, shortened
 from interbed.catalog.server.service.repository import Repository, Transaction
@@ -44,12 +44,24 @@ clients expect ids without gaps.
 """
 
 
+_WITH_STATISTICS = frozenset((EventType.UPDATE_TABLE_COLUMN_STAT, EventType.UPDATE_PARTITION_COLUMN_STAT))
+"""Types of events that have the least and greatest values of columns."""
+
+
 class NotificationService(SecuredService):
     """The calls about notification events."""
 
-    def __init__(self, store: Repository, *, clock: Callable[[], float] = time.time) -> None:
+    def __init__(
+        self,
+        store: Repository,
+        *,
+        clock: Callable[[], float] = time.time,
+        is_bound: Callable[[SecuredObject], bool] = lambda _table: False,
+    ) -> None:
+        """Make the service. `is_bound` returns whether row filters or column masks of a table bind the caller."""
         self._store = store
         self._clock = clock
+        self._is_bound = is_bound
 
     @unsecured("the number of the last event names no object")
     def current(self) -> int:
@@ -151,15 +163,21 @@ class NotificationService(SecuredService):
         return self._store.write(work) if inserts else []
 
     def _shown(self, found: list[NotificationEvent], *, with_gaps: bool) -> list[NotificationEvent]:
-        """Return the events without what the caller does not see."""
-        if self._access.caller() is None or self._access.may(READ_ALL, SERVER):
+        """Return the events without what the caller does not see, and without statistics of tables whose policies bind
+        it.
+        """
+        if self._access.caller() is None:
             return found
         named = {each.id: _objects(each) for each in found}
         objects = list(dict.fromkeys(on for each in named.values() for on in each))
-        seen = set(self._access.visible(objects, lambda each: each))
+        sees_all = self._access.may(READ_ALL, SERVER)
+        seen = set(objects if sees_all else self._access.visible(objects, lambda each: each))
+        measured = {on for each in found if each.type in _WITH_STATISTICS for on in named[each.id]}
+        bound = {on for on in measured if self._is_bound(on)}
         shown = [
             each
             if seen.issuperset(named[each.id])
+            and not (each.type in _WITH_STATISTICS and bound.intersection(named[each.id]))
             else NotificationEvent(id=each.id, time=each.time, type=HIDDEN_EVENT, catalog=None)
             for each in found
         ]

@@ -167,7 +167,9 @@ class Metastore:
         self.run_statistics = RuntimeStatisticsService(store, clock=clock)
         self.functions = FunctionService(store, clock=clock)
         self.constraints = ConstraintService(store, clock=clock)
-        self.notifications = NotificationService(store, clock=clock)
+        self.notifications = NotificationService(
+            store, clock=clock, is_bound=lambda table: bool(self.policies.binding(table))
+        )
         self.idempotency = IdempotencyService(store, clock=clock)
         self.locks = LockService(
             store,

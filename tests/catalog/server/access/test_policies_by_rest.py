@@ -12,6 +12,8 @@ from interbed.catalog.server.credentials.table_credentials import permitted_oper
 from interbed.catalog.server.service.access.objects import Privilege, table_object
 from interbed.catalog.server.service.column_statistics import ColumnStatistics, StatisticsData, StatisticsKind
 from interbed.catalog.server.service.errors import AccessDeniedError
+from interbed.catalog.server.service.events import EventType
+from interbed.catalog.server.service.notifications import HIDDEN_EVENT
 from interbed.catalog.server.service.statistics import StatisticsUpdate
 from tests.catalog.server.access.guarded import OWNER, READER, served
 from tests.catalog.server.access.policed import LAKE, TRUSTED, PolicedMetastore, policed_metastore
@@ -124,3 +126,20 @@ def test_statistics_of_masked_columns_and_of_filtered_tables_are_left_out(police
     assert seen() == ["city"]
     policed.set_filter("id > 5")
     assert seen() == []
+
+
+def test_events_with_statistics_are_hidden_from_bound_readers(policed: PolicedMetastore) -> None:
+    metastore = policed.guarded.metastore
+    data = StatisticsData(kind=StatisticsKind.LONG, low=1, high=99)
+    with served(OWNER):
+        update = StatisticsUpdate(columns=(ColumnStatistics(column="id", type="bigint", data=data),))
+        metastore.statistics.update(("hive", "sales", "lake"), [update])
+
+    def types() -> list[str]:
+        with served(READER):
+            return [each.type for each in metastore.notifications.after(0)]
+
+    before = types()
+    assert before[-1] == EventType.UPDATE_TABLE_COLUMN_STAT
+    policed.set_mask("phone", "NULL")
+    assert types() == [*before[:-1], HIDDEN_EVENT]
