@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from interbed.storage.base.predicate.expr import Predicate
+    from interbed.storage.meta.options.core import CoreOptions
+    from interbed.storage.meta.schema.table_schema import TableSchema
     from interbed.storage.read.guarded_scan import GuardedScan, RowRules
     from interbed.storage.read.point_lookup import Key
 
@@ -58,6 +60,16 @@ class GuardedTable:
     def name(self) -> str:
         """The full name."""
         return self._table.name
+
+    @property
+    def schema(self) -> "TableSchema":
+        """The schema, with its options."""
+        return self._table.schema
+
+    @property
+    def options(self) -> "CoreOptions":
+        """The options, typed."""
+        return self._table.options
 
     @property
     def location(self) -> str:

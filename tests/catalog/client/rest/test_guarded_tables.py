@@ -9,9 +9,11 @@ import pyarrow as pa
 import pytest
 
 from interbed.catalog.client.api import system_table
+from interbed.catalog.client.cli.forms.duckdb_sources import CatalogTables
 from interbed.catalog.client.errors import CatalogAccessError
 from interbed.catalog.client.identifier import Identifier
 from interbed.catalog.client.options import CatalogOptions
+from interbed.catalog.client.rest.catalog import RestCatalog
 from interbed.catalog.client.rest.client import RestClient
 from interbed.catalog.client.rest.refusal import RestRefusedError
 from interbed.catalog.client.rest.row_rules import rules_from_json
@@ -43,7 +45,7 @@ SHOWN = [
 class _Requests:
     """Requests of a principal to the interface in this process, in place of HTTP."""
 
-    uri = "http://here/paimon"
+    uri = "http://here"
 
     def __init__(self, policed: PolicedMetastore, principal: str) -> None:
         self._policed = policed
@@ -54,6 +56,9 @@ class _Requests:
 
     def post(self, path: str, body: object, *, repeatable: bool = False) -> Any:
         return self._sent("POST", path, body)
+
+    def close(self) -> None:
+        """Close nothing."""
 
     def _sent(self, method: str, path: str, body: object = None) -> Any:
         status, answer = self._policed.send(self._principal, method, path.lstrip("/").replace("%24", "$"), body)
@@ -134,6 +139,44 @@ def test_conditions_on_masked_columns_see_the_mask(policed: PolicedMetastore) ->
     polars = pytest.importorskip("polars")
     found = table.to_polars(lazy=True).filter(polars.col("phone") == "66").select("id").collect()
     assert found.height == 0
+
+
+@pytest.fixture
+def catalog(policed: PolicedMetastore, monkeypatch: pytest.MonkeyPatch) -> Iterator[RestCatalog]:
+    """Return a catalog of the reader."""
+    client = RestClient(cast(Any, _Requests(policed, READER)), "hive")
+    monkeypatch.setattr("interbed.catalog.client.rest.catalog.open_client", lambda options: (client, options))
+    with RestCatalog("rest", CatalogOptions({"metastore": "rest"})) as made:
+        yield made
+
+
+def test_the_catalog_opens_guarded_tables_and_lists_them_without_figures(catalog: RestCatalog) -> None:
+    assert _rows(catalog.get_table("sales.lake").to_arrow()) == SHOWN
+    with pytest.raises(NotSupportedError, match=r"'\$files' would not keep to them"):
+        catalog.get_table("sales.lake$files")
+    listing = catalog.get_table("sys.tables").scan().to_arrow().to_pylist()
+    (listed,) = [row for row in listing if row["table_name"] == "lake"]
+    assert listed["record_count"] is None
+    with pytest.raises(NotSupportedError, match="'store' would not keep to them"):
+        catalog.alter_table("sales.lake", DropColumn("city"))
+
+
+@pytest.mark.parametrize(
+    ("query", "rows"),
+    [
+        ("SELECT id, phone FROM sales.lake ORDER BY id", [(3, "*Bonn"), (5, "*Ulm"), (6, "*Bonn")]),
+        ("SELECT count(*) FROM sales.lake", [(3,)]),
+        ("SELECT id FROM sales.lake WHERE phone = '33' OR phone = '*Ulm'", [(5,)]),
+        ("SELECT max(phone) FROM sales.lake WHERE id < 5", [("*Bonn",)]),
+    ],
+)
+def test_queries_in_sql_see_shown_rows_and_values(
+    catalog: RestCatalog, query: str, rows: list[tuple[object, ...]]
+) -> None:
+    duckdb = pytest.importorskip("duckdb")
+    tables = CatalogTables(catalog, duckdb.connect())
+    tables.define(query)
+    assert tables.connection.execute(query).fetchall() == rows
 
 
 def test_columns_limits_and_filters_combine(policed: PolicedMetastore) -> None:
