@@ -6,6 +6,7 @@ from interbed.spark_ext.procedures import (
     compaction,
     files,
     functions,
+    grants,
     ingestion,
     metadata,
     snapshots,
@@ -19,7 +20,7 @@ _MODULES = (snapshots, files, metadata, functions, compaction, ingestion)
 PROCEDURES: Mapping[str, Procedure] = {p.name: p for module in _MODULES for p in module.PROCEDURES}
 
 _STATEMENTS: Mapping[str, Procedure] = {
-    p.name: p for p in (*snapshots.STATEMENTS, *statements.STATEMENTS, *functions.STATEMENTS)
+    p.name: p for p in (*snapshots.STATEMENTS, *statements.STATEMENTS, *functions.STATEMENTS, *grants.STATEMENTS)
 }
 
 

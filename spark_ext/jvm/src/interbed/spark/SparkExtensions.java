@@ -15,6 +15,7 @@ import interbed.spark.statement.BinaryPartitions;
 import interbed.spark.statement.CatalogStatement;
 import interbed.spark.statement.DropPartitionStatements;
 import interbed.spark.statement.FunctionStatements;
+import interbed.spark.statement.GrantStatement;
 import interbed.spark.statement.LikeStatement;
 import interbed.spark.statement.SettingStatement;
 import interbed.spark.statement.StatementTranslation;
@@ -116,7 +117,8 @@ public final class SparkExtensions extends AbstractFunction1<SparkSessionExtensi
           .map(CatalogStatement::toCall)
           .or(() -> CatalogStatement.use(sql))
           .or(() -> TagStatement.parse(sql).map(TagStatement::toCall))
-          .or(() -> LikeStatement.parse(sql).map(LikeStatement::toCall));
+          .or(() -> LikeStatement.parse(sql).map(LikeStatement::toCall))
+          .or(() -> GrantStatement.parse(sql).map(GrantStatement::toCall));
     }
 
     private static Object[] withText(Object[] arguments, String sql) {

@@ -18,7 +18,7 @@ import org.apache.spark.sql.catalyst.InternalRow;
 import org.apache.spark.sql.types.StructType;
 
 /**
- * A statement about one table that Spark does not parse, or not for catalogs. An unlisted procedure of the planner carries it
+ * A statement that Spark does not parse, or not for catalogs, mostly about one table. An unlisted procedure of the planner carries it
  * out.
  */
 final class PlannedStatement {
@@ -82,7 +82,9 @@ final class PlannedStatement {
             CurrentNamespace.in(catalog),
             arguments.toString());
     List<String> rows = Planner.askOrThrow(planner -> planner.callProcedure(call)).getRows();
-    CachedTables.refresh(catalog, (String) fields.get(TABLE));
+    if (fields.get(TABLE) != null) {
+      CachedTables.refresh(catalog, (String) fields.get(TABLE));
+    }
     return columns.isEmpty() ? List.of() : List.of(ProcedureJson.rows(columns, rows));
   }
 }

@@ -18,6 +18,7 @@ public final class SystemCatalog implements ProcedureCatalog {
               DropPartitionStatements.PROCEDURES,
               ViewProcedures.PROCEDURES,
               FunctionStatements.PROCEDURES,
+              GrantStatement.PROCEDURES,
               AnalyzeStatements.PROCEDURES)
           .flatMap(List::stream)
           .toList();

@@ -1,0 +1,143 @@
+"""Procedures of the statements about roles and grants: GRANT, REVOKE, SHOW GRANTS, CREATE ROLE, DROP ROLE, SHOW ROLES.
+
+They are called like procedures, and are not listed. The catalog's server decides what the user may do.
+"""
+
+from interbed.catalog.client.access.grants import GrantHolder, GrantObject
+from interbed.spark_ext.procedures.procedure import (
+    Answer,
+    ArgumentType,
+    Procedure,
+    ProcedureCall,
+    column,
+    name_parts,
+    optional,
+    required,
+)
+from interbed.storage.base.errors import InvalidInputError
+
+
+def _object(call: ProcedureCall) -> GrantObject | None:
+    """Return the object of a statement."""
+    kind = call.given("kind")
+    if kind is None or kind in ("server", "catalog"):
+        return None if kind is None else GrantObject(kind=kind)
+    if kind == "database":
+        parts = name_parts(str(call.needed("on")))
+        assert parts is not None, "the statement quotes the name"
+        return GrantObject(kind=kind, database=parts[0])
+    name = call.table_name("on").identifier
+    return GrantObject(kind=kind, database=name.database, name=name.table)
+
+
+def _grantee(call: ProcedureCall) -> GrantHolder | None:
+    kind = call.given("grantee_kind")
+    return None if kind is None else GrantHolder(kind=kind, name=str(call.needed("grantee")))
+
+
+def _change(call: ProcedureCall) -> Answer:
+    catalog, action = call.catalog, call.needed("action")
+    if action == "create role":
+        catalog.create_role(call.needed("role"))
+        return ()
+    if action == "drop role":
+        catalog.drop_role(call.needed("role"))
+        return ()
+    grantee, on = _grantee(call), _object(call)
+    assert grantee is not None, "each other statement has a grantee"
+    names, has_option = str(call.needed("names")).split(","), call.given("option") == "true"
+    if action == "grant role":
+        for name in names:
+            catalog.grant_role(name, to=grantee, admin_option=has_option)
+        return ()
+    is_cascade = call.given("cascade") == "true"
+    if action == "revoke role":
+        if is_cascade:
+            raise InvalidInputError("REVOKE of a role has no CASCADE: what its members gave stays. Leave it out.")
+        for name in names:
+            catalog.revoke_role(name, of=grantee, admin_option_only=has_option)
+        return ()
+    assert on is not None, "privileges are on an object"
+    if action == "grant":
+        catalog.grant(names, on=on, to=grantee, grant_option=has_option)
+    else:
+        catalog.revoke(names, on=on, of=grantee, grant_option_only=has_option, cascade=is_cascade)
+    return ()
+
+
+def _show_roles(call: ProcedureCall) -> Answer:
+    found = call.catalog.current_roles() if call.given("current") == "true" else call.catalog.list_roles()
+    return [(role,) for role in found]
+
+
+def _show_principals(call: ProcedureCall) -> Answer:
+    return [
+        (each.member.kind, each.member.name, each.admin_option, each.grantor)
+        for each in call.catalog.list_role_members(call.needed("role"))
+    ]
+
+
+def _show_grants(call: ProcedureCall) -> Answer:
+    return [
+        (
+            each.privilege,
+            each.on.kind,
+            ".".join(name for name in (each.on.database, each.on.name) if name is not None) or each.on.catalog,
+            each.to.kind,
+            each.to.name,
+            each.grant_option,
+            each.grantor,
+        )
+        for each in call.catalog.list_grants(on=_object(call), to=_grantee(call))
+    ]
+
+
+_OBJECT = (optional("kind"), optional("on"))
+_GRANTEE = (optional("grantee_kind"), optional("grantee"))
+_FLAG = ArgumentType.BOOLEAN
+
+STATEMENTS = (
+    Procedure(
+        name="change_grants_statement",
+        description="Carries out GRANT, REVOKE, CREATE ROLE and DROP ROLE.",
+        parameters=(
+            required("action"),
+            optional("role"),
+            optional("names"),
+            *_OBJECT,
+            *_GRANTEE,
+            optional("option"),
+            optional("cascade"),
+        ),
+        call=_change,
+    ),
+    Procedure(
+        name="show_roles_statement",
+        description="Lists the roles that the user sees, or those that it has.",
+        parameters=(optional("current"),),
+        columns=(column("role"),),
+        call=_show_roles,
+    ),
+    Procedure(
+        name="show_principals_statement",
+        description="Lists the members of a role.",
+        parameters=(required("role"),),
+        columns=(column("principal_type"), column("principal"), column("admin_option", _FLAG), column("grantor")),
+        call=_show_principals,
+    ),
+    Procedure(
+        name="show_grants_statement",
+        description="Lists the grants on an object and to a user, a group or a role.",
+        parameters=(*_OBJECT, *_GRANTEE),
+        columns=(
+            column("privilege"),
+            column("object_type"),
+            column("object"),
+            column("principal_type"),
+            column("principal"),
+            column("grant_option", _FLAG),
+            column("grantor"),
+        ),
+        call=_show_grants,
+    ),
+)
