@@ -147,8 +147,8 @@ class EffectiveAnswer(msgspec.Struct, kw_only=True):
 
 
 class ExplanationAnswer(msgspec.Struct, kw_only=True, rename="kebab"):
-    """Whether a user has a privilege on an object, and by what: its roles, and its grants on the object and on what the
-    object lies in. `way-out` is the grant that would give it, empty if it has the privilege.
+    """Whether a user has a privilege on an object, and why: its roles, each with its path, its grants on the object and
+    on what the object lies in, and what permits it. `way-out` is a grant that would, empty if it is permitted.
     """
 
     permitted: bool
@@ -158,6 +158,7 @@ class ExplanationAnswer(msgspec.Struct, kw_only=True, rename="kebab"):
     on: ObjectJson
     roles: list[str]
     grants: list[GrantAnswer]
+    reasons: list[str]
     way_out: str
 
 

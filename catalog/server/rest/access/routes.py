@@ -230,10 +230,11 @@ class AccessRoutes:
 
     def why_denied(self, request: RestRequest) -> RestResponse:
         """Return whether a user has a privilege on an object, the roles and grants that decide it, and a way out."""
-        on, holder, actor = _object(request), _holder(request), self._access.caller()
-        privilege = _one_of(Privilege, request, "privilege")
-        held = [each for place in (on, *on.containers) for each in self._administration.grants_of(holder, place, actor)]
-        (permitted,) = self._access.decide(holder, [Access(privilege, on)])
+        on, holder, privilege = _object(request), _holder(request), _one_of(Privilege, request, "privilege")
+        # Refuses callers that may not ask. What other grants would permit it is not shown to them.
+        self._administration.grants_of(holder, on, self._access.caller())
+        found = self._administration.explain(holder, Access(privilege, on))
+        permitted = found.is_permitted
         way_out = "" if permitted else f"GRANT {privilege} ON {str(on).upper() if on == SERVER else on} TO USER"
         return json_response(
             messages.ExplanationAnswer(
@@ -242,8 +243,9 @@ class AccessRoutes:
                 groups=sorted(holder.groups),
                 privilege=privilege,
                 on=object_json(on),
-                roles=self._roles_of(holder, actor),
-                grants=[grant_answer(each) for each in held],
+                roles=list(found.roles),
+                grants=[grant_answer(each) for each in found.grants],
+                reasons=list(found.reasons),
                 way_out=f"{way_out} {holder.name}" if way_out else "",
             )
         )

@@ -103,11 +103,15 @@ def test_a_denial_is_explained(managed: ManagedAccess) -> None:
     managed.send("POST", "grants", grants("SELECT"))
     status, found = managed.send("GET", f"why-denied?principal=ann&privilege=INSERT&{ON_ORDERS}")
     assert status == 200
-    assert (found["permitted"], found["roles"]) == (False, ["public"])
+    assert (found["permitted"], found["roles"]) == (False, ["role public"])
     assert [each["privilege"] for each in found["grants"]] == ["SELECT"]
     assert found["way-out"] == "GRANT INSERT ON table hive.sales.orders TO USER ann"
     _, found = managed.send("GET", f"why-denied?principal=ann&privilege=SELECT&{ON_ORDERS}", by="ann")
     assert (found["permitted"], found["way-out"]) == (True, "")
+    assert found["reasons"] == ["SELECT on the table hive.sales.orders is granted: user ann"]
+    _, found = managed.send("GET", f"why-denied?principal=olga&privilege=DROP&{ON_ORDERS}", by="olga")
+    assert found["reasons"] == ["the user olga owns the table hive.sales.orders: user olga"]
+    assert managed.send("GET", f"why-denied?principal=olga&privilege=DROP&{ON_ORDERS}", by="ann")[0] == 403
 
 
 @pytest.mark.parametrize(
