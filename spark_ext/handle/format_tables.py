@@ -1,21 +1,29 @@
 """Format tables in Spark: their description, their handle, and the table of a handle in another process.
 
-A worker gets the directory, the schema and the options of the file system, as for other tables, and the partitions that
-a metastore has registered elsewhere. It lists nothing: files to read are in the splits, and a commit is the driver's.
+A worker gets the directory, the schema and the options of the file system, as for other tables, the definition of files
+of Hive's own tables, and the partitions that are not as their values say: in other directories, with a format of their
+own, with equal values. It lists nothing: files to read are in the splits, and a commit is the driver's.
 """
 
 import json
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 from interbed.spark_ext.handle.ddl import spark_properties
+from interbed.spark_ext.handle.format_definitions import (
+    definition_from_text,
+    definition_to_text,
+    partition_from_json,
+    partition_to_json,
+)
 from interbed.spark_ext.handle.table_handle import FILE_SYSTEM_PREFIXES, TableHandle
 from interbed.spark_ext.values.spark_types import schema_to_spark
-from interbed.storage.base.errors import NotSupportedError
+from interbed.storage.base.errors import InvalidInputError, NotSupportedError
 from interbed.storage.io.resolve import file_io_for
 from interbed.storage.table.format_table.definition import FormatDefinition
-from interbed.storage.table.format_table.directories import FormatPartition
+from interbed.storage.table.format_table.directories import FormatDirectories, FormatPartition
 from interbed.storage.table.format_table.format_table import FormatTable
 from interbed.thrift_idl.planner.ttypes import RowChanges, TableInfo, WriteClustering
 
@@ -23,12 +31,12 @@ from interbed.thrift_idl.planner.ttypes import RowChanges, TableInfo, WriteClust
 class ListedPartitions:
     """PartitionRegister of a worker: the partitions that the driver has named, which it does not change."""
 
-    def __init__(self, listed: Sequence[tuple[Mapping[str, str], str]]) -> None:
+    def __init__(self, listed: Sequence[FormatPartition]) -> None:
         self._listed = listed
 
-    def partitions(self) -> Iterable[tuple[Mapping[str, str], str]]:
-        """Return the values and the directory of each partition."""
-        return self._listed
+    def partitions(self) -> Iterable[tuple[Mapping[str, str], str, FormatDefinition | None]]:
+        """Return values and directory of each partition, and its own format if it has one."""
+        return [(each.spec, each.location, each.definition) for each in self._listed]
 
     def add(self, partitions: Sequence[FormatPartition]) -> None:
         """Register nothing: the driver does."""
@@ -50,6 +58,7 @@ def format_table_info(reference: Any, table: FormatTable, given: Mapping[str, st
         server_options=_added(given, reference.catalog.options),
         tokens_of=_tokens_of(table),
         is_format=True,
+        format_definition=definition_to_text(table.definition),
     )
     return info_of_format(handle, table)
 
@@ -78,31 +87,38 @@ def info_of_format(handle: TableHandle, table: FormatTable) -> TableInfo:
 
 
 def with_registered(handle: TableHandle, table: FormatTable) -> TableHandle:
-    """Return the handle with the partitions that are not in the directories of their names."""
-    if table.directories.register is None:
-        return handle
-    elsewhere = tuple(
-        (json.dumps(dict(each.spec)), each.location)
-        for each in table.directories.partitions()
-        if not table.directories.holds(each.location)
-        or each.location != table.directories.new_partition(each.row).location
-    )
-    return replace(handle, partitions_elsewhere=elsewhere)
+    """Return the handle with the partitions that are not as a new one with their values would be.
+
+    Other partitions with equal values, and with the same directory, are named with them.
+    """
+    found = table.directories.partitions() if table.partition_keys else []
+    places = Counter(each.location for each in found)
+    rows = {each.row for each in found if places[each.location] > 1 or not _as_new(each, table.directories)}
+    named = tuple(json.dumps(partition_to_json(each)) for each in found if each.row in rows)
+    return replace(handle, partitions_elsewhere=named)
+
+
+def _as_new(partition: FormatPartition, directories: FormatDirectories) -> bool:
+    """Return whether a new partition with the values of a partition would be the same."""
+    try:
+        return directories.new_partition(partition.row) == partition
+    except InvalidInputError:
+        # A metastore registers partitions that would have no directory of their names.
+        return False
 
 
 def open_format(handle: TableHandle) -> FormatTable:
     """Open the format table of a handle without its catalog, for reading and writing, not for commits."""
     schema = handle.schema
-    if handle.dynamic_options:
-        schema = replace(schema, options={**schema.options, **handle.dynamic_options})
     if handle.tokens_of is None:
         file_io, location = file_io_for(handle.location, handle.file_system_options)
     else:
         file_io, location = handle.files_by_token(handle.tokens_of), handle.location
-    listed = [(json.loads(spec), place) for spec, place in handle.partitions_elsewhere]
-    register = ListedPartitions(listed) if listed else None
+    register = ListedPartitions([partition_from_json(json.loads(each), schema) for each in handle.partitions_elsewhere])
     name = f"{handle.database}.{handle.table}"
-    return FormatTable(name, location, file_io, FormatDefinition.of(schema), register)
+    definition = definition_from_text(handle.format_definition, schema)
+    table = FormatTable(name, location, file_io, definition, register, discovers=False)
+    return table.copy(handle.dynamic_options) if handle.dynamic_options else table
 
 
 def refuse_format(handle: TableHandle, what: str) -> None:

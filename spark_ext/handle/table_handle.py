@@ -69,8 +69,10 @@ class TableHandle:
     """The column with the kinds of the rows to be written, which is no column of the table."""
     is_format: bool = False
     """Whether this is a format table: format_tables.py opens it."""
-    partitions_elsewhere: tuple[tuple[str, str], ...] = ()
-    """Of a format table: the values as JSON and the directory of registered partitions in unusual directories."""
+    format_definition: str = ""
+    """Of a format table: its definition as format_definitions.py encodes it, if the schema does not say all of it."""
+    partitions_elsewhere: tuple[str, ...] = ()
+    """Of a format table: partitions that are not as their values say, as format_definitions.py encodes them."""
 
     def to_bytes(self) -> bytes:
         """Encode the handle for the JVM."""
@@ -90,6 +92,7 @@ class TableHandle:
                 "kindColumn": self.kind_column,
                 "identity": self.snapshot_identity,
                 "format": self.is_format,
+                "definition": self.format_definition,
                 "elsewhere": self.partitions_elsewhere,
                 "rows": None if self.rows is None else [self.rows.schema_json, self.rows.case_sensitive],
             },
@@ -119,7 +122,8 @@ class TableHandle:
                 kind_column=value.get("kindColumn"),
                 snapshot_identity=value.get("identity"),
                 is_format=value.get("format", False),
-                partitions_elsewhere=tuple((spec, place) for spec, place in value.get("elsewhere", ())),
+                format_definition=value.get("definition", ""),
+                partitions_elsewhere=tuple(value.get("elsewhere", ())),
                 rows=None if rows is None else RowsToCome(schema_json=rows[0], case_sensitive=rows[1]),
             )
         except (ValueError, KeyError, TypeError) as error:

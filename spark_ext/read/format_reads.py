@@ -10,6 +10,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from interbed.spark_ext.handle.format_definitions import partition_from_json, partition_to_json
 from interbed.spark_ext.handle.format_tables import open_format, refuse_format
 from interbed.spark_ext.handle.session_options import TRAVEL_KEYS
 from interbed.spark_ext.handle.table_handle import TableHandle
@@ -17,7 +18,6 @@ from interbed.spark_ext.read.task import ReadTask, task_of
 from interbed.spark_ext.values.predicates import conjunction_of
 from interbed.storage.base.predicate.expr import Predicate
 from interbed.storage.io.api import FileStatus
-from interbed.storage.table.format_table.directories import FormatPartition
 from interbed.storage.table.format_table.format_table import FormatTable
 from interbed.storage.table.format_table.query import FormatSplit
 from interbed.thrift_idl.planner.ttypes import ScanPlan, ScanSplit
@@ -64,11 +64,13 @@ def _packed(files: Sequence[FormatSplit]) -> Iterator[list[FormatSplit]]:
 
 
 def _for_spark(part: Sequence[FormatSplit]) -> ScanSplit:
-    partitions = {each.partition.row: each.partition for each in part}
-    content = {
-        "partitions": [[row.hex(), dict(p.spec), p.location] for row, p in partitions.items()],
-        "files": [[asdict(each.file), list(partitions).index(each.partition.row)] for each in part],
-    }
+    # Several partitions may have equal values, and several may have one directory.
+    numbers: dict[str, int] = {}
+    files = [
+        [asdict(each.file), numbers.setdefault(json.dumps(partition_to_json(each.partition)), len(numbers))]
+        for each in part
+    ]
+    content = {"partitions": [json.loads(partition) for partition in numbers], "files": files}
     size = sum(each.file.size for each in part)
     return ScanSplit(
         payload=json.dumps(content).encode(),
@@ -82,9 +84,7 @@ def _for_spark(part: Sequence[FormatSplit]) -> ScanSplit:
 def format_rows(task: ReadTask, predicate: Predicate | None, split: bytes) -> Iterator[pa.RecordBatch]:
     """Yield the rows of a split that match the predicate, with the columns of the task."""
     content = json.loads(split)
-    partitions = [
-        FormatPartition(row=bytes.fromhex(row), spec=spec, location=location)
-        for row, spec, location in content["partitions"]
-    ]
+    table = open_format(task.handle)
+    partitions = [partition_from_json(each, table.schema) for each in content["partitions"]]
     files = [FormatSplit(file=FileStatus(**file), partition=partitions[place]) for file, place in content["files"]]
-    return open_format(task.handle).scan(task.columns, predicate).batches_of(files)
+    return table.scan(task.columns, predicate).batches_of(files)

@@ -11,12 +11,14 @@ from typing import Any
 
 import pyarrow as pa
 
+from interbed.spark_ext.handle.format_definitions import partition_from_json, partition_to_json
 from interbed.spark_ext.handle.format_tables import open_format, with_registered
 from interbed.spark_ext.handle.session_options import table_options
 from interbed.spark_ext.handle.table_handle import TableHandle
 from interbed.spark_ext.values.spark_types import batch_from_spark
 from interbed.spark_ext.write.writer import CommitToken
 from interbed.storage.base.errors import NotSupportedError
+from interbed.storage.meta.schema.table_schema import TableSchema
 from interbed.storage.table.format_table.directories import FormatPartition
 from interbed.storage.table.format_table.format_table import FormatTable
 from interbed.storage.table.format_table.writing import FormatTableWrite, StagedFile, check_rows_in_choice, commit
@@ -75,17 +77,22 @@ def commit_format(token: CommitToken, table: FormatTable, messages: Iterable[byt
 
     An overwrite replaces the files that exist when it is committed. Called again, it completes the first call.
     """
-    files = _files(messages)
+    files = _files(messages, table.schema)
     directories, file_io = table.directories, table.file_io
     own = {file.path for file in files}
     replaced: list[FormatPartition] = []
     if token.mode == WriteMode.OVERWRITE_DYNAMIC:
-        replaced = list({file.partition.row: file.partition for file in files}.values())
+        written = {file.partition.row: file.partition for file in files}
+        # Other directories may have equal values.
+        others = [each for each in directories.partitions() if each.row in written]
+        replaced = list({each.location: each for each in (*written.values(), *others)}.values())
+        directories.check_owned(others)
     elif token.mode == WriteMode.OVERWRITE:
         chosen: Any = token.static_partition()
         if table.partition_keys:
             check_rows_in_choice(directories, chosen, [file.partition.row for file in files], table.name)
         replaced = directories.chosen(chosen)
+        directories.check_owned(replaced)
     listed = [file.path for each in replaced for file in directories.files(each) if file.path not in own]
     pending = [file for file in files if file_io.exists(file.staged) or not file_io.exists(file.path)]
     commit(directories, pending, replaced=listed)
@@ -94,32 +101,29 @@ def commit_format(token: CommitToken, table: FormatTable, messages: Iterable[byt
 
 def abort_format(token: CommitToken, messages: Iterable[bytes]) -> None:
     """Delete the hidden files of the tasks."""
-    open_format(token.handle).file_io.delete_quietly([file.staged for file in _files(messages)])
+    table = open_format(token.handle)
+    table.file_io.delete_quietly([file.staged for file in _files(messages, table.schema)])
 
 
 def _file_to_json(file: StagedFile) -> dict[str, Any]:
-    partition = file.partition
     return {
         "staged": file.staged,
         "path": file.path,
         "rows": file.rows,
         "size": file.size,
-        "partition": [partition.row.hex(), dict(partition.spec), partition.location],
+        "partition": partition_to_json(file.partition),
     }
 
 
-def _files(messages: Iterable[bytes]) -> list[StagedFile]:
-    found = []
-    for message in messages:
-        for each in json.loads(message):
-            row, spec, location = each["partition"]
-            found.append(
-                StagedFile(
-                    staged=each["staged"],
-                    path=each["path"],
-                    partition=FormatPartition(row=bytes.fromhex(row), spec=spec, location=location),
-                    rows=each["rows"],
-                    size=each["size"],
-                )
-            )
-    return found
+def _files(messages: Iterable[bytes], schema: TableSchema) -> list[StagedFile]:
+    return [
+        StagedFile(
+            staged=each["staged"],
+            path=each["path"],
+            partition=partition_from_json(each["partition"], schema),
+            rows=each["rows"],
+            size=each["size"],
+        )
+        for message in messages
+        for each in json.loads(message)
+    ]

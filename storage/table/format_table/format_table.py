@@ -160,7 +160,18 @@ class FormatTable(ArrowRows):
                 f"The format of '{self.name}' and the names of its directories are those of its files, and can't be "
                 "set for one object."
             )
-        definition = replace(self.definition, schema=schema, syntax=checked.syntax)
+        by_options = FormatDefinition.of(self.schema).syntax
+        if checked.syntax == by_options:
+            # That of a SerDe of Hive, perhaps.
+            syntax = self.definition.syntax
+        elif by_options == self.definition.syntax:
+            syntax = checked.syntax
+        else:
+            raise InvalidInputError(
+                f"The syntax of the files of '{self.name}' is that of its SerDe in Hive, and can't be set for one "
+                "object: leave the options of the syntax out."
+            )
+        definition = replace(self.definition, schema=schema, syntax=syntax)
         found = FormatTable(self.name, self.location, self.directories.file_io, definition)
         found.directories = self.directories.of(definition)
         return found

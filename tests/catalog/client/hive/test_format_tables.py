@@ -16,7 +16,7 @@ from interbed.catalog.client.hive.catalog import HiveCatalog
 from interbed.catalog.client.hive.format_entries import definition_of
 from interbed.catalog.client.identifier import Identifier
 from interbed.catalog.client.table_compaction import TablePatterns, tables_meant
-from interbed.storage.base.errors import InvalidOptionError, NotSupportedError
+from interbed.storage.base.errors import InvalidInputError, InvalidOptionError, NotSupportedError
 from interbed.storage.meta.schema.change import SetOption
 from interbed.storage.table.format_table.format_table import FormatTable
 from interbed.thrift_idl.hive_metastore import ttypes
@@ -237,6 +237,17 @@ def test_columnar_files_of_hive_are_read_in_the_places_of_their_partitions(
     assert "k=7" in catalog.client.get_partition_names("shop", "h")
     table.overwrite([{"a": 8, "b": "o", "k": 1}])
     assert rows_of(table, filter="k = 1") == [(8, "o", 1)]
+
+
+def test_options_for_one_object_keep_the_syntax_of_a_serde(catalog: HiveCatalog, tmp_path: Path) -> None:
+    place = tmp_path / "h"
+    place.mkdir()
+    (place / "f").write_bytes(b"1\x01x,y\n")
+    catalog.client.create_table(of_hive(place, {"a": "int", "b": "string"}))
+    table: Any = catalog.get_table("shop.h")
+    assert rows_of(table.copy({"target-file-size": "1 mb"})) == [(1, "x,y")]
+    with pytest.raises(InvalidInputError, match=r"shop\.h.*SerDe"):
+        table.copy({"csv.field-delimiter": ";"})
 
 
 @pytest.mark.parametrize(
