@@ -49,7 +49,7 @@ def opened(db: str | None, warehouse: str | None = None) -> "Iterator[tuple[SqlR
     from interbed.catalog.client.hive.connection import current_user
     from interbed.catalog.server.database import schema
     from interbed.catalog.server.database.engine import parse_database_url
-    from interbed.catalog.server.process.main import open_metastore
+    from interbed.catalog.server.process.opening import open_metastore
     from interbed.catalog.server.service.history.entries import ChangeOrigin
     from interbed.catalog.server.settings import load
 

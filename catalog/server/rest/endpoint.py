@@ -29,7 +29,7 @@ from interbed.catalog.server.service.directories.remote_files import MissedDeadl
 from interbed.catalog.server.session import current_link, session_settings
 from interbed.catalog.server.thrift.edge.budgets import HEAVY_BYTES_MIN, LIGHT_BYTES_MAX
 from interbed.catalog.server.thrift.edge.cache import CacheEntry
-from interbed.catalog.server.thrift.edge.cache import Scope as AnswerScope
+from interbed.catalog.server.thrift.edge.cache_scopes import Scope as AnswerScope
 from interbed.catalog.server.thrift.edge.call import (
     Call,
     CallOutcome,

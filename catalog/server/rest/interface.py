@@ -14,7 +14,7 @@ from urllib.parse import unquote_plus
 
 import msgspec
 
-from interbed.catalog.server.thrift.edge.cache import Scope
+from interbed.catalog.server.thrift.edge.cache_scopes import Scope
 from interbed.catalog.server.thrift.edge.call import ClientSession
 
 T = TypeVar("T")

@@ -11,7 +11,7 @@ import pytest
 from click.testing import CliRunner
 
 from interbed.catalog.server.process.command import server
-from interbed.catalog.server.process.main import undrop_seconds_of
+from interbed.catalog.server.process.opening import undrop_seconds_of
 from interbed.catalog.server.setting_kinds import ServerSettingsError
 from interbed.catalog.server.settings import SETTINGS, ServerSettings, load
 from interbed.catalog.server.shown_settings import shown, warnings_for

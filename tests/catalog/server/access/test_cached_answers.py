@@ -6,7 +6,8 @@ from interbed.catalog.server.database.generation import ChangedObject, Generatio
 from interbed.catalog.server.service.access.guard import AccessGuard
 from interbed.catalog.server.service.access.objects import Privilege
 from interbed.catalog.server.service.events import EventType
-from interbed.catalog.server.thrift.edge.cache import AnswerCache, CacheEntry, database_scope, tables_scope
+from interbed.catalog.server.thrift.edge.cache import AnswerCache, CacheEntry
+from interbed.catalog.server.thrift.edge.cache_scopes import database_scope, tables_scope
 from interbed.catalog.server.thrift.edge.call import CallOutcome
 from tests.catalog.server.access.guarded import ORDERS, session_of
 from tests.support.grants import GrantsInMemory

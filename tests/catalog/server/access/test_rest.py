@@ -5,6 +5,7 @@ import json
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -196,7 +197,8 @@ def test_every_route_of_a_warehouse_asks_for_its_catalog(rest: GuardedRest) -> N
         parts = [
             "directory" if each == "{prefix}" else "x" if each[0] == "{" else each for each in route.template.split("/")
         ]
-        path, body = "/".join(parts), {} if route.method == "POST" else None
+        path = "/".join(parts)
+        body: dict[str, Any] | None = {} if route.method == "POST" else None
         status, answer = rest.send(NOBODY, "paimon", route.method, path, body)
         assert (status, answer["message"]) == (404, "There is no catalog 'directory'."), route.operation
         status, answer = rest.send("guest", "paimon", route.method, path, body)
