@@ -6,11 +6,18 @@ scans, unless it is trusted: an engine that applies the policies itself, as Paim
 """
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Protocol, TypeVar
 
 from interbed.catalog.server.service.access.authorizer import Caller
-from interbed.catalog.server.service.access.grants import AccessRepository, RoleMember
+from interbed.catalog.server.service.access.grants import (
+    PUBLIC,
+    AccessRepository,
+    Grantee,
+    GranteeKind,
+    RoleMember,
+    role_named,
+)
 from interbed.catalog.server.service.access.guard import AccessGuard
 from interbed.catalog.server.service.access.objects import SERVER, Privilege, SecuredObject
 from interbed.catalog.server.service.access.policies import BindingPolicies, PolicyRepository, TablePolicy
@@ -123,4 +130,15 @@ class PolicyRules:
 
 def _found(transaction: PolicyReading, on: SecuredObject) -> tuple[Sequence[TablePolicy], Sequence[RoleMember]]:
     policies = transaction.policies.of_table(on)
-    return policies, transaction.access.members() if policies else ()
+    if not policies:
+        return (), ()
+    roles = {role_named(role.name) for role in transaction.access.roles()}
+    return [_closed(each, roles) for each in policies], transaction.access.members()
+
+
+def _closed(policy: TablePolicy, roles: Collection[Grantee]) -> TablePolicy:
+    """Return a policy that binds everyone if a role that it binds is missing: it was dropped while the table was, and
+    no other caller would be bound.
+    """
+    missing = any(each.kind is GranteeKind.ROLE and each not in roles for each in policy.bound)
+    return replace(policy, bound=(*policy.bound, PUBLIC)) if missing else policy

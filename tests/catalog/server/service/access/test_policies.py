@@ -223,6 +223,17 @@ def test_a_role_that_a_policy_names_is_not_dropped(lake: Lake) -> None:
     lake.access.drop_role("analysts", None)
 
 
+def test_a_policy_whose_role_was_dropped_while_its_table_was_binds_everyone(lake: Lake) -> None:
+    on, policies, callers = _orders(lake), _administration(lake), _Callers(lake)
+    lake.access.create_role("analysts", None)
+    policies.set(on, _filter("id > 5", "role:analysts"), None)
+    assert callers.rules_of("bob", on) == (0, [])
+    lake.metastore.tables.drop("hive", "sales", "orders", delete_data=False)
+    lake.access.drop_role("analysts", None)
+    lake.metastore.dropped.undrop(lake.metastore.dropped.find("hive", "sales", "orders"))
+    assert callers.rules_of("bob", on) == (1, [])
+
+
 def test_changes_of_policies_are_in_the_history_and_count_as_changes_of_access(lake: Lake) -> None:
     on, policies = _orders(lake), _administration(lake)
     before = lake.store.read(lambda transaction: transaction.access.generation())
