@@ -58,7 +58,7 @@ class GuardedTable:
 
     @property
     def name(self) -> str:
-        """The full name."""
+        """The full name of the table."""
         return self._table.name
 
     @property
@@ -68,7 +68,7 @@ class GuardedTable:
 
     @property
     def options(self) -> "CoreOptions":
-        """The options, typed."""
+        """The options of the table, typed."""
         return self._table.options
 
     @property

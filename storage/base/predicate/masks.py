@@ -175,19 +175,19 @@ def _parsed(text: str) -> ColumnMask:
     if len(tokens) == 1:
         if isinstance(head, str):
             return ColumnMask(MaskFunction.CONCAT, (head,))
-        if isinstance(head, _Name):
+        if isinstance(head, _NameToken):
             is_null = not head.quoted and head.text.upper() == "NULL"
             return ColumnMask(MaskFunction.NULL) if is_null else _column_mask(head.text)
-    is_call = isinstance(head, _Name) and not head.quoted and len(rest) > 2
-    if not is_call or rest[0] != _Sign("(") or rest[-1] != _Sign(")"):
+    is_call = isinstance(head, _NameToken) and not head.quoted and len(rest) > 2
+    if not is_call or rest[0] != _SignToken("(") or rest[-1] != _SignToken(")"):
         raise _unknown(text)
-    assert isinstance(head, _Name)
+    assert isinstance(head, _NameToken)
     function = _function(head.text, text)
     given: list[MaskColumn | str] = []
     for index, token in enumerate(rest[1:-1]):
-        if (index % 2 == 1) != (token == _Sign(",")) or (isinstance(token, _Sign) and index % 2 == 0):
+        if (index % 2 == 1) != (token == _SignToken(",")) or (isinstance(token, _SignToken) and index % 2 == 0):
             raise _unknown(text)
-        if isinstance(token, _Name):
+        if isinstance(token, _NameToken):
             given.append(MaskColumn(token.text))
         elif isinstance(token, str):
             given.append(token)
@@ -210,21 +210,21 @@ def _function(name: str, text: str) -> MaskFunction:
 
 
 @dataclass(frozen=True, slots=True)
-class _Name:
+class _NameToken:
     text: str
     quoted: bool = False
 
 
 @dataclass(frozen=True, slots=True)
-class _Sign:
+class _SignToken:
     text: str
 
 
-def _tokens(text: str) -> list[_Name | _Sign | str]:
+def _tokens(text: str) -> list[_NameToken | _SignToken | str]:
     """Return names, signs and texts. FilterError."""
     if len(text) > _LENGTH_MAX:
         raise FilterError(f"The mask has {len(text)} characters; at most {_LENGTH_MAX} are read.")
-    found: list[_Name | _Sign | str] = []
+    found: list[_NameToken | _SignToken | str] = []
     position, end = 0, len(text.rstrip())
     while position < end:
         match = _TOKEN.match(text, position)
@@ -235,9 +235,9 @@ def _tokens(text: str) -> list[_Name | _Sign | str]:
             found.append(match["text"][1:-1].replace("''", "'"))
         elif match["quoted"] is not None:
             quote = match["quoted"][0]
-            found.append(_Name(match["quoted"][1:-1].replace(quote * 2, quote), quoted=True))
+            found.append(_NameToken(match["quoted"][1:-1].replace(quote * 2, quote), quoted=True))
         else:
-            found.append(_Sign(match["sign"]) if match["sign"] else _Name(match["name"]))
+            found.append(_SignToken(match["sign"]) if match["sign"] else _NameToken(match["name"]))
     if not found:
         raise _unknown(text)
     return found
