@@ -37,13 +37,13 @@ EXPECTED = {
         paimon.rollbackTable paimon.createTag paimon.deleteTag paimon.createBranch paimon.dropBranch
         paimon.renameBranch paimon.forwardBranch paimon.resetConsumer paimon.createView paimon.renameView
         paimon.alterView paimon.dropView paimon.createFunction paimon.alterFunction paimon.dropFunction
-        interbed.undropDatabase interbed.restoreTable
+        interbed.undropDatabase interbed.purgeDatabase interbed.restoreTable
     """,
     "mddda": """
         iceberg.createNamespace paimon.createDatabase
     """,
     "mddmm": """
-        iceberg.registerView paimon.replaceTable interbed.undropTable
+        iceberg.registerView paimon.replaceTable interbed.undropTable interbed.purgeTable
     """,
     "mmmmm": """
         iceberg.getConfig iceberg.reportMetrics iceberg.loadFunction paimon.getConfig paimon.getTableToken
