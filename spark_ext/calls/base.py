@@ -18,6 +18,10 @@ TYPES = ("interbed", "paimon")
 CATALOGS_MAX = 16
 
 
+SESSION_CATALOG = "spark_catalog"
+"""The name of the catalog in which Spark keeps tables of its own beside those of interbed."""
+
+
 class CatalogPool:
     """Open catalogs by their options: an LRU cache of `CATALOGS_MAX` entries that closes the others."""
 
@@ -56,8 +60,9 @@ def _open_catalog(name: str, options: Mapping[str, str]) -> Catalog:
     if isinstance(catalog, FileSystemCatalog):
         # A warehouse that can't be written fails the statement that names it, not the creation of the first table.
         catalog.file_io.make_directories(catalog.warehouse)
-    # Tables of Hive's own are read by Spark's file sources.
-    catalog.leave_out_format_tables(keep_created=True)
+    if name == SESSION_CATALOG:
+        # Tables of Hive's own are those of Spark's own catalog there.
+        catalog.leave_out_format_tables(keep_created=True)
     catalog.instead_of_iceberg = (
         "Spark reads it by Iceberg's own catalog: configure one beside this, spark.sql.catalog.ice = "
         "org.apache.iceberg.spark.SparkCatalog with spark.sql.catalog.ice.type = hive and spark.sql.catalog.ice.uri = "

@@ -1,19 +1,26 @@
-"""Format tables in Spark, in Hive and REST catalogs: created, read, appended and overwritten, by partitions."""
+"""Format tables in Spark, in Hive and REST catalogs, and tables of Hive: created, read, appended and overwritten."""
 
+import copy
 import itertools
 import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import SparkSession
 
 import interbed
+from interbed.catalog.client.hive.catalog import HiveCatalog
 from interbed.catalog.client.table_parts import as_format_table
+from interbed.thrift_idl.hive_metastore import ttypes
+from tests.catalog.client.hive.test_foreign_partitions import PARQUET, PARQUET_INPUT
+from tests.catalog.client.hive.test_format_tables import of_hive
 from tests.spark_ext.conftest import SparkLake
 from tests.support import shares
-from tests.support.format_tables import data_files
+from tests.support.format_tables import data_files, rows_of
 from tests.support.servers.metastore import MetastoreUnderTest, metastore_under_test
 from tests.support.servers.paimon_rest import rest_options
 
@@ -150,3 +157,173 @@ def test_frames_are_written_by_many_tasks(lake: SparkLake, catalog: interbed.Cat
     removed = [tuple(row) for row in lake.sql("CALL {lake}.sys.remove_orphan_files('m')")]
     assert (removed, left.exists()) == ([(1, 4)], False)
     assert lake.tuples(f"CALL {{lake}}.sys.remove_orphan_files('{lake.spark.catalog.currentDatabase()}.*')") == [(0, 0)]
+
+
+only_hive = pytest.mark.parametrize("catalog", ["hive"], indirect=True)
+
+
+class HiveTable:
+    """A table `h` as Hive registers it, in the current database of the lake."""
+
+    def __init__(self, lake: SparkLake, catalog: interbed.Catalog, location: Path, **described: Any) -> None:
+        assert isinstance(catalog, HiveCatalog)
+        self._lake, self._catalog, self.location = lake, catalog, location
+        self.database = lake.spark.catalog.currentDatabase()
+        location.mkdir()
+        self._entry = of_hive(location, **described)
+        self._entry.dbName = self.database
+        catalog.client.create_table(self._entry)
+
+    def register(self, value: str, place: Path, **changes: Any) -> Path:
+        """Register a partition with changes of its storage descriptor or its SerDe, and return its directory."""
+        place.mkdir(parents=True, exist_ok=True)
+        sd = copy.deepcopy(self._entry.sd)
+        sd.location = f"file:{place}"
+        for name, change in changes.items():
+            setattr(sd.serdeInfo if name in ("serializationLib", "parameters") else sd, name, change)
+        part = ttypes.Partition(values=[value], dbName=self.database, tableName="h", sd=sd, parameters={})
+        self._catalog.client.add_partitions(self.database, "h", [part], if_not_exists=False)
+        return place
+
+    @property
+    def rows(self) -> list[tuple[Any, ...]]:
+        """The rows that Spark reads, after a comparison with those that Python reads."""
+        found = sorted(self._lake.tuples("SELECT * FROM h"), key=repr)
+        assert found == rows_of(_opened(self._lake, self._catalog, "h"))
+        return found
+
+
+def _write_ints(place: Path, number: int, name: str = "k") -> None:
+    pq.write_table(pa.table({name: pa.array([number], pa.int32())}), place / "f")
+
+
+TEXTS: tuple[tuple[dict[str, Any], bytes, list[tuple[Any, ...]], bytes], ...] = (
+    ({}, b"1\x01x,y\n\\N\x01\\N\n", [(1, "x,y"), (None, None)], b"7\x01\\N\n"),
+    (
+        {
+            "serde_parameters": {"field.delim": ";", "escape.delim": "\\", "serialization.null.format": "NIL"},
+            "parameters": {"skip.header.line.count": "1"},
+        },
+        b"a;b\n1;x\\;y\n2;NIL\n",
+        [(1, "x;y"), (2, None)],
+        b"7;NIL\n",
+    ),
+    (
+        {"serde": "org.apache.hive.hcatalog.data.JsonSerDe"},
+        b'{"A": 1, "B": "x"}\n{"a": 2}\n',
+        [(1, "x"), (2, None)],
+        b"",
+    ),
+)
+
+
+@only_hive
+@pytest.mark.parametrize(("described", "data", "rows", "written"), TEXTS)
+def test_text_files_of_hive_are_read_and_written_by_their_serde(
+    lake: SparkLake,
+    catalog: interbed.Catalog,
+    tmp_path: Path,
+    described: dict[str, Any],
+    data: bytes,
+    rows: list[tuple[Any, ...]],
+    written: bytes,
+) -> None:
+    table = HiveTable(lake, catalog, tmp_path / "h", columns={"a": "int", "b": "string"}, **described)
+    (table.location / "f").write_bytes(data)
+    assert table.rows == sorted(rows, key=repr)
+    assert lake.tuples("SELECT b FROM h WHERE a = 1") == [(rows[0][1],)]
+    lake.sql("INSERT INTO h VALUES (7, NULL)")
+    if written:
+        found = next(path for path in table.location.iterdir() if path.name.startswith("data-"))
+        assert found.read_bytes().endswith(written)
+    assert table.rows == sorted([*rows, (7, None)], key=repr)
+    lake.sql("INSERT OVERWRITE h VALUES (8, 'z')")
+    assert table.rows == [(8, "z")]
+    assert len(data_files(_opened(lake, catalog, "h"))) == 1
+
+
+@only_hive
+def test_quoted_files_of_hive_are_only_read(lake: SparkLake, catalog: interbed.Catalog, tmp_path: Path) -> None:
+    serde = "org.apache.hadoop.hive.serde2.OpenCSVSerde"
+    table = HiveTable(lake, catalog, tmp_path / "h", columns={"a": "string", "b": "string"}, serde=serde)
+    (table.location / "f").write_bytes(b'"a,b",""\n"c"\n')
+    assert table.rows == [("a,b", ""), ("c", None)]
+    for statement in ("INSERT INTO h VALUES ('x', 'y')", "INSERT OVERWRITE h VALUES ('x', 'y')", "TRUNCATE TABLE h"):
+        with pytest.raises(Exception, match=rf"{table.database}\.h' is only read.*OpenCSVSerde"):
+            lake.sql(statement)
+    assert table.rows == [("a,b", ""), ("c", None)]
+
+
+@only_hive
+def test_partitions_of_hive_are_read_and_written_in_their_places(
+    lake: SparkLake, catalog: interbed.Catalog, tmp_path: Path
+) -> None:
+    table = HiveTable(
+        lake,
+        catalog,
+        tmp_path / "h",
+        columns={"k": "int"},
+        keys={"p": "int"},
+        serde=PARQUET,
+        input_format=PARQUET_INPUT,
+    )
+    elsewhere = table.register("2", tmp_path / "elsewhere")
+    _write_ints(table.register("1", table.location / "p=1"), 1, "K")
+    _write_ints(elsewhere, 2)
+    (table.location / "p=3").mkdir()
+    _write_ints(table.location / "p=3", 3)
+    assert table.rows == [(1, 1), (2, 2)]
+    assert lake.tuples("SELECT k FROM h WHERE k = 1") == [(1,)]
+    lake.sql("INSERT INTO h VALUES (4, 2), (5, 7), (6, NULL)")
+    assert table.rows == [(1, 1), (2, 2), (4, 2), (5, 7), (6, None)]
+    assert len(list(elsewhere.glob("data-*"))) == 1
+    lake.sql("INSERT OVERWRITE h PARTITION (p = 1) SELECT 8")
+    assert table.rows == [(2, 2), (4, 2), (5, 7), (6, None), (8, 1)]
+    # Two partitions with equal values, and a change of the rows of the value.
+    _write_ints(table.register("02", tmp_path / "again"), 9)
+    assert table.rows == [(2, 2), (4, 2), (5, 7), (6, None), (8, 1), (9, 2)]
+    lake.spark.conf.set("spark.sql.sources.partitionOverwriteMode", "dynamic")
+    try:
+        lake.sql("INSERT OVERWRITE h VALUES (10, 2)")
+    finally:
+        lake.spark.conf.unset("spark.sql.sources.partitionOverwriteMode")
+    assert table.rows == [(10, 2), (5, 7), (6, None), (8, 1)]
+    _write_ints(tmp_path / "again", 11)
+    lake.sql("INSERT OVERWRITE h PARTITION (p = 2) SELECT 12")
+    assert table.rows == [(12, 2), (5, 7), (6, None), (8, 1)]
+    # Partitions with one directory are changed together.
+    _write_ints(table.register("20", tmp_path / "both"), 13)
+    table.register("21", tmp_path / "both")
+    assert [row for row in table.rows if row[1] in (20, 21)] == [(13, 20), (13, 21)]
+    for statement in ("INSERT INTO h VALUES (14, 20)", "INSERT OVERWRITE h PARTITION (p = 21) SELECT 14"):
+        with pytest.raises(Exception, match=r"p=2\d can't be changed alone.*/both"):
+            lake.sql(statement)
+    assert [row for row in table.rows if row[1] in (20, 21)] == [(13, 20), (13, 21)]
+
+
+@only_hive
+def test_partitions_of_hive_with_a_serde_of_their_own_are_read_by_it_and_not_written(
+    lake: SparkLake, catalog: interbed.Catalog, tmp_path: Path
+) -> None:
+    described: dict[str, Any] = {"columns": {"k": "int"}, "keys": {"p": "string"}}
+    table = HiveTable(lake, catalog, tmp_path / "h", **described, serde_parameters={"field.delim": ","})
+    (table.register("x", table.location / "p=x") / "f").write_bytes(b"1\n")
+    own = table.register("y", table.location / "p=y", parameters={"serialization.null.format": "9"})
+    (own / "f").write_bytes(b"2\n9\n")
+    _write_ints(
+        table.register("z", table.location / "p=z", serializationLib=PARQUET, inputFormat=PARQUET_INPUT), 3, "K"
+    )
+    json_place = table.register("w", tmp_path / "w", serializationLib="org.apache.hive.hcatalog.data.JsonSerDe")
+    (json_place / "f").write_bytes(b'{"K": 4}\n')
+    rows = [(1, "x"), (2, "y"), (3, "z"), (4, "w"), (None, "y")]
+    assert table.rows == rows
+    assert lake.tuples("SELECT k FROM h WHERE p = 'z' AND k = 3") == [(3,)]
+    for value in "yzw":
+        for statement in (
+            f"INSERT INTO h VALUES (5, '{value}')",
+            f"INSERT OVERWRITE h PARTITION (p = '{value}') SELECT 5",
+        ):
+            with pytest.raises(Exception, match=f"The partition p={value} at .*is only read"):
+                lake.sql(statement)
+    lake.sql("INSERT INTO h VALUES (5, 'x')")
+    assert table.rows == sorted([*rows, (5, "x")], key=repr)
