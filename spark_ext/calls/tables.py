@@ -141,6 +141,7 @@ class TableCalls(PlannerCalls):
 def _format_info(reference: Any, catalog: Catalog, table: FormatTable, at: TimeTravel) -> TableInfo:
     info = format_table_info(reference, table, catalog.options.raw)
     if at.version is not None or at.timestampMicros is not None:
+        assert info.handle is not None
         refuse_format(TableHandle.from_bytes(info.handle), "older versions to be read")
     return info
 

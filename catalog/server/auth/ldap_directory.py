@@ -72,8 +72,9 @@ class LdapVerifier:
     def __init__(self, rules: LdapRules, *, clock: Callable[[], float] = time.time) -> None:
         self._rules = rules
         self._clock = clock
+        turns: Any = 1
         self._servers = ldap3.ServerPool(
-            [_server(url, rules.ca) for url in rules.urls], ldap3.ROUND_ROBIN, active=1, exhaust=False
+            [_server(url, rules.ca) for url in rules.urls], ldap3.ROUND_ROBIN, active=turns, exhaust=False
         )
         self._guard = threading.Lock()
         self._idle: list[Any] = []
@@ -221,7 +222,7 @@ def _server(url: str, ca: Path | None) -> Any:
     is_plain = parts.scheme == "ldap" and parts.hostname in ("localhost", "127.0.0.1", "::1")
     tls = None if is_plain else ldap3.Tls(validate=ssl.CERT_REQUIRED, ca_certs_file=None if ca is None else str(ca))
     return ldap3.Server(
-        parts.hostname,
+        parts.hostname or "",
         port=parts.port or (636 if parts.scheme == "ldaps" else 389),
         use_ssl=parts.scheme == "ldaps",
         tls=tls,

@@ -209,7 +209,7 @@ def _parsed_object(words: Sequence[str], catalog: str) -> "SecuredObject":
         return SecuredObject(found, normalized(names[0]))
     if found is SecuredKind.DATABASE and len(names) == 1:
         return SecuredObject(found, home, normalized(names[0]))
-    if found in (SecuredKind.TABLE, SecuredKind.FUNCTION) and len(parts) == 2:
+    if found is not None and found in (SecuredKind.TABLE, SecuredKind.FUNCTION) and len(parts) == 2:
         return SecuredObject(found, home, *parts)
     raise click.UsageError(
         f"{' '.join(words)!r} is not an object: `server`, `catalog NAME`, `database NAME`, `table DATABASE.NAME` or "

@@ -1,5 +1,6 @@
 """Commits of Spark's writes to format tables: repeated, killed between two steps, and aborted; without a JVM."""
 
+import json
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -7,6 +8,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from interbed.spark_ext.handle.format_definitions import partition_to_json
 from interbed.spark_ext.handle.format_tables import open_format
 from interbed.spark_ext.handle.table_handle import TableHandle
 from interbed.spark_ext.write import format_writes
@@ -108,7 +110,9 @@ def test_rows_of_a_partition_elsewhere_stay_there(table: FormatTable, tmp_path: 
     """A metastore may register a partition in any directory, which a worker gets from the driver."""
     handle = _handle(table)
     elsewhere = tmp_path / "far"
-    moved = replace(handle, partitions_elsewhere=(('{"dt": "a"}', str(elsewhere)),))
+    (partition,) = [each for each in table.directories.partitions() if each.spec == {"dt": "a"}]
+    named = json.dumps(partition_to_json(replace(partition, location=str(elsewhere))))
+    moved = replace(handle, partitions_elsewhere=(named,))
     again = TableHandle.from_bytes(moved.to_bytes())
     assert again == moved
     token = CommitToken(handle=again, commit_user="", mode=WriteMode.APPEND)

@@ -4,7 +4,7 @@ A grant refers to the row of its object, so that a rename keeps it and a removal
 counts the changes: those made here, and renames and removals of objects with grants (`follow`).
 """
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from typing import Any
 
 from sqlalchemy import (
@@ -303,7 +303,7 @@ class SqlAccess:
             )
         if for_child:
             statement = statement.with_for_update(read=True, key_share=True, of=locked)
-        row = self._connection.execute(statement).one_or_none()
+        row: Any = self._connection.execute(statement).one_or_none()
         return None if row is None else (row[0], row[1])
 
     def _grants(self, statement: Any) -> Sequence[Grant]:
@@ -311,8 +311,8 @@ class SqlAccess:
         grantees = _Grantees()
         objects: dict[tuple[str | None, ...], SecuredObject] = {}
         found = []
-        for row in self._connection.execute(statement):
-            number, privilege, grantee, option, grantor, through, granted_at, *names = row
+        rows: Iterable[Any] = self._connection.execute(statement)
+        for number, privilege, grantee, option, grantor, through, granted_at, *names in rows:
             key = tuple(names)
             if key not in objects:
                 objects[key] = _object(*names)
