@@ -15,7 +15,13 @@ from typing import Any
 
 from interbed.catalog.client.errors import FunctionNotFoundError
 from interbed.catalog.client.identifier import check_database_name
-from interbed.storage.base.errors import CorruptFileError, InterbedError, InvalidInputError, NotSupportedError
+from interbed.storage.base.errors import (
+    CorruptFileError,
+    InterbedError,
+    InvalidInputError,
+    NotSupportedError,
+    plain_errors,
+)
 from interbed.storage.base.types.data_type import DataField, field_from_json, field_to_json
 
 Json = dict[str, Any]
@@ -57,6 +63,7 @@ class DefinitionKind(StrEnum):
     FILE = "file"
 
 
+@plain_errors
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FunctionDefinition:
     """Definition of a function for one language or engine.
@@ -107,6 +114,7 @@ class FunctionDefinition:
         )
 
 
+@plain_errors
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CatalogFunction:
     """Function of a catalog: its parameters, its result, and its definitions by their names, such as `spark`."""
@@ -177,6 +185,7 @@ def _fields_from_json(fields: Sequence[Json] | None) -> tuple[DataField, ...] | 
     return None if fields is None else tuple(field_from_json(each) for each in fields)
 
 
+@plain_errors
 @dataclass(frozen=True, slots=True)
 class FunctionChange:
     """One change of a function, made by the methods below; `catalog.alter_function` takes one or a list of them."""

@@ -47,6 +47,8 @@ def table_of(dice: random.Random, catalog: Catalog) -> int:
     catalog.create_database("shop")
     if dice.random() < 0.7:
         parts = ["c0"] if is_divided else []
+        if is_divided and kinds[0].startswith(("BYTES", "BINARY", "VARBINARY")):
+            options["partition.legacy-name"] = "false"
         schema = Schema(fields=fields, primary_keys=["id", *parts], partition_keys=parts, options=options)
         catalog.create_table("shop.orders", schema)
     return len(kinds)

@@ -17,6 +17,7 @@ import pytest
 from pyspark.sql import Row, SparkSession
 
 import interbed
+from interbed.catalog.server import settings as server_settings
 from interbed.testing import metastore
 from tests.iceberg.publish.readers import read_by_others
 from tests.ingest.shop import event
@@ -67,6 +68,10 @@ class ReaderSession:
         """Type one block of the page."""
         if language == "python":
             exec(self.changed(block), self.names)
+        elif language == "toml":
+            (self.home / "server.toml").write_text(block, encoding="utf-8")
+            # The server checks its settings when it loads them.
+            server_settings.load(self.home / "server.toml", {}, {})
         elif "iceberg_scan" in block:
             for statement in statements(self.changed(block)):
                 [(self.others[statement], error)] = read_by_others([("duckdb", statement)])
