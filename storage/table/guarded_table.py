@@ -6,19 +6,14 @@ files, and writes.
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Literal, NoReturn, overload
+from typing import TYPE_CHECKING, NoReturn
 
 from interbed.storage.base.errors import InvalidInputError, NotSupportedError
 from interbed.storage.base.types.column_names import check_asked_once
-from interbed.storage.base.types.data_type import DataField
+from interbed.storage.table.described import DescribedTable, TableRows
 from interbed.storage.table.table import Table
 
 if TYPE_CHECKING:
-    import duckdb
-    import pandas as pd
-    import polars as pl
-    import pyarrow as pa
-
     from interbed.storage.base.predicate.expr import Predicate
     from interbed.storage.meta.options.core import CoreOptions
     from interbed.storage.meta.schema.table_schema import TableSchema
@@ -31,7 +26,7 @@ RulesOf = Callable[[str], "RowRules"]
 """Function that returns the present rules of a branch for the reader."""
 
 
-class GuardedTable:
+class GuardedTable(DescribedTable, TableRows):
     """Rows and values of a table that policies show to the reader. `rules_of` is asked for each scan."""
 
     def __init__(self, table: Table, rules_of: RulesOf) -> None:
@@ -75,31 +70,6 @@ class GuardedTable:
     def location(self) -> str:
         """The directory of the table."""
         return self._table.location
-
-    @property
-    def fields(self) -> list[DataField]:
-        """The columns, with names, types and comments."""
-        return self._table.fields
-
-    @property
-    def field_names(self) -> list[str]:
-        """The names of the columns."""
-        return self._table.field_names
-
-    @property
-    def arrow_schema(self) -> "pa.Schema":
-        """The Arrow schema of the rows."""
-        return self._table.arrow_schema
-
-    @property
-    def primary_keys(self) -> list[str]:
-        """Names of the primary-key columns."""
-        return self._table.primary_keys
-
-    @property
-    def partition_keys(self) -> list[str]:
-        """Names of the partition columns."""
-        return self._table.partition_keys
 
     def copy(self, dynamic_options: Mapping[str, object]) -> "GuardedTable":
         """Return the same table with options on top of its own, under the same policies; see Table.copy."""
@@ -145,46 +115,6 @@ class GuardedTable:
         )
         predicate = None if filter is None else bound_filter(filter, store.schema.fields)
         return GuardedScan(store, rules, tuple(names), predicate, limit, snapshot_id, threads)
-
-    def __arrow_c_stream__(self, requested_schema: object = None) -> object:
-        # The interface by which Polars, DuckDB, pandas and others read rows.
-        return self.scan().__arrow_c_stream__(requested_schema)
-
-    def to_arrow(self) -> "pa.Table":
-        """Return all rows that are shown as one Arrow table."""
-        return self.scan().to_arrow()
-
-    def to_pandas(self) -> "pd.DataFrame":
-        """Return all rows that are shown as a pandas data frame."""
-        return self.scan().to_pandas()
-
-    @overload
-    def to_polars(self, *, lazy: Literal[False] = False) -> "pl.DataFrame": ...
-
-    @overload
-    def to_polars(self, *, lazy: Literal[True]) -> "pl.LazyFrame": ...
-
-    def to_polars(self, *, lazy: bool = False) -> "pl.DataFrame | pl.LazyFrame":
-        """Return all rows that are shown as a Polars frame, or lazily."""
-        return self.scan().to_polars(lazy=True) if lazy else self.scan().to_polars()
-
-    @overload
-    def to_duckdb(self, table_name: None = None, connection: Any = None) -> "duckdb.DuckDBPyRelation": ...
-
-    @overload
-    def to_duckdb(self, table_name: str, connection: Any = None) -> "duckdb.DuckDBPyConnection": ...
-
-    def to_duckdb(
-        self, table_name: str | None = None, connection: Any = None
-    ) -> "duckdb.DuckDBPyConnection | duckdb.DuckDBPyRelation":
-        """Return all rows that are shown as a DuckDB relation or view."""
-        if table_name is None:
-            return self.scan().to_duckdb(connection=connection)
-        return self.scan().to_duckdb(table_name, connection)
-
-    def count(self) -> int:
-        """Return the number of rows that are shown."""
-        return self.scan().count()
 
     def get(self, key: "Key", columns: Sequence[str] | None = None) -> dict[str, object] | None:
         """Return the row of a primary key as Table.get does; None also for one that is not shown. Of a masked key

@@ -9,14 +9,14 @@ from collections.abc import Mapping, Sequence
 from copy import copy
 from dataclasses import replace
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any, Literal, overload
+from typing import TYPE_CHECKING, Any
 
 from interbed.storage.base.errors import InvalidInputError
 from interbed.storage.base.types.column_names import check_asked_once
-from interbed.storage.base.types.data_type import DataField
 from interbed.storage.meta.file_store import FileStore, changes_table
 from interbed.storage.meta.options.core import CoreOptions
 from interbed.storage.meta.schema.table_schema import TableSchema
+from interbed.storage.table.described import DescribedTable, TableRows
 from interbed.storage.table.opening import open_store
 from interbed.storage.table.table_access import TableAccess
 from interbed.storage.table.table_changes import TableChanges
@@ -26,9 +26,6 @@ from interbed.storage.table.table_versions import TableVersions
 from interbed.storage.table.table_writes import TableWrites
 
 if TYPE_CHECKING:
-    import duckdb
-    import pandas as pd
-    import polars as pl
     import pyarrow as pa
 
     from interbed.storage.base.predicate.expr import Predicate
@@ -45,7 +42,7 @@ if TYPE_CHECKING:
     from interbed.storage.write.table_write import TableWrite
 
 
-class Table(TableWrites, TableChanges, PypaimonNames):
+class Table(DescribedTable, TableRows, TableWrites, TableChanges, PypaimonNames):
     """A table; reads see the latest snapshot by default.
 
     The object has one version of the schema: that of the moment when it was opened, or which its own methods have made
@@ -90,31 +87,6 @@ class Table(TableWrites, TableChanges, PypaimonNames):
     def options(self) -> CoreOptions:
         """The options, typed, with dynamic ones on top."""
         return self.store.options
-
-    @property
-    def fields(self) -> list[DataField]:
-        """The columns, with names, types and comments."""
-        return list(self.schema.fields)
-
-    @property
-    def field_names(self) -> list[str]:
-        """The names of the columns."""
-        return list(self.schema.names)
-
-    @property
-    def arrow_schema(self) -> "pa.Schema":
-        """The Arrow schema of the rows."""
-        return self.schema.arrow
-
-    @property
-    def primary_keys(self) -> list[str]:
-        """Names of the primary-key columns; empty for an append table."""
-        return list(self.schema.primary_keys)
-
-    @property
-    def partition_keys(self) -> list[str]:
-        """Names of the partition columns."""
-        return list(self.schema.partition_keys)
 
     def snapshots(self) -> "list[Snapshot]":
         """Return all snapshots that have not expired, oldest first; raises SnapshotNotFoundError as latest_snapshot."""
@@ -185,46 +157,6 @@ class Table(TableWrites, TableChanges, PypaimonNames):
                 )
         predicate = None if filter is None else _bound(filter, store)
         return Scan(store, None if columns is None else tuple(columns), predicate, limit, snapshot_id, threads)
-
-    def __arrow_c_stream__(self, requested_schema: object = None) -> object:
-        # The interface by which Polars, DuckDB, pandas and others read rows.
-        return self.scan().__arrow_c_stream__(requested_schema)
-
-    def to_arrow(self) -> "pa.Table":
-        """Return all rows of the newest snapshot as one Arrow table; scan() reads some of them, or batch by batch."""
-        return self.scan().to_arrow()
-
-    def to_pandas(self) -> "pd.DataFrame":
-        """Return all rows of the newest snapshot as a pandas data frame; see Scan.to_pandas."""
-        return self.scan().to_pandas()
-
-    @overload
-    def to_polars(self, *, lazy: Literal[False] = False) -> "pl.DataFrame": ...
-
-    @overload
-    def to_polars(self, *, lazy: Literal[True]) -> "pl.LazyFrame": ...
-
-    def to_polars(self, *, lazy: bool = False) -> "pl.DataFrame | pl.LazyFrame":
-        """Return all rows of the newest snapshot as a Polars frame, or lazily; see Scan.to_polars."""
-        return self.scan().to_polars(lazy=True) if lazy else self.scan().to_polars()
-
-    @overload
-    def to_duckdb(self, table_name: None = None, connection: Any = None) -> "duckdb.DuckDBPyRelation": ...
-
-    @overload
-    def to_duckdb(self, table_name: str, connection: Any = None) -> "duckdb.DuckDBPyConnection": ...
-
-    def to_duckdb(
-        self, table_name: str | None = None, connection: Any = None
-    ) -> "duckdb.DuckDBPyConnection | duckdb.DuckDBPyRelation":
-        """Return all rows of the newest snapshot as a DuckDB relation or view; see Scan.to_duckdb."""
-        if table_name is None:
-            return self.scan().to_duckdb(connection=connection)
-        return self.scan().to_duckdb(table_name, connection)
-
-    def count(self) -> int:
-        """Return the number of rows of the newest snapshot."""
-        return self.scan().count()
 
     def get(self, key: "Key", columns: Sequence[str] | None = None) -> dict[str, object] | None:
         """Return the row of a primary key, given as a dict, a tuple or the only column's value; None when there is

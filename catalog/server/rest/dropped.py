@@ -16,7 +16,6 @@ from collections.abc import Sequence
 import msgspec
 
 from interbed.catalog.server.rest.interface import (
-    AccessPrivilege,
     ObjectKind,
     RestRequest,
     RestResponse,
@@ -24,6 +23,7 @@ from interbed.catalog.server.rest.interface import (
     json_response,
     route,
 )
+from interbed.catalog.server.service.access.objects import Privilege
 from interbed.catalog.server.service.dropped import DroppedObject
 from interbed.catalog.server.service.service import Metastore
 
@@ -52,9 +52,9 @@ class DroppedRoutes:
 
     def routes(self) -> Sequence[RestRoute]:
         """Return the routes with the privilege that each needs."""
-        create, drop, table = AccessPrivilege.CREATE, AccessPrivilege.DROP, f"{_DATABASE}/tables/{{table}}"
+        create, drop, table = Privilege.CREATE, Privilege.DROP, f"{_DATABASE}/tables/{{table}}"
         return [
-            route("GET", f"{_CATALOG}/dropped", "listDropped", AccessPrivilege.USAGE, ObjectKind.CATALOG, self.list),
+            route("GET", f"{_CATALOG}/dropped", "listDropped", Privilege.USAGE, ObjectKind.CATALOG, self.list),
             route("POST", f"{_DATABASE}/undrop", "undropDatabase", create, ObjectKind.CATALOG, self.undrop),
             route("POST", f"{_DATABASE}/purge", "purgeDatabase", drop, ObjectKind.CATALOG, self.purge),
             route("POST", f"{table}/undrop", "undropTable", create, ObjectKind.DATABASE, self.undrop),

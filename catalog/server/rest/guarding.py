@@ -12,7 +12,6 @@ from http import HTTPStatus
 
 from interbed.catalog.server.rest.iceberg.names import NamespaceMapping, levels_of
 from interbed.catalog.server.rest.interface import (
-    AccessPrivilege,
     ObjectKind,
     RestError,
     RestInterface,
@@ -72,7 +71,7 @@ def privileges_of(interface: str, route: RestRoute) -> AnyOf:
     if special is not None:
         return special
     privilege = route.needs.privilege
-    return () if privilege is AccessPrivilege.USAGE else (Privilege(str(privilege)),)
+    return () if privilege is Privilege.USAGE else (privilege,)
 
 
 def guarded(access: AccessGuard, interface: RestInterface, database_of: DatabaseOf) -> RestInterface:
@@ -137,7 +136,7 @@ def _chosen(plain: RestRoute, of_warehouses: RestRoute, of_metastore: RestRoute,
 
 
 def _with_warehouses(access: AccessGuard, route: RestRoute, names: Collection[str]) -> RestRoute:
-    any_of = (Privilege.SELECT,) if not route.is_change else (Privilege(str(route.needs.privilege)),)
+    any_of = (Privilege.SELECT,) if not route.is_change else (route.needs.privilege,)
 
     @wraps(route.handler)
     def answer(request: RestRequest) -> RestResponse:

@@ -17,7 +17,6 @@ from http import HTTPStatus
 import msgspec
 
 from interbed.catalog.server.rest.interface import (
-    AccessPrivilege,
     ObjectKind,
     RestError,
     RestRequest,
@@ -26,6 +25,7 @@ from interbed.catalog.server.rest.interface import (
     json_response,
     route,
 )
+from interbed.catalog.server.service.access.objects import Privilege
 from interbed.catalog.server.service.errors import NoSuchObjectError
 from interbed.catalog.server.service.history.forms import entry_json, moment_of, moment_text, value_json
 from interbed.catalog.server.service.names import shortened
@@ -54,7 +54,7 @@ class HistoryRoutes:
 
     def routes(self) -> Sequence[RestRoute]:
         """Return the routes with the privilege that each needs."""
-        usage, select, alter = AccessPrivilege.USAGE, AccessPrivilege.SELECT, AccessPrivilege.ALTER
+        usage, select, alter = Privilege.USAGE, Privilege.SELECT, Privilege.ALTER
         table = ObjectKind.TABLE
         return [
             route("GET", f"{_DATABASE}/history", "databaseHistory", usage, ObjectKind.DATABASE, self.of_database),

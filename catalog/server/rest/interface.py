@@ -14,6 +14,7 @@ from urllib.parse import unquote_plus
 
 import msgspec
 
+from interbed.catalog.server.service.access.objects import Privilege
 from interbed.catalog.server.thrift.edge.cache_scopes import Scope
 from interbed.catalog.server.thrift.edge.call import ClientSession
 
@@ -22,18 +23,7 @@ T = TypeVar("T")
 JSON = "application/json"
 
 
-class AccessPrivilege(StrEnum):
-    """Privileges on an object, by Hive's names."""
-
-    USAGE = "USAGE"
-    CREATE = "CREATE"
-    SELECT = "SELECT"
-    INSERT = "INSERT"
-    ALTER = "ALTER"
-    DROP = "DROP"
-
-
-_OF_READERS = frozenset({AccessPrivilege.USAGE, AccessPrivilege.SELECT})
+_OF_READERS = frozenset({Privilege.USAGE, Privilege.SELECT})
 
 
 class ObjectKind(StrEnum):
@@ -51,7 +41,7 @@ class ObjectKind(StrEnum):
 class RequiredAccess:
     """The privilege that a caller needs on the object that the route names."""
 
-    privilege: AccessPrivilege
+    privilege: Privilege
     kind: ObjectKind
 
 
@@ -150,7 +140,7 @@ def route(
     method: str,
     template: str,
     operation: str,
-    privilege: AccessPrivilege,
+    privilege: Privilege,
     kind: ObjectKind,
     handler: Handler,
     scope: ScopeOf | None = None,

@@ -11,11 +11,12 @@ from interbed.storage.base.errors import InvalidInputError, NotSupportedError
 from interbed.storage.base.incoming import arrow_rows
 from interbed.storage.base.predicate.conditions import bound_filter
 from interbed.storage.base.types.column_names import check_asked_once
-from interbed.storage.base.types.data_type import DataField, RowType
+from interbed.storage.base.types.data_type import RowType
 from interbed.storage.io.api import FileIO
 from interbed.storage.meta.options.core import CoreOptions, option_text
 from interbed.storage.meta.schema.table_schema import TableSchema
 from interbed.storage.read.arrow_rows import ArrowRows
+from interbed.storage.table.described import DescribedTable
 from interbed.storage.table.format_table.definition import FormatDefinition
 from interbed.storage.table.format_table.directories import FormatDirectories, FormatPartition, PartitionRegister
 from interbed.storage.table.format_table.query import FormatScan
@@ -44,7 +45,7 @@ class PartitionFiles:
     newest_millis: int | None
 
 
-class FormatTable(ArrowRows):
+class FormatTable(DescribedTable, ArrowRows):
     """A directory of files of one format: CSV, JSON, plain lines, Parquet, ORC or Avro, perhaps in Hive's partitions.
 
     Catalogs with a REST server or a Hive metastore keep such tables (`type` = `format-table`), and a metastore's own
@@ -100,31 +101,6 @@ class FormatTable(ArrowRows):
     def options(self) -> CoreOptions:
         """The options of the table, typed."""
         return self.definition.options
-
-    @property
-    def fields(self) -> list[DataField]:
-        """The columns, with names, types and comments."""
-        return list(self.schema.fields)
-
-    @property
-    def field_names(self) -> list[str]:
-        """The names of the columns."""
-        return list(self.schema.names)
-
-    @property
-    def arrow_schema(self) -> pa.Schema:
-        """The Arrow schema of the rows."""
-        return self.schema.arrow
-
-    @property
-    def primary_keys(self) -> list[str]:
-        """No columns, for a format table."""
-        return []
-
-    @property
-    def partition_keys(self) -> list[str]:
-        """Names of the partition columns."""
-        return list(self.schema.partition_keys)
 
     @property
     def file_io(self) -> FileIO:

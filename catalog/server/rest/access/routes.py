@@ -35,7 +35,6 @@ from interbed.catalog.server.rest.access.messages import (
 )
 from interbed.catalog.server.rest.interface import (
     NO_CONTENT,
-    AccessPrivilege,
     ObjectKind,
     RestError,
     RestRequest,
@@ -272,9 +271,7 @@ class AccessRoutes:
     def _read(
         self, method: str, template: str, operation: str, handler: Callable[[RestRequest], RestResponse]
     ) -> RestRoute:
-        return route(
-            method, template, operation, AccessPrivilege.USAGE, ObjectKind.SERVER, _checked(operation, handler)
-        )
+        return route(method, template, operation, Privilege.USAGE, ObjectKind.SERVER, _checked(operation, handler))
 
     def _change(
         self,
@@ -284,9 +281,7 @@ class AccessRoutes:
         handler: Callable[[RestRequest], RestResponse],
         subject: Callable[[RestRequest], Mapping[str, object]],
     ) -> RestRoute:
-        made = route(
-            method, template, operation, AccessPrivilege.ALTER, ObjectKind.SERVER, _checked(operation, handler)
-        )
+        made = route(method, template, operation, Privilege.ALTER, ObjectKind.SERVER, _checked(operation, handler))
         return replace(made, subject=subject)
 
 

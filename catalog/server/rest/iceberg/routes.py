@@ -27,7 +27,6 @@ from interbed.catalog.server.rest.iceberg.store import TableStore
 from interbed.catalog.server.rest.iceberg.tables import IcebergTableHandler
 from interbed.catalog.server.rest.iceberg.views import ViewHandler
 from interbed.catalog.server.rest.interface import (
-    AccessPrivilege,
     Handler,
     ObjectKind,
     RestError,
@@ -38,6 +37,7 @@ from interbed.catalog.server.rest.interface import (
     RouteTable,
     route,
 )
+from interbed.catalog.server.service.access.objects import Privilege
 from interbed.catalog.server.service.service import Metastore
 from interbed.storage.base.errors import is_installed
 
@@ -123,8 +123,8 @@ def _loads(store: TableStore) -> dict[str, Handler]:
 
 def _table_routes(store: TableStore, configuration: ConfigurationHandler) -> list[RestRoute]:
     namespaces, tables, mapping = NamespaceHandler(store), IcebergTableHandler(store), store.mapping
-    usage, create = AccessPrivilege.USAGE, AccessPrivilege.CREATE
-    select, alter, drop = AccessPrivilege.SELECT, AccessPrivilege.ALTER, AccessPrivilege.DROP
+    usage, create = Privilege.USAGE, Privilege.CREATE
+    select, alter, drop = Privilege.SELECT, Privilege.ALTER, Privilege.DROP
     server, catalog = ObjectKind.SERVER, ObjectKind.CATALOG
     database, table = ObjectKind.DATABASE, ObjectKind.TABLE
     return [
@@ -151,21 +151,21 @@ def _table_routes(store: TableStore, configuration: ConfigurationHandler) -> lis
 
 def _view_routes(views: ViewHandler, mapping: NamespaceMapping) -> list[RestRoute]:
     database, view = ObjectKind.DATABASE, ObjectKind.VIEW
-    select, alter = AccessPrivilege.SELECT, AccessPrivilege.ALTER
+    select, alter = Privilege.SELECT, Privilege.ALTER
     return [
-        route("GET", _VIEWS, "listViews", AccessPrivilege.USAGE, database, views.list, mapping.list_scope),
-        route("POST", _VIEWS, "createView", AccessPrivilege.CREATE, database, views.create),
-        route("POST", f"{_NAMESPACE}/register-view", "registerView", AccessPrivilege.CREATE, database, views.register),
+        route("GET", _VIEWS, "listViews", Privilege.USAGE, database, views.list, mapping.list_scope),
+        route("POST", _VIEWS, "createView", Privilege.CREATE, database, views.create),
+        route("POST", f"{_NAMESPACE}/register-view", "registerView", Privilege.CREATE, database, views.register),
         route("GET", _VIEW, "loadView", select, view, views.load, mapping.view_scope),
         route("HEAD", _VIEW, "viewExists", select, view, views.exists, mapping.view_scope),
         route("POST", _VIEW, "replaceView", alter, view, views.replace),
-        route("DELETE", _VIEW, "dropView", AccessPrivilege.DROP, view, views.drop),
+        route("DELETE", _VIEW, "dropView", Privilege.DROP, view, views.drop),
         route("POST", f"{_CATALOG}/views/rename", "renameView", alter, view, views.rename),
     ]
 
 
 def _function_routes(functions: IcebergFunctionHandler) -> list[RestRoute]:
-    path, usage = f"{_NAMESPACE}/functions", AccessPrivilege.USAGE
+    path, usage = f"{_NAMESPACE}/functions", Privilege.USAGE
     return [
         route("GET", path, "listFunctions", usage, ObjectKind.DATABASE, functions.list),
         route("GET", f"{path}/{{function}}", "loadFunction", usage, ObjectKind.FUNCTION, functions.load),
@@ -175,7 +175,7 @@ def _function_routes(functions: IcebergFunctionHandler) -> list[RestRoute]:
 def _plan_routes(plans: ScanPlanHandler) -> list[RestRoute]:
     handlers = (plans.plan, plans.result, plans.cancel, plans.tasks)
     return [
-        route(method, template, operation, AccessPrivilege.SELECT, ObjectKind.TABLE, handler)
+        route(method, template, operation, Privilege.SELECT, ObjectKind.TABLE, handler)
         for (method, template, operation), handler in zip(_PLANNING, handlers, strict=True)
     ]
 
@@ -186,7 +186,7 @@ def _refused(request: RestRequest) -> RestResponse:
 
 _REFUSED = RouteTable(
     [
-        route(method, template, operation, AccessPrivilege.USAGE, ObjectKind.SERVER, _refused)
+        route(method, template, operation, Privilege.USAGE, ObjectKind.SERVER, _refused)
         for method, template, operation in (*UNSUPPORTED, *_PLANNING)
     ]
 )

@@ -8,7 +8,6 @@ one with views or functions only if it has tables as well: then the client has a
 from urllib.parse import unquote_plus
 
 from interbed.catalog.server.rest.interface import (
-    AccessPrivilege,
     ObjectKind,
     RestRequest,
     RestResponse,
@@ -25,6 +24,7 @@ from interbed.catalog.server.rest.paimon.messages import (
 )
 from interbed.catalog.server.rest.paimon.paging import name_filter, page
 from interbed.catalog.server.rest.paimon.refusals import paimon_route
+from interbed.catalog.server.service.access.objects import Privilege
 from interbed.catalog.server.service.databases import FunctionService
 
 DATABASES = "v1/{prefix}/databases"
@@ -42,8 +42,8 @@ class DatabaseRoutes:
 
     def routes(self) -> list[RestRoute]:
         """Return the routes of databases."""
-        usage, catalog, database = AccessPrivilege.USAGE, ObjectKind.CATALOG, ObjectKind.DATABASE
-        create, alter, drop = AccessPrivilege.CREATE, AccessPrivilege.ALTER, AccessPrivilege.DROP
+        usage, catalog, database = Privilege.USAGE, ObjectKind.CATALOG, ObjectKind.DATABASE
+        create, alter, drop = Privilege.CREATE, Privilege.ALTER, Privilege.DROP
         return [
             paimon_route("GET", "v1/config", "getConfig", usage, ObjectKind.SERVER, self._config),
             paimon_route("GET", DATABASES, "listDatabases", usage, catalog, self._list),

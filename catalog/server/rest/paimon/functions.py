@@ -16,7 +16,6 @@ from typing import Any
 import msgspec
 
 from interbed.catalog.server.rest.interface import (
-    AccessPrivilege,
     ObjectKind,
     RestRequest,
     RestResponse,
@@ -43,6 +42,7 @@ from interbed.catalog.server.rest.paimon.refusals import (
     unsupported,
 )
 from interbed.catalog.server.rest.paimon.schema_json import given_fields
+from interbed.catalog.server.service.access.objects import Privilege
 from interbed.catalog.server.service.databases import FunctionService
 from interbed.catalog.server.service.errors import (
     AlreadyExistsError,
@@ -77,7 +77,7 @@ class FunctionRoutes:
 
     def routes(self) -> list[RestRoute]:
         """Return the routes of functions."""
-        usage, create, alter = AccessPrivilege.USAGE, AccessPrivilege.CREATE, AccessPrivilege.ALTER
+        usage, create, alter = Privilege.USAGE, Privilege.CREATE, Privilege.ALTER
         catalog, database, function = ObjectKind.CATALOG, ObjectKind.DATABASE, ObjectKind.FUNCTION
         details, every = f"{DATABASE}/function-details", "v1/{prefix}/functions"
         return [
@@ -85,9 +85,9 @@ class FunctionRoutes:
             paimon_route("POST", FUNCTIONS, "createFunction", create, database, self._create),
             paimon_route("GET", details, "listFunctionDetails", usage, database, self._list_details),
             paimon_route("GET", every, "listFunctionsGlobally", usage, catalog, self._list_globally),
-            paimon_route("GET", FUNCTION, "getFunction", AccessPrivilege.SELECT, function, self._get),
+            paimon_route("GET", FUNCTION, "getFunction", Privilege.SELECT, function, self._get),
             paimon_route("POST", FUNCTION, "alterFunction", alter, function, self._alter),
-            paimon_route("DELETE", FUNCTION, "dropFunction", AccessPrivilege.DROP, function, self._drop),
+            paimon_route("DELETE", FUNCTION, "dropFunction", Privilege.DROP, function, self._drop),
         ]
 
     def _list(self, request: RestRequest) -> RestResponse:

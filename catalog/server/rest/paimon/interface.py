@@ -2,7 +2,6 @@
 
 from interbed.catalog.server.credentials.table_credentials import TableCredentials
 from interbed.catalog.server.rest.interface import (
-    AccessPrivilege,
     Handler,
     ObjectKind,
     RestInterface,
@@ -21,6 +20,7 @@ from interbed.catalog.server.rest.paimon.tables import TABLE, TableRoutes
 from interbed.catalog.server.rest.paimon.tokens import TokenRoutes
 from interbed.catalog.server.rest.paimon.versions import VersionRoutes
 from interbed.catalog.server.rest.paimon.views import ViewRoutes
+from interbed.catalog.server.service.access.objects import Privilege
 from interbed.catalog.server.service.databases import FunctionService
 
 PATH = "/paimon"
@@ -59,9 +59,7 @@ def paimon_interface(
 
 def refused_routes() -> list[RestRoute]:
     """Return the route of tokens, which is refused."""
-    return [
-        route("GET", f"{TABLE}/token", "getTableToken", AccessPrivilege.USAGE, ObjectKind.TABLE, _refusing(_NO_TOKENS))
-    ]
+    return [route("GET", f"{TABLE}/token", "getTableToken", Privilege.USAGE, ObjectKind.TABLE, _refusing(_NO_TOKENS))]
 
 
 def _refusing(reason: str) -> Handler:

@@ -9,7 +9,6 @@ from collections.abc import Mapping
 
 from interbed.catalog.client.partition import Partition, partition_name
 from interbed.catalog.server.rest.interface import (
-    AccessPrivilege,
     ObjectKind,
     RestRequest,
     RestResponse,
@@ -27,6 +26,7 @@ from interbed.catalog.server.rest.paimon.messages import (
 from interbed.catalog.server.rest.paimon.paging import cut, matches
 from interbed.catalog.server.rest.paimon.refusals import missing, paimon_route
 from interbed.catalog.server.rest.paimon.tables import TABLE, opened
+from interbed.catalog.server.service.access.objects import Privilege
 from interbed.storage.meta.paths import TablePaths
 
 PARTITIONS = f"{TABLE}/partitions"
@@ -41,7 +41,7 @@ class PartitionRoutes:
 
     def routes(self) -> list[RestRoute]:
         """Return the routes of partitions."""
-        select, insert, table = AccessPrivilege.SELECT, AccessPrivilege.INSERT, ObjectKind.TABLE
+        select, insert, table = Privilege.SELECT, Privilege.INSERT, ObjectKind.TABLE
         by_names, by_filter = f"{PARTITIONS}/list-by-names", f"{PARTITIONS}/list-by-filter"
         return [
             paimon_route("GET", PARTITIONS, "listPartitions", select, table, self._list),

@@ -23,7 +23,6 @@ from interbed.catalog.client.errors import (
     ViewNotFoundError,
 )
 from interbed.catalog.server.rest.interface import (
-    AccessPrivilege,
     Handler,
     ObjectKind,
     RestError,
@@ -32,6 +31,7 @@ from interbed.catalog.server.rest.interface import (
     RestRoute,
     route,
 )
+from interbed.catalog.server.service.access.objects import Privilege
 from interbed.catalog.server.service.errors import AccessDeniedError, AccessUnavailableError
 from interbed.storage.base.errors import (
     BranchNotFoundError,
@@ -173,7 +173,7 @@ def paimon_route(
     method: str,
     template: str,
     operation: str,
-    privilege: AccessPrivilege,
+    privilege: Privilege,
     kind: ObjectKind,
     handler: Callable[[RestRequest], RestResponse],
 ) -> RestRoute:

@@ -5,7 +5,6 @@ from http import HTTPStatus
 from interbed.catalog.client.errors import TableNotFoundError
 from interbed.catalog.client.identifier import TableName
 from interbed.catalog.server.rest.interface import (
-    AccessPrivilege,
     ObjectKind,
     RestError,
     RestRequest,
@@ -46,7 +45,7 @@ class SnapshotRoutes:
 
     def routes(self) -> list[RestRoute]:
         """Return the routes of snapshots."""
-        select, insert, alter = AccessPrivilege.SELECT, AccessPrivilege.INSERT, AccessPrivilege.ALTER
+        select, insert, alter = Privilege.SELECT, Privilege.INSERT, Privilege.ALTER
         snapshots, table = f"{TABLE}/snapshots", ObjectKind.TABLE
         return [
             paimon_route("GET", f"{TABLE}/snapshot", "getTableSnapshot", select, table, self._latest),

@@ -7,7 +7,6 @@ from interbed.catalog.client.errors import TableExistsError, TableNotFoundError
 from interbed.catalog.client.hive.registration import same_location
 from interbed.catalog.client.identifier import SYSTEM_DATABASE, Identifier, TableName
 from interbed.catalog.server.rest.interface import (
-    AccessPrivilege,
     ObjectKind,
     RestRequest,
     RestResponse,
@@ -29,6 +28,7 @@ from interbed.catalog.server.rest.paimon.messages import (
 from interbed.catalog.server.rest.paimon.paging import global_page, matches, names_of_page, page, prefix_of
 from interbed.catalog.server.rest.paimon.refusals import ResourceType, existing, invalid, missing, paimon_route
 from interbed.catalog.server.rest.paimon.schema_json import given_changes, given_schema, refused_change, shown_schema
+from interbed.catalog.server.service.access.objects import Privilege
 from interbed.catalog.server.service.access.policy_rules import ReaderRules
 from interbed.storage.base.errors import InvalidInputError, NotSupportedError
 from interbed.storage.meta.schema.table_schema import Schema
@@ -49,7 +49,7 @@ class TableRoutes:
 
     def routes(self) -> list[RestRoute]:
         """Return the routes of tables."""
-        usage, create, alter = AccessPrivilege.USAGE, AccessPrivilege.CREATE, AccessPrivilege.ALTER
+        usage, create, alter = Privilege.USAGE, Privilege.CREATE, Privilege.ALTER
         catalog, database, table = ObjectKind.CATALOG, ObjectKind.DATABASE, ObjectKind.TABLE
         tables, every = f"{DATABASE}/tables", "v1/{prefix}/tables"
         return [
@@ -60,12 +60,12 @@ class TableRoutes:
             paimon_route("GET", every, "ListTablesGlobally", usage, catalog, self._list_globally),
             paimon_route("GET", f"{every}/id/{{tableId}}", "getTableById", usage, catalog, self._get_by_id),
             paimon_route("POST", f"{every}/rename", "renameTable", alter, catalog, self._rename),
-            paimon_route("GET", TABLE, "getTable", AccessPrivilege.SELECT, table, self._get),
+            paimon_route("GET", TABLE, "getTable", Privilege.SELECT, table, self._get),
             paimon_route("POST", TABLE, "alterTable", alter, table, self._alter),
-            paimon_route("DELETE", TABLE, "dropTable", AccessPrivilege.DROP, table, self._drop),
+            paimon_route("DELETE", TABLE, "dropTable", Privilege.DROP, table, self._drop),
             paimon_route("POST", f"{TABLE}/replace", "replaceTable", alter, table, self._replace),
             paimon_route("POST", f"{TABLE}/rollback-schema", "rollbackSchema", alter, table, self._roll_back_schema),
-            paimon_route("POST", f"{TABLE}/auth", "authTableQuery", AccessPrivilege.SELECT, table, self._authorize),
+            paimon_route("POST", f"{TABLE}/auth", "authTableQuery", Privilege.SELECT, table, self._authorize),
         ]
 
     def _list(self, request: RestRequest) -> RestResponse:

@@ -14,7 +14,6 @@ from interbed.catalog.server.credentials.issued import (
 )
 from interbed.catalog.server.credentials.table_credentials import TableCredentials
 from interbed.catalog.server.rest.interface import (
-    AccessPrivilege,
     ObjectKind,
     RestError,
     RestRequest,
@@ -25,6 +24,7 @@ from interbed.catalog.server.rest.interface import (
 from interbed.catalog.server.rest.paimon.access import CatalogAccess, table_name
 from interbed.catalog.server.rest.paimon.refusals import invalid, paimon_route
 from interbed.catalog.server.rest.paimon.tables import TABLE
+from interbed.catalog.server.service.access.objects import Privilege
 from interbed.catalog.server.service.names import normalized
 
 
@@ -38,7 +38,7 @@ class TokenRoutes:
     def routes(self) -> list[RestRoute]:
         """Return the route."""
         path = f"{TABLE}/token"
-        return [paimon_route("GET", path, "getTableToken", AccessPrivilege.SELECT, ObjectKind.TABLE, self._token)]
+        return [paimon_route("GET", path, "getTableToken", Privilege.SELECT, ObjectKind.TABLE, self._token)]
 
     def _token(self, request: RestRequest) -> RestResponse:
         name = table_name(request)

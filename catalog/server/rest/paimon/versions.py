@@ -6,7 +6,6 @@ from datetime import timedelta
 from fractions import Fraction
 
 from interbed.catalog.server.rest.interface import (
-    AccessPrivilege,
     ObjectKind,
     RestRequest,
     RestResponse,
@@ -25,6 +24,7 @@ from interbed.catalog.server.rest.paimon.messages import (
 from interbed.catalog.server.rest.paimon.paging import page
 from interbed.catalog.server.rest.paimon.refusals import ResourceType, existing, missing, paimon_route
 from interbed.catalog.server.rest.paimon.tables import TABLE, opened
+from interbed.catalog.server.service.access.objects import Privilege
 from interbed.storage.base.errors import InvalidInputError, SnapshotNotFoundError, TagNotFoundError
 from interbed.storage.meta.snapshot.tag import TagManager
 from interbed.storage.table.table import Table
@@ -40,7 +40,7 @@ class VersionRoutes:
 
     def routes(self) -> list[RestRoute]:
         """Return the routes of tags, branches and consumers."""
-        select, alter, table = AccessPrivilege.SELECT, AccessPrivilege.ALTER, ObjectKind.TABLE
+        select, alter, table = Privilege.SELECT, Privilege.ALTER, ObjectKind.TABLE
         tag, branch = f"{TAGS}/{{tag}}", f"{BRANCHES}/{{branch}}"
         return [
             paimon_route("GET", TAGS, "listTags", select, table, self._list_tags),

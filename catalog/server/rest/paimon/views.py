@@ -3,7 +3,6 @@
 from interbed.catalog.client.errors import TableExistsError, ViewNotFoundError
 from interbed.catalog.client.identifier import Identifier, parse_table_name
 from interbed.catalog.server.rest.interface import (
-    AccessPrivilege,
     ObjectKind,
     RestRequest,
     RestResponse,
@@ -22,6 +21,7 @@ from interbed.catalog.server.rest.paimon.messages import (
 from interbed.catalog.server.rest.paimon.paging import global_page, names_of_page, page, prefix_of
 from interbed.catalog.server.rest.paimon.refusals import ResourceType, existing, missing, paimon_route
 from interbed.catalog.server.rest.paimon.view_schema import changed_view, given_view, shown_view
+from interbed.catalog.server.service.access.objects import Privilege
 from interbed.storage.base.errors import InvalidInputError, NotSupportedError
 
 VIEWS = f"{DATABASE}/views"
@@ -36,7 +36,7 @@ class ViewRoutes:
 
     def routes(self) -> list[RestRoute]:
         """Return the routes of views."""
-        usage, create, alter = AccessPrivilege.USAGE, AccessPrivilege.CREATE, AccessPrivilege.ALTER
+        usage, create, alter = Privilege.USAGE, Privilege.CREATE, Privilege.ALTER
         catalog, database, view = ObjectKind.CATALOG, ObjectKind.DATABASE, ObjectKind.VIEW
         every = "v1/{prefix}/views"
         return [
@@ -45,9 +45,9 @@ class ViewRoutes:
             paimon_route("GET", f"{DATABASE}/view-details", "listViewDetails", usage, database, self._list_details),
             paimon_route("GET", every, "listViewsGlobally", usage, catalog, self._list_globally),
             paimon_route("POST", f"{every}/rename", "renameView", alter, catalog, self._rename),
-            paimon_route("GET", VIEW, "getView", AccessPrivilege.SELECT, view, self._get),
+            paimon_route("GET", VIEW, "getView", Privilege.SELECT, view, self._get),
             paimon_route("POST", VIEW, "alterView", alter, view, self._alter),
-            paimon_route("DELETE", VIEW, "dropView", AccessPrivilege.DROP, view, self._drop),
+            paimon_route("DELETE", VIEW, "dropView", Privilege.DROP, view, self._drop),
         ]
 
     def _list(self, request: RestRequest) -> RestResponse:

@@ -18,7 +18,6 @@ from interbed.catalog.server.process.main import Server, run
 from interbed.catalog.server.rest import mounted
 from interbed.catalog.server.rest.interface import (
     NO_CONTENT,
-    AccessPrivilege,
     ObjectKind,
     RestError,
     RestInterface,
@@ -27,6 +26,7 @@ from interbed.catalog.server.rest.interface import (
     json_response,
     route,
 )
+from interbed.catalog.server.service.access.objects import Privilege
 from interbed.catalog.server.settings import ServerSettings
 from tests.support.waits import at_most
 
@@ -55,7 +55,7 @@ def _translated(error: Exception) -> RestError | None:
 
 
 def _interface() -> RestInterface:
-    usage, alter, kind = AccessPrivilege.USAGE, AccessPrivilege.ALTER, ObjectKind.CATALOG
+    usage, alter, kind = Privilege.USAGE, Privilege.ALTER, ObjectKind.CATALOG
     return RestInterface(
         name="probe",
         path="/probe",

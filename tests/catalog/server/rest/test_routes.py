@@ -8,7 +8,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from interbed.catalog.server.rest.interface import (
-    AccessPrivilege,
     ObjectKind,
     RequiredAccess,
     RestRequest,
@@ -16,13 +15,14 @@ from interbed.catalog.server.rest.interface import (
     RestRoute,
     RouteTable,
 )
+from interbed.catalog.server.service.access.objects import Privilege
 
 
 def _route(method: str, template: str, operation: str) -> RestRoute:
     def handler(request: RestRequest) -> RestResponse:
         return RestResponse(status=HTTPStatus.OK)
 
-    needs = RequiredAccess(AccessPrivilege.USAGE, ObjectKind.SERVER)
+    needs = RequiredAccess(Privilege.USAGE, ObjectKind.SERVER)
     return RestRoute(method=method, template=template, operation=operation, needs=needs, handler=handler)
 
 
