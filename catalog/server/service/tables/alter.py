@@ -226,7 +226,9 @@ class TableAlterations(SecuredService):
     def _completed(self, old: MetastoreTable, changed: MetastoreTable) -> MetastoreTable:
         storage = changed.storage if changed.storage is not None else old.storage
         if storage is not None:
-            location = self._warehouse.qualified(storage.location, old.location) if storage.location else old.location
+            location = None if changed.is_view else old.location
+            if storage.location:
+                location = self._warehouse.qualified(storage.location, old.location)
             self._warehouse.check_skew(storage, old.storage)
             storage = dataclasses.replace(storage, location=location)
         parameters = dict(changed.parameters)

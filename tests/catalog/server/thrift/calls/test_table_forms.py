@@ -259,6 +259,16 @@ def test_views_have_no_location_and_are_listed_by_type(wire: Any, database: str)
     wire.drop_table(database, "w", True)
 
 
+def test_a_table_that_becomes_a_view_has_the_location_that_is_sent(wire: Any, database: str) -> None:
+    # As Java's metastore 2.3.10.
+    wire.create_table(table(database, "t"))
+    changed = wire.get_table(database, "t")
+    changed.tableType, changed.sd.location = "VIRTUAL_VIEW", None
+    changed.viewOriginalText = changed.viewExpandedText = "select 1"
+    wire.alter_table(database, "t", changed)
+    assert wire.get_table(database, "t").sd.location is None
+
+
 def test_fields_and_schema_in_all_forms(wire: Any, database: str) -> None:
     wire.create_table(table(database, "t", ("id", "int"), partition_keys=(("dt", "string"),)))
 
