@@ -9,7 +9,7 @@ from interbed.catalog.server.setting_kinds import NO_AUTHENTICATION, PATH, TEXT,
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AuthenticationSettings:
-    """The part of ServerSettings about clients: who they are, what they may do, which credentials they get."""
+    """The part of ServerSettings about clients: their identities, their rights, their storage credentials."""
 
     authentication: str = field(
         default="",

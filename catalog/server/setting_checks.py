@@ -225,7 +225,7 @@ def check_credentials(settings: AuthenticationSettings, http_port: int | None, s
         return
     source = sources["credentials_s3_role"]
     if not mechanisms_of(settings.authentication):
-        raise ServerSettingsError(f"{source}: credentials_s3_role needs `authentication`: who would get credentials?")
+        raise ServerSettingsError(f"{source}: credentials_s3_role needs `authentication`: they are for principals")
     if http_port is None:
         raise ServerSettingsError(f"{source}: credentials_s3_role needs http_port: REST catalogs issue the credentials")
     if ROLE_ARN.fullmatch(settings.credentials_s3_role) is None:

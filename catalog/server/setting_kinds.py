@@ -38,7 +38,7 @@ _SECONDS = {
 _BYTES = {"": 1, "b": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30}
 
 NO_AUTHENTICATION = "none"
-"""The word of the setting `authentication` for a server that serves every client, whoever reaches it."""
+"""The word of the setting `authentication` for a server that serves every client that reaches it."""
 
 _NAME = re.compile(r"\w{1,128}", re.ASCII)
 _QUANTITY = re.compile(r"(\d+(?:\.\d+)?)\s*([a-z]*)", re.ASCII)

@@ -1,4 +1,4 @@
-"""Where the settings of a catalog server are read: a TOML file, and the environment."""
+"""Sources of the settings of a catalog server: a TOML file, and the environment."""
 
 import difflib
 import tomllib

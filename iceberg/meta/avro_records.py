@@ -67,7 +67,7 @@ class BlockDecoder(BinaryDecoder):
         self._at = end
 
     def read_boolean(self) -> bool:
-        """Return a BOOLEAN."""
+        """Return a value of BOOLEAN."""
         return self.read(1) == b"\x01"
 
     def read_int(self) -> int:
@@ -98,11 +98,11 @@ class BlockDecoder(BinaryDecoder):
         return self.read(self.read_int())
 
     def read_float(self) -> float:
-        """Return a FLOAT."""
+        """Return a value of FLOAT."""
         (value,) = _FLOAT.unpack(self.read(_FLOAT.size))
         return float(value)
 
     def read_double(self) -> float:
-        """Return a DOUBLE."""
+        """Return a value of DOUBLE."""
         (value,) = _DOUBLE.unpack(self.read(_DOUBLE.size))
         return float(value)

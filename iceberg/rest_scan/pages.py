@@ -70,7 +70,7 @@ class ScanPage:
 
 
 @dataclass(frozen=True, slots=True)
-class _Decoded:
+class _DecodedPage:
     """Decoded records, and an estimate of their memory."""
 
     records: Sequence[Any]
@@ -97,9 +97,9 @@ class ManifestCache:
         return self._decoded(key, lambda: entries_of(files, manifest))
 
     def _decoded(self, key: object, read: Callable[[], Sequence[Any]]) -> Sequence[Any]:
-        def make() -> _Decoded:
+        def make() -> _DecodedPage:
             records = read()
-            return _Decoded(records, (len(records) + 1) * _ENTRY_BYTES)
+            return _DecodedPage(records, (len(records) + 1) * _ENTRY_BYTES)
 
         return self._cache.get(key, make, limit=self._limit).records
 

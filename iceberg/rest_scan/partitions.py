@@ -1,4 +1,4 @@
-"""What a filter means for a partition: which manifests and files it excludes, and which residual filter is left.
+"""Filters by partition: which manifests and files it excludes, and which residual filter is left.
 
 The residual of a partition has no test that all of its rows pass, and is false if none can pass. A test is projected
 to the fields of the partition twice: a strict projection is true only where all rows pass, an inclusive projection is

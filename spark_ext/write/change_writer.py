@@ -131,7 +131,7 @@ class KeptRows:
             yield from pa.ipc.open_stream(pa.PythonFile(self._file, "r"))
 
     def close(self) -> None:
-        """Forget the rows."""
+        """Forget the rows so far."""
         self._closing()
 
 

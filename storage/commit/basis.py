@@ -26,7 +26,7 @@ _MANY_SNAPSHOTS = 100
 class SnapshotRead:
     """Snapshot from which changes were computed; the id 0 is an empty table.
 
-    After a rollback another commit may get the same id. The `identity` tells them apart; None is not compared.
+    After a rollback another commit may get the same id. They differ by `identity`; None is not compared.
     """
 
     id: int

@@ -1,4 +1,4 @@
-"""What tables of all kinds say of their columns, and how they return all of their rows."""
+"""Columns and rows of tables of all kinds, as their schemas and scans have them."""
 
 from typing import TYPE_CHECKING, Any, Literal, Protocol, overload
 
@@ -18,7 +18,7 @@ class _WithSchema(Protocol):
     def schema(self) -> "TableSchema": ...
 
 
-class _Scanned(Protocol):
+class _WithScan(Protocol):
     def scan(self) -> Any: ...
 
 
@@ -51,46 +51,46 @@ class DescribedTable:
         return list(self.schema.partition_keys)
 
 
-class TableRows:
+class ScannedRows:
     """All rows of a table, by its method `scan`."""
 
-    def __arrow_c_stream__(self: _Scanned, requested_schema: object = None) -> object:
+    def __arrow_c_stream__(self: _WithScan, requested_schema: object = None) -> object:
         # The interface by which Polars, DuckDB, pandas and others read rows.
         return self.scan().__arrow_c_stream__(requested_schema)
 
-    def to_arrow(self: _Scanned) -> "pa.Table":
+    def to_arrow(self: _WithScan) -> "pa.Table":
         """Return all rows of the newest snapshot as one Arrow table; scan() reads some of them, or batch by batch."""
         found: pa.Table = self.scan().to_arrow()
         return found
 
-    def to_pandas(self: _Scanned) -> "pd.DataFrame":
+    def to_pandas(self: _WithScan) -> "pd.DataFrame":
         """Return all rows of the newest snapshot as a pandas data frame; see Scan.to_pandas."""
         return self.scan().to_pandas()
 
     @overload
-    def to_polars(self: _Scanned, *, lazy: Literal[False] = False) -> "pl.DataFrame": ...
+    def to_polars(self: _WithScan, *, lazy: Literal[False] = False) -> "pl.DataFrame": ...
 
     @overload
-    def to_polars(self: _Scanned, *, lazy: Literal[True]) -> "pl.LazyFrame": ...
+    def to_polars(self: _WithScan, *, lazy: Literal[True]) -> "pl.LazyFrame": ...
 
-    def to_polars(self: _Scanned, *, lazy: bool = False) -> "pl.DataFrame | pl.LazyFrame":
+    def to_polars(self: _WithScan, *, lazy: bool = False) -> "pl.DataFrame | pl.LazyFrame":
         """Return all rows of the newest snapshot as a Polars frame, or lazily; see Scan.to_polars."""
         found: pl.DataFrame | pl.LazyFrame = self.scan().to_polars(lazy=lazy)
         return found
 
     @overload
-    def to_duckdb(self: _Scanned, table_name: None = None, connection: Any = None) -> "duckdb.DuckDBPyRelation": ...
+    def to_duckdb(self: _WithScan, table_name: None = None, connection: Any = None) -> "duckdb.DuckDBPyRelation": ...
 
     @overload
-    def to_duckdb(self: _Scanned, table_name: str, connection: Any = None) -> "duckdb.DuckDBPyConnection": ...
+    def to_duckdb(self: _WithScan, table_name: str, connection: Any = None) -> "duckdb.DuckDBPyConnection": ...
 
     def to_duckdb(
-        self: _Scanned, table_name: str | None = None, connection: Any = None
+        self: _WithScan, table_name: str | None = None, connection: Any = None
     ) -> "duckdb.DuckDBPyConnection | duckdb.DuckDBPyRelation":
         """Return all rows of the newest snapshot as a DuckDB relation or view; see Scan.to_duckdb."""
         found: duckdb.DuckDBPyConnection | duckdb.DuckDBPyRelation = self.scan().to_duckdb(table_name, connection)
         return found
 
-    def count(self: _Scanned) -> int:
+    def count(self: _WithScan) -> int:
         """Return the number of rows of the newest snapshot."""
         return int(self.scan().count())

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, NoReturn
 
 from interbed.storage.base.errors import InvalidInputError, NotSupportedError
 from interbed.storage.base.types.column_names import check_asked_once
-from interbed.storage.table.described import DescribedTable, TableRows
+from interbed.storage.table.described import DescribedTable, ScannedRows
 from interbed.storage.table.table import Table
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ RulesOf = Callable[[str], "RowRules"]
 """Function that returns the present rules of a branch for the reader."""
 
 
-class GuardedTable(DescribedTable, TableRows):
+class GuardedTable(DescribedTable, ScannedRows):
     """Rows and values of a table that policies show to the reader. `rules_of` is asked for each scan."""
 
     def __init__(self, table: Table, rules_of: RulesOf) -> None:

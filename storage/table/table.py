@@ -16,7 +16,7 @@ from interbed.storage.base.types.column_names import check_asked_once
 from interbed.storage.meta.file_store import FileStore, changes_table
 from interbed.storage.meta.options.core import CoreOptions
 from interbed.storage.meta.schema.table_schema import TableSchema
-from interbed.storage.table.described import DescribedTable, TableRows
+from interbed.storage.table.described import DescribedTable, ScannedRows
 from interbed.storage.table.opening import open_store
 from interbed.storage.table.table_access import TableAccess
 from interbed.storage.table.table_changes import TableChanges
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from interbed.storage.write.table_write import TableWrite
 
 
-class Table(DescribedTable, TableRows, TableWrites, TableChanges, PypaimonNames):
+class Table(DescribedTable, ScannedRows, TableWrites, TableChanges, PypaimonNames):
     """A table; reads see the latest snapshot by default.
 
     The object has one version of the schema: that of the moment when it was opened, or which its own methods have made

@@ -47,8 +47,8 @@ class WriteBasis:
 
     A commit refuses messages whose basis another writer has changed. `hash_indexes` names the hash index files of the
     whole partition (dynamic buckets). `keys_as_of` is the snapshot in which the writer looked for keys in other
-    partitions; `keys_identity` tells it from another commit that gets its id after a rollback. `buckets_as_of` is the
-    snapshot whose number of buckets it used (fixed buckets). 0 is the table before its first snapshot.
+    partitions; `keys_identity` is its identity, because another commit may get its id after a rollback. `buckets_as_of`
+    is the snapshot whose number of buckets it used (fixed buckets). 0 is the table before its first snapshot.
     """
 
     hash_indexes: tuple[str, ...] | None = None

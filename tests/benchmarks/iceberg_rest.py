@@ -415,7 +415,7 @@ def shown(measured: Sequence[MeasuredServer]) -> Table:
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Run the comparison."""
+    """Run the comparison of servers."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seconds", type=float, default=3.0)
     parser.add_argument("--turns", type=int, default=2)

@@ -22,7 +22,7 @@ USERS = ("root", "ann", "bea")
 
 
 @dataclass(frozen=True)
-class Lake:
+class GrantedLake:
     """A server with the table `sales.orders` of `root`, an administrator, and catalogs of users on it."""
 
     kind: str
@@ -51,7 +51,7 @@ class Lake:
 
 
 @pytest.fixture(scope="module", params=["hive", "rest"])
-def lake(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lake]:
+def lake(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[GrantedLake]:
     """Run a server that decides by grants."""
     directory = tmp_path_factory.mktemp("grants")
     db = f"sqlite:///{directory / 'metastore.db'}"
@@ -59,7 +59,7 @@ def lake(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
     builtin = ("--access-authorizer", "builtin", "--access-admins", "root")
     with metastore_under_test(db, directory, *arguments, *builtin) as server, ExitStack() as stack:
         tokens = {name: run("token", "create", name, "--db", db).strip() for name in USERS}
-        made = Lake(request.param, server, tokens, stack)
+        made = GrantedLake(request.param, server, tokens, stack)
         made.of("root").create_database("sales")
         made.of("root").create_table("sales.orders", pa.schema([KEY]), primary_keys=["id"])
         yield made
@@ -70,7 +70,7 @@ def shown(found: list[interbed.AccessGrant]) -> list[tuple[str, str, str, bool, 
     return [(each.privilege, str(each.on), str(each.to), each.grant_option, each.grantor) for each in found]
 
 
-def test_roles_give_their_members_what_they_are_granted(lake: Lake) -> None:
+def test_roles_give_their_members_what_they_are_granted(lake: GrantedLake) -> None:
     root, ann = lake.of("root"), lake.of("ann")
     root.create_role("readers")
     root.create_role("lake_users")
@@ -100,7 +100,7 @@ def test_roles_give_their_members_what_they_are_granted(lake: Lake) -> None:
         ann.create_role("mine")
 
 
-def test_privileges_are_granted_listed_and_revoked(lake: Lake) -> None:
+def test_privileges_are_granted_listed_and_revoked(lake: GrantedLake) -> None:
     root, ann = lake.of("root"), lake.of("ann")
     root.grant(["SELECT", "INSERT"], on="table sales.orders", to="user ann", grant_option=True)
     ann.grant("SELECT", on=GrantObject(kind="table", database="sales", name="orders"), to="user bea")
@@ -134,7 +134,7 @@ def test_privileges_are_granted_listed_and_revoked(lake: Lake) -> None:
     assert root.list_grants() == []
 
 
-def test_refusals_name_what_is_wrong(lake: Lake) -> None:
+def test_refusals_name_what_is_wrong(lake: GrantedLake) -> None:
     root, ann = lake.of("root"), lake.of("ann")
     orders = "table sales.orders"
     for privilege, on, to, message in (

@@ -37,7 +37,7 @@ _ENUMERATIONS: Mapping[str, type[StrEnum]] = {"kind": SecuredKind, "grantee-kind
 
 
 def document(metastore: Metastore) -> dict[str, Any]:
-    """Return the document."""
+    """Return the document of the interface."""
     routes = AccessRoutes(metastore, None).routes()
     paths: dict[str, dict[str, Any]] = {}
     for route in routes:

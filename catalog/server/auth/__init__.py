@@ -1,4 +1,4 @@
-"""Authentication of clients.
+"""Authentication of the server's clients.
 
 Read principals.py (values, the protocol of a mechanism), authentication.py (the mechanisms of a server together), then
 the mechanisms of tokens: issued_tokens.py with token_records.py, json_web_tokens.py with jwt_rules.py and

@@ -9,7 +9,7 @@ ALGORITHMS = ("RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JwtRules:
-    """What a token has to say. Claims are paths of names with dots: `realm_access.roles`."""
+    """Conditions on the claims of a token. Claims are paths of names with dots: `realm_access.roles`."""
 
     issuer: str
     audience: str

@@ -52,7 +52,7 @@ _BLANKS = re.compile(r"\s\s|[^\S ]")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LdapRules:
-    """Where users and groups are. With a `user_dn` the user binds by this pattern; without one it is searched for."""
+    """Places of users and groups. With a `user_dn` users bind by this pattern; else a search finds them."""
 
     urls: Sequence[str]
     ca: Path | None = None

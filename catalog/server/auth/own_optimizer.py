@@ -26,7 +26,7 @@ class OptimizerIdentity:
 
     @property
     def token(self) -> str:
-        """The secret."""
+        """The secret of the identity."""
         return self._token
 
     def known(self, credentials: Credentials) -> Principal | None:

@@ -1,6 +1,6 @@
 """`interbed metastore grant | revoke | grants | why-denied`: the privileges on a server's objects, in its database.
 
-They work on the database directly (opened.py), as its operator, who is an administrator. Servers with
+They work on the database directly (opened.py), as its operator, an administrator. Servers with
 `access_authorizer = "builtin"` decide by them.
 """
 

@@ -1,6 +1,6 @@
 """`interbed metastore policy set-filter | set-mask | drop | list`: row filters and column masks of tables.
 
-They work on the server's database directly (opened.py), as its operator, who is an administrator. Servers that decide
+They work on the server's database directly (opened.py), as its operator, an administrator. Servers that decide
 about access by grants give them to readers.
 """
 

@@ -42,7 +42,7 @@ def drop(*, db: str | None, name: str) -> None:
 @db_option
 @_json
 def list_roles(*, db: str | None, as_json: bool) -> None:
-    """List all roles."""
+    """List all roles of the metastore."""
     with administered(db) as access:
         found = access.roles(None)
     if as_json:

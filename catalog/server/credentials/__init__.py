@@ -1,5 +1,5 @@
 """Short-lived credentials of object stores, each for the directory of one table.
 
 The server's own keys never leave it. Read issued.py (the values), session_policy.py (what a credential may do), sts.py
-(who issues it), then table_credentials.py, which decides for which directory.
+(its issuer), then table_credentials.py, which decides for which directory.
 """

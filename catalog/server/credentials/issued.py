@@ -8,7 +8,7 @@ from interbed.catalog.server.service.errors import MetastoreError
 
 
 class StorageOperation(StrEnum):
-    """What a holder of credentials may do with the files of a directory. WRITE contains READ."""
+    """Rights of a holder of credentials on the files of a directory. WRITE contains READ."""
 
     READ = "read"
     WRITE = "write"
@@ -30,7 +30,7 @@ class StorageCredentials:
 
 
 class CredentialsError(MetastoreError):
-    """There are no credentials for this directory; the text has the reason."""
+    """The refusal of credentials for a directory; the text has the reason."""
 
 
 class CredentialsUnavailableError(CredentialsError):

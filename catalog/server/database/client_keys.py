@@ -17,7 +17,7 @@ _INSERT = insert_statement(_ROW, {column: bindparam(column) for column in _COLUM
 
 
 class SqlIdempotencyKeys:
-    """Keys of requests."""
+    """Repository of the keys of requests."""
 
     __slots__ = ("_connection",)
 
@@ -74,7 +74,7 @@ _FIND_TOKEN = Statement(select(*_TOKEN_SELECTED).where(_TOKEN.token_id == bindpa
 
 
 class SqlAccessTokens:
-    """Issued tokens."""
+    """Repository of the issued tokens."""
 
     __slots__ = ("_connection",)
 
@@ -82,7 +82,7 @@ class SqlAccessTokens:
         self._connection = connection
 
     def add(self, record: TokenRecord) -> None:
-        """Store a token."""
+        """Store a new issued token."""
         values = {name: getattr(record, name) for name in _TOKEN_COLUMNS}
         added = _INSERT_TOKEN.row(self._connection, {**values, "groups": json.dumps(list(record.groups))})
         assert added is not None, "ids are random"

@@ -1,4 +1,4 @@
-"""What a route needs is asked before its handler runs, also where this reads or changes files beside the services.
+"""Checks of what a route needs, before its handler runs: it may also read or change files beside the services.
 
 The privilege is that of the route on the object that its path names. USAGE means that the caller sees the object. An
 object that the caller does not see is missing while the handler runs: the interface answers as for a missing one. The

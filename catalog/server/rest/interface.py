@@ -145,7 +145,7 @@ def route(
     handler: Handler,
     scope: ScopeOf | None = None,
 ) -> RestRoute:
-    """Return a route."""
+    """Return a route of an interface."""
     needs = RequiredAccess(privilege, kind)
     return RestRoute(method=method, template=template, operation=operation, needs=needs, handler=handler, scope=scope)
 

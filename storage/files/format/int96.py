@@ -103,7 +103,7 @@ def _column(file: "pq.ParquetFile", group: int, name: str) -> "pa.Array[Any]":
 
 
 def _are_stored(column: "pa.Array[Any]", raw: "pa.Array[Any]", unit: TimeUnit) -> bool:
-    """Whether the timestamps of a column are the stored ones, which `raw` has as bytes."""
+    """Return whether the timestamps of a column are the stored ones, which `raw` has as bytes."""
     for (_, values), (_, times) in zip(leaves_of("", raw), leaves_of("", column), strict=True):
         # The column may also have timestamps of 64 bits, and bytes that are no timestamps.
         if values.type != pa.binary(INT96_BYTES) or not isinstance(times.type, pa.TimestampType):

@@ -1,7 +1,7 @@
 """Calendar of the days in an ORC file of another program, from the tail of the file.
 
-Java's ORC writer counts days by the hybrid calendar unless it is told otherwise, as Hive and all versions of Spark do.
-Its footer says so, or nothing; other writers count by the Gregorian calendar. Arrow reads the numbers as they are.
+Java's ORC writer counts days by the hybrid calendar by default, as Hive and all versions of Spark do. Its footer
+says so, or nothing; other writers count by the Gregorian calendar. Arrow reads the numbers as they are.
 Paimon's own data files have Gregorian days whatever their footer says, so that they are not checked.
 
     end of the file   footer | postscript | one byte: the length of the postscript

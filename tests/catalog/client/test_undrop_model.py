@@ -54,7 +54,7 @@ class UndropMachine(RuleBasedStateMachine):
         self.count = 0
 
     def teardown(self) -> None:
-        """Delete the directory."""
+        """Delete the directory of the catalog."""
         shutil.rmtree(self.directory)
 
     def _refused(self, call: Callable[[], object]) -> None:

@@ -105,11 +105,11 @@ class HistoryUnderTest:
         self.iceberg.update_namespace_properties(database, updates={"n": text})
 
     def create_function(self, database: str, name: str) -> None:
-        """Create a function."""
+        """Create a function of a name."""
         self.wire.create_function(_function(database, name))
 
     def drop_function(self, database: str, name: str) -> None:
-        """Drop a function."""
+        """Drop a function of a name."""
         self.wire.drop_function(database, name)
 
     def rename_table(self, database: str, name: str, to_database: str, to_name: str) -> None:

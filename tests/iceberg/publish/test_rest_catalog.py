@@ -144,13 +144,13 @@ def test_a_table_that_is_not_the_publication_stays(
 def test_a_missed_publication_is_made_up_for(tmp_path: Path, uri: str, theirs: RestCatalog) -> None:
     table = made(tmp_path, uri)
     table.append(rows(1))
-    # Nobody listens there.
+    # No server listens there.
     away = table.copy({"metadata.iceberg.rest.uri": "http://127.0.0.1:9"})
     away.append(rows(2))
     assert seen(theirs, tmp_path) == ordered(rows(1))
     assert table.maintenance.publish_iceberg() == 2
     assert seen(theirs, tmp_path) == ordered(rows(1, 2))
-    # Dropped there by somebody: registered again.
+    # Dropped there by another client: registered again.
     theirs.drop_table((namespace(tmp_path), "t"))
     table.append(rows(3))
     assert seen(theirs, tmp_path) == shown(table)

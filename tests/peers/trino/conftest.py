@@ -9,6 +9,6 @@ from tests.support.peers.trino import Trino
 
 @pytest.fixture(scope="session")
 def trino() -> Iterator[Trino]:
-    """Run Trino."""
+    """Run Trino with its catalogs."""
     with Trino() as server:
         yield server

@@ -17,7 +17,7 @@ _NUMBERS = itertools.count()
 
 
 @dataclass(frozen=True)
-class Granted:
+class GrantedServer:
     """A server with the database `sales`, and catalogs of its users in Spark."""
 
     spark: SparkSession
@@ -40,7 +40,7 @@ class Granted:
 
 
 @pytest.fixture(scope="module")
-def granted(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Granted]:
+def granted(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Iterator[GrantedServer]:
     """Run a server that decides by grants, with the table `sales.orders` of the administrator `root`."""
     directory: Path = tmp_path_factory.mktemp("granted")
     db = f"sqlite:///{directory / 'metastore.db'}"
@@ -48,7 +48,7 @@ def granted(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> It
     builtin = ("--access-authorizer", "builtin", "--access-admins", "root")
     with metastore_under_test(db, directory, *arguments, *builtin) as server:
         tokens = {name: run("token", "create", name, "--db", db).strip() for name in ("root", "ann")}
-        made = Granted(spark, server, tokens)
+        made = GrantedServer(spark, server, tokens)
         lake = made.lake("root", "rest")
         lake.sql("CREATE DATABASE {lake}.sales")
         lake.sql("CREATE TABLE {lake}.sales.orders (id INT)")
@@ -57,7 +57,7 @@ def granted(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> It
 
 
 @pytest.mark.parametrize("kind", ["rest", "hive"])
-def test_roles_and_grants_by_sql(granted: Granted, kind: str) -> None:
+def test_roles_and_grants_by_sql(granted: GrantedServer, kind: str) -> None:
     root, ann = granted.lake("root", kind), granted.lake("ann", "rest")
     root.sql("CREATE ROLE readers IN {lake}")
     root.sql("USE {lake}.sales")
@@ -97,7 +97,7 @@ def test_roles_and_grants_by_sql(granted: Granted, kind: str) -> None:
     root.sql("USE spark_catalog")
 
 
-def test_statements_that_cannot_be_carried_out_say_why(granted: Granted, lake: SparkLake) -> None:
+def test_statements_that_cannot_be_carried_out_say_why(granted: GrantedServer, lake: SparkLake) -> None:
     root = granted.lake("root", "rest")
     for statement, message in (
         ("GRANT READ ON {lake}.sales.orders TO ann", "READ.* is no privilege"),

@@ -73,7 +73,7 @@ def test_a_partial_partition_compares_char_values_without_padding(lake: SparkLak
     assert ids(lake) == []
 
 
-def test_partitions_of_char_are_found_whoever_wrote_them(lake: SparkLake) -> None:
+def test_partitions_of_char_are_found_by_any_writer_s_form(lake: SparkLake) -> None:
     lake.sql("CREATE TABLE {lake}.db.t (id INT, c CHAR(4)) PARTITIONED BY (c)")
     lake.sql("INSERT INTO {lake}.db.t VALUES (1, 'ab'), (2, 'cd')")
     table = load_catalog(warehouse=str(lake.warehouse)).get_table("db.t")
@@ -90,7 +90,7 @@ def test_partitions_of_char_are_found_whoever_wrote_them(lake: SparkLake) -> Non
     assert ids(lake) == []
 
 
-def test_a_partial_partition_of_char_is_found_whoever_wrote_it(lake: SparkLake) -> None:
+def test_a_partial_partition_of_char_is_found_in_any_writer_s_form(lake: SparkLake) -> None:
     lake.sql("CREATE TABLE {lake}.db.t (id INT, c CHAR(4), p INT) PARTITIONED BY (c, p)")
     lake.sql("INSERT INTO {lake}.db.t VALUES (1, 'ab', 1), (2, 'cd', 1)")
     load_catalog(warehouse=str(lake.warehouse)).get_table("db.t").append([{"id": 3, "c": "ab", "p": 2}])

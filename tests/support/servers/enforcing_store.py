@@ -28,7 +28,7 @@ _PORT = re.compile(r"Running on http://127\.0\.0\.1:(\d+)")
 
 @dataclass(frozen=True)
 class EnforcingStore:
-    """A store with a bucket, and the keys of its only user, who may assume the role of the bucket's owner."""
+    """A store with a bucket, and the keys of its only user, which may assume the role of the bucket's owner."""
 
     port: int
     bucket: str

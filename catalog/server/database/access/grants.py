@@ -246,7 +246,7 @@ class SqlAccess:
         )
 
     def remove_grants(self, ids: Collection[int]) -> None:
-        """Remove some grants."""
+        """Remove the grants of some ids."""
         for number in ids:
             self._connection.execute(delete(_GRANT).where(_GRANT.id == number))
 
@@ -308,7 +308,7 @@ class SqlAccess:
 
     def _grants(self, statement: Any) -> Sequence[Grant]:
         privileges = {str(each): each for each in Privilege}
-        grantees = _Grantees()
+        grantees = _GranteesByText()
         objects: dict[tuple[str | None, ...], SecuredObject] = {}
         found = []
         rows: Iterable[Any] = self._connection.execute(statement)
@@ -331,7 +331,7 @@ class SqlAccess:
         return found
 
 
-class _Grantees(dict[str, Grantee]):
+class _GranteesByText(dict[str, Grantee]):
     """Grantees by their texts; many grants have one grantee."""
 
     def __missing__(self, key: str) -> Grantee:

@@ -66,7 +66,7 @@ class SqlPolicies:
         )
 
     def remove(self, on: SecuredObject, name: str) -> None:
-        """Remove a policy."""
+        """Remove a policy of a table."""
         self._connection.execute(delete(_ROW).where(_ROW.table_id == self._table_id(on), _ROW.name == name))
 
     def naming(self, grantee: Grantee) -> SecuredObject | None:

@@ -36,7 +36,7 @@ class TokenRoutes:
         self._credentials = credentials
 
     def routes(self) -> list[RestRoute]:
-        """Return the route."""
+        """Return the route of tokens."""
         path = f"{TABLE}/token"
         return [paimon_route("GET", path, "getTableToken", Privilege.SELECT, ObjectKind.TABLE, self._token)]
 

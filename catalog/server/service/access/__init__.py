@@ -1,4 +1,4 @@
-"""Access to objects of the metastore: privileges, roles and grants, and who decides.
+"""Access to objects of the metastore: privileges, roles and grants, and the authorizers that decide.
 
 Read objects.py (privileges and what they are on), then authorizer.py (the decisions), guard.py (where the services
 ask), grants.py and roles.py (the model of Hive, and the built-in authorizer).

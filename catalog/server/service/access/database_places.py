@@ -14,7 +14,7 @@ from interbed.catalog.server.service.warehouse import Warehouse
 
 
 class DatabasePlaceRules:
-    """What callers may choose, over a repository and a warehouse."""
+    """Rules for what callers may choose, over a repository and a warehouse."""
 
     def __init__(self, store: Repository, warehouse: Warehouse, guard: DeletionGuard) -> None:
         self._store = store

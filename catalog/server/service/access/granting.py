@@ -1,4 +1,4 @@
-"""The rules for changes of roles and grants: who may give what, and what a revocation takes along."""
+"""The rules for changes of roles and grants: the right to give them, and what a revocation takes along."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

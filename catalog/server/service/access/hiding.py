@@ -49,7 +49,7 @@ class HidingRepository:
         return self._store.write(self._hiding(work))
 
     def close(self) -> None:
-        """Close the repository."""
+        """Close the repository behind it."""
         self._store.close()
 
     def _hiding(self, work: Callable[[Transaction], T]) -> Callable[[Transaction], T]:
@@ -59,7 +59,7 @@ class HidingRepository:
         return lambda transaction: work(cast("Transaction", _HidingTransaction(transaction, hidden)))
 
 
-class _Hiding:
+class _HidingPart:
     """The methods of a part of a transaction, some of them without the hidden objects."""
 
     def __init__(self, whole: Any, hidden: frozenset[SecuredObject]) -> None:
@@ -73,7 +73,7 @@ class _Hiding:
         return on in self._hidden or any(each in self._hidden for each in on.containers)
 
 
-class _HidingTransaction(_Hiding):
+class _HidingTransaction(_HidingPart):
     @property
     def catalogs(self) -> "_HidingCatalogs":
         return _HidingCatalogs(self._whole.catalogs, self._hidden)
@@ -99,7 +99,7 @@ class _HidingTransaction(_Hiding):
         return _NamelessPlaces(self._whole.places, self._hidden)
 
 
-class _NamelessPlaces(_Hiding):
+class _NamelessPlaces(_HidingPart):
     """Places whose objects are not named: errors about a directory must not show what is registered in it."""
 
     def conflict(self, *arguments: Any, **options: Any) -> str | None:
@@ -109,7 +109,7 @@ class _NamelessPlaces(_Hiding):
         return [replace(each, what="another database") for each in self._whole.databases(outside)]
 
 
-class _HidingCatalogs(_Hiding):
+class _HidingCatalogs(_HidingPart):
     def find(self, name: str, **options: bool) -> Any:
         return None if self._hides(catalog_object(name)) else self._whole.find(name, **options)
 
@@ -117,7 +117,7 @@ class _HidingCatalogs(_Hiding):
         return [name for name in self._whole.names() if not self._hides(catalog_object(name))]
 
 
-class _HidingDatabases(_Hiding):
+class _HidingDatabases(_HidingPart):
     def find(self, catalog: str, name: str, **options: bool) -> Any:
         return None if self._hides(database_object(catalog, name)) else self._whole.find(catalog, name, **options)
 
@@ -125,7 +125,7 @@ class _HidingDatabases(_Hiding):
         return [name for name in self._whole.names(catalog) if not self._hides(database_object(catalog, name))]
 
 
-class _HidingTables(_Hiding):
+class _HidingTables(_HidingPart):
     def find(self, catalog: str, database: str, name: str, **options: bool) -> Any:
         if self._hides(table_object(catalog, database, name)):
             return None
@@ -152,7 +152,7 @@ class _HidingTables(_Hiding):
         return [each for each in found if not self._hides(table_object(catalog, each.database, each.name))]
 
 
-class _HidingFunctions(_Hiding):
+class _HidingFunctions(_HidingPart):
     def find(self, catalog: str, database: str, name: str, **options: bool) -> Any:
         if self._hides(function_object(catalog, database, name)):
             return None
@@ -163,7 +163,7 @@ class _HidingFunctions(_Hiding):
         return [each for each in found if not self._hides(function_object(catalog, each.database, each.name))]
 
 
-class _HidingConstraints(_Hiding):
+class _HidingConstraints(_HidingPart):
     def select(self, *arguments: Any, **options: Any) -> list[Constraint]:
         found: list[Constraint] = self._whole.select(*arguments, **options)
         return [each for each in found if not any(map(self._hides, tables_of(each)))]

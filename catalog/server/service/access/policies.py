@@ -19,7 +19,7 @@ POLICIES_MAX = 100
 
 
 class PolicyKind(StrEnum):
-    """Kinds of policies."""
+    """The kinds of policies."""
 
     FILTER = "filter"
     MASK = "mask"

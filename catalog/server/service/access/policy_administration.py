@@ -63,7 +63,7 @@ class PolicyUnits(Protocol):
 class PolicyAdministration:
     """Policies of tables. Safe for many threads and processes.
 
-    The actor of a call is its caller, None for the operator at the database, who may do everything; `operator` is the
+    The actor of a call is its caller, None for the operator at the database, an administrator; `operator` is the
     name that the operator's changes bear. Other actors need the privilege ALL on the table, as its owner and
     administrators have it.
     """

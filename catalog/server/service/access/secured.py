@@ -47,7 +47,7 @@ S = TypeVar("S", bound=SecuredService)
 
 
 @dataclass(frozen=True, slots=True)
-class Need:
+class DeclaredNeed:
     """One of some privileges on the objects of a call; without any, the caller has to see them."""
 
     any_of: AnyOf
@@ -58,13 +58,13 @@ class Need:
         return f"{' or '.join(self.any_of) or 'sees'}: {self.what}"
 
 
-def needs(any_of: Privilege | AnyOf | None, objects: ObjectsOf) -> Need:
+def needs(any_of: Privilege | AnyOf | None, objects: ObjectsOf) -> DeclaredNeed:
     """Return what a method needs."""
     privileges = () if any_of is None else (any_of,) if isinstance(any_of, Privilege) else any_of
-    return Need(privileges, objects.__name__.replace("_", " "), objects)
+    return DeclaredNeed(privileges, objects.__name__.replace("_", " "), objects)
 
 
-def secured(*required: Need) -> Callable[[Callable[Concatenate[S, P], R]], Callable[Concatenate[S, P], R]]:
+def secured(*required: DeclaredNeed) -> Callable[[Callable[Concatenate[S, P], R]], Callable[Concatenate[S, P], R]]:
     """Declare what a method needs, and ask for it before the method runs."""
 
     def decorate(method: Callable[Concatenate[S, P], R]) -> Callable[Concatenate[S, P], R]:
@@ -130,7 +130,7 @@ def _declare(method: Callable[..., object], text: str) -> None:
 
 
 def the_server(_arguments: Arguments) -> Iterable[SecuredObject]:
-    """Return the server."""
+    """Return the server as the object."""
     return (SERVER,)
 
 

@@ -32,7 +32,7 @@ _OF_WRITERS = frozenset((*BASIC_STATISTICS, COLUMN_STATS_ACCURATE, PARAMETER_DDL
 
 @dataclass(frozen=True, slots=True)
 class AllowedChange:
-    """What a caller may change of a table."""
+    """Rights of a caller to change a table."""
 
     chosen: ChosenPlaces
 
@@ -77,7 +77,7 @@ def is_of_writer(old: MetastoreTable, new: MetastoreTable) -> bool:
 
 
 class TablePlaceRules:
-    """What callers may choose, over a repository and a warehouse."""
+    """Rules for what callers may choose, over a repository and a warehouse."""
 
     def __init__(self, store: Repository, warehouse: Warehouse, guard: DeletionGuard) -> None:
         self._store = store

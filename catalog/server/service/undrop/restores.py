@@ -95,7 +95,7 @@ class _Snapshot(msgspec.Struct, rename="kebab"):
     manifest_list: str | None = None
 
 
-class _Metadata(msgspec.Struct, rename="kebab"):
+class _RestoredMetadata(msgspec.Struct, rename="kebab"):
     """The part of an Iceberg metadata file that is read: decoding takes memory for it alone."""
 
     current_snapshot_id: int | None = None
@@ -111,11 +111,11 @@ class _Metadata(msgspec.Struct, rename="kebab"):
         ]
 
 
-def _metadata(location: str) -> _Metadata:
+def _metadata(location: str) -> _RestoredMetadata:
     if not _exists(location):
         raise InvalidOperationError(f"the metadata file {location} of that time does not exist any more")
     try:
-        return msgspec.json.decode(read_unpacked(location, f"cannot read {location}"), type=_Metadata)
+        return msgspec.json.decode(read_unpacked(location, f"cannot read {location}"), type=_RestoredMetadata)
     except (UnboundedFileError, DamagedFileError) as error:
         raise InvalidOperationError(str(error)) from error
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:

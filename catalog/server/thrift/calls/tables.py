@@ -38,7 +38,7 @@ from interbed.thrift_idl.hive_metastore import ttypes
 
 UNDROPPED_NAME = "interbed.undrop"
 """The environment context's key of a create_table that puts a dropped table back: the table's name when it was dropped.
-Of the new table, the names alone count. The configuration value of the same name tells clients of it.
+Of the new table, the names alone count. Clients find it by the configuration value of the same name.
 """
 
 KEPT = "keep"

@@ -139,7 +139,7 @@ class ConnectionAuthenticator:
         return False
 
     def close(self) -> None:
-        """End the threads."""
+        """End the threads that verify."""
         self._threads.shutdown(wait=False, cancel_futures=True)
 
     def _authenticate(self, connection: ClientConnection, credentials: Credentials) -> None:

@@ -92,7 +92,7 @@ class SharedEdge:
     """Requests refused for their size, since the start."""
 
     def is_abandoned(self, *, has_gone: bool, queued_at: float) -> bool:
-        """Whether a request is not begun: the server stops, or the client has gone while the request waited."""
+        """Return whether a request is not begun: the server stops, or the client has gone while the request waited."""
         return self.abandons_waiting or (has_gone and time.monotonic() - queued_at > QUEUED_SECONDS)
 
     def count_refused(self) -> None:

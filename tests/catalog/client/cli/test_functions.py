@@ -16,7 +16,7 @@ from tests.support.servers.paimon_rest import rest_options
 AREA = "--param 'x DOUBLE' --param 'y DOUBLE' --returns DOUBLE"
 
 
-class Terminal:
+class FunctionTerminal:
     """The command line on a REST catalog."""
 
     def __init__(self, options: dict[str, str]) -> None:
@@ -47,9 +47,9 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 
 
 @pytest.fixture
-def terminal(server: str) -> Iterator[Terminal]:
+def terminal(server: str) -> Iterator[FunctionTerminal]:
     """Make the database `shop`, without functions."""
-    terminal = Terminal(rest_options(server, "hive"))
+    terminal = FunctionTerminal(rest_options(server, "hive"))
     terminal.run("catalog create-database shop")
     yield terminal
     for function in json.loads(terminal.run("catalog functions list shop --json")):
@@ -57,7 +57,7 @@ def terminal(server: str) -> Iterator[Terminal]:
     terminal.run("catalog drop-database shop --cascade")
 
 
-def test_a_function_is_created_shown_changed_and_dropped(terminal: Terminal, tmp_path: Path) -> None:
+def test_a_function_is_created_shown_changed_and_dropped(terminal: FunctionTerminal, tmp_path: Path) -> None:
     terminal.run(f"catalog functions create shop.area {AREA} --sql sql='x * y' --comment 'of a box' --set-option k=v")
     assert terminal.run("catalog functions list shop") == "area\n"
     shown = terminal.run("catalog functions show shop.area")
@@ -85,7 +85,7 @@ def test_a_function_is_created_shown_changed_and_dropped(terminal: Terminal, tmp
     assert "flink" not in terminal.run("catalog functions show shop.area")
 
 
-def test_what_exists_or_is_missing_is_reported(terminal: Terminal, tmp_path: Path) -> None:
+def test_what_exists_or_is_missing_is_reported(terminal: FunctionTerminal, tmp_path: Path) -> None:
     terminal.run("catalog functions create shop.one --returns INT --sql sql=1")
     assert "function 'shop.one'" in terminal.refusal("catalog functions create shop.one --returns INT --sql sql=1")
     assert "already" in terminal.run("catalog functions create shop.one --returns INT --sql sql=1 --if-not-exists")
@@ -101,7 +101,7 @@ def test_what_exists_or_is_missing_is_reported(terminal: Terminal, tmp_path: Pat
     assert "--from takes all" in terminal.refusal(f"catalog functions create shop.f --from {empty} --comment x")
 
 
-def test_a_query_calls_functions_with_definitions_in_sql(terminal: Terminal) -> None:
+def test_a_query_calls_functions_with_definitions_in_sql(terminal: FunctionTerminal) -> None:
     terminal.run(f"catalog functions create shop.area {AREA} --sql spark='no' --sql duckdb='x * y' --sql sql='0'")
     terminal.run("catalog functions create shop.twice --param 'x INT' --returns INT --sql sql='x + x'")
     terminal.run("catalog functions create shop.of-box --param 'a INT' --returns STRING --sql sql='shop.twice(a) || 1'")
@@ -117,7 +117,7 @@ def test_a_query_calls_functions_with_definitions_in_sql(terminal: Terminal) -> 
     assert json.loads(row) == {"v": 56}
 
 
-def test_dropped_objects_of_a_server_are_listed_put_back_and_purged(terminal: Terminal) -> None:
+def test_dropped_objects_of_a_server_are_listed_put_back_and_purged(terminal: FunctionTerminal) -> None:
     terminal.run("table create shop.t --column 'id INT'")
     terminal.run("table drop shop.t --yes")
     entry, *_ = json.loads(terminal.run("catalog dropped --database shop --json"))
@@ -131,7 +131,7 @@ def test_dropped_objects_of_a_server_are_listed_put_back_and_purged(terminal: Te
     assert "no dropped object 'shop.u'" in terminal.refusal("catalog undrop shop.u")
 
 
-def test_a_function_that_is_not_run_is_refused_by_name(terminal: Terminal) -> None:
+def test_a_function_that_is_not_run_is_refused_by_name(terminal: FunctionTerminal) -> None:
     create = "catalog functions create"
     terminal.run(f"""{create} shop.f --definition 'flink={{"type": "lambda", "definition": "x", "language": "J"}}'""")
     terminal.run(f"{create} shop.g --param 'x INT' --sql sql='shop.h(x)'")

@@ -42,7 +42,7 @@ SHOWN = [
 ]
 
 
-class _Requests:
+class _RuleRequests:
     """Requests of a principal to the interface in this process, in place of HTTP."""
 
     uri = "http://here"
@@ -58,7 +58,7 @@ class _Requests:
         return self._sent("POST", path, body)
 
     def close(self) -> None:
-        """Close nothing."""
+        """Close nothing at all."""
 
     def _sent(self, method: str, path: str, body: object = None) -> Any:
         status, answer = self._policed.send(self._principal, method, path.lstrip("/").replace("%24", "$"), body)
@@ -68,7 +68,7 @@ class _Requests:
 
 
 def _opened(policed: PolicedMetastore, principal: str = READER) -> Table:
-    client = RestClient(cast(Any, _Requests(policed, principal)), "hive")
+    client = RestClient(cast(Any, _RuleRequests(policed, principal)), "hive")
     return RestTables(client, CatalogOptions({"metastore": "rest"})).open(LAKE)
 
 
@@ -144,7 +144,7 @@ def test_conditions_on_masked_columns_see_the_mask(policed: PolicedMetastore) ->
 @pytest.fixture
 def catalog(policed: PolicedMetastore, monkeypatch: pytest.MonkeyPatch) -> Iterator[RestCatalog]:
     """Return a catalog of the reader."""
-    client = RestClient(cast(Any, _Requests(policed, READER)), "hive")
+    client = RestClient(cast(Any, _RuleRequests(policed, READER)), "hive")
     monkeypatch.setattr("interbed.catalog.client.rest.catalog.open_client", lambda options: (client, options))
     with RestCatalog("rest", CatalogOptions({"metastore": "rest"})) as made:
         yield made

@@ -64,7 +64,7 @@ class GuardedMetastore:
     root: Path = field(default_factory=Path)
 
     def grant(self, principal: str, on: SecuredObject, *privileges: Privilege) -> None:
-        """Grant privileges."""
+        """Grant privileges on an object."""
         self.grants.grant(principal, on, *privileges)
 
 

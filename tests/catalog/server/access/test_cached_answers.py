@@ -19,7 +19,7 @@ class UndatedAuthorizer:
     """An authorizer that does not say when its decisions change."""
 
     def decide(self, caller: object, questions: object) -> list[bool]:
-        """Allow nothing."""
+        """Allow nothing to any caller."""
         return []
 
 

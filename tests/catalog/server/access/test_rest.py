@@ -1,4 +1,4 @@
-"""What callers may do through the REST interfaces."""
+"""Rights of callers through the REST interfaces."""
 
 import dataclasses
 import json

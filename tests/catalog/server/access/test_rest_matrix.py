@@ -9,7 +9,8 @@ from tests.catalog.server.access.matrix import rows_of
 from tests.catalog.server.access.rest_interfaces import guarded_rest
 from tests.catalog.server.access.rest_matrix import RestMatrix
 
-# The letters of nobody, a reader, a writer, the owner of the database, and an administrator; matrix.py explains them.
+# The letters of a caller without rights, a reader, a writer, the owner of the database, and an administrator;
+# matrix.py explains them.
 # Its authorizer keeps no roles and grants: tests/catalog/server/rest/access has what callers may do to these.
 EXPECTED = {
     "maaaa": """

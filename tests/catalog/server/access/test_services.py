@@ -1,4 +1,4 @@
-"""What callers may do with databases, tables and partitions, asked of the services."""
+"""Rights of callers on databases, tables and partitions, asked of the services."""
 
 import dataclasses
 from collections.abc import Callable
@@ -185,7 +185,7 @@ def test_one_privilege_on_a_database_answers_for_all_its_tables(guarded: Guarded
     assert guarded.grants.asked < 20
 
 
-def test_a_caller_that_sees_a_table_is_told_what_it_lacks(guarded: GuardedMetastore) -> None:
+def test_the_error_of_a_caller_that_sees_a_table_names_what_it_lacks(guarded: GuardedMetastore) -> None:
     with served(READER):
         metastore = guarded.metastore
         assert metastore.tables.get(*ORDERS_KEY).name == "orders"

@@ -9,7 +9,8 @@ from interbed.catalog.server.process.main import dispatcher_for
 from tests.catalog.server.access.guarded import guarded_metastore
 from tests.catalog.server.access.matrix import ThriftMatrix, rows_of
 
-# The letters of nobody, a reader, a writer, the owner of the database, and an administrator; matrix.py explains them.
+# The letters of a caller without rights, a reader, a writer, the owner of the database, and an administrator;
+# matrix.py explains them.
 EXPECTED = {
     "addda": """
         drop_catalog

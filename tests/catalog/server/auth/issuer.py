@@ -77,10 +77,10 @@ def served(issuer: Issuer) -> Iterator[Issuer]:
             self.wfile.write(body)
 
         def log_request(self, code: Any = "-", size: Any = "-") -> None:
-            """Print nothing."""
+            """Print nothing of a request."""
 
         def log_error(self, *args: Any) -> None:
-            """Print nothing."""
+            """Print nothing of a request."""
 
     with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
         issuer.url = f"http://127.0.0.1:{server.server_address[1]}"

@@ -49,7 +49,7 @@ PATHS = [
 
 
 @dataclass(frozen=True)
-class Authenticated:
+class AuthenticatedServer:
     """A server with authentication, and a token of the principal `ann`."""
 
     server: MetastoreUnderTest
@@ -71,7 +71,7 @@ def web_token(**changes: Any) -> str:
 
 
 @pytest.fixture(scope="module")
-def authenticated(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Authenticated]:
+def authenticated(tmp_path_factory: pytest.TempPathFactory) -> Iterator[AuthenticatedServer]:
     """Run a server that takes tokens and JWTs."""
     directory = tmp_path_factory.mktemp("authenticated")
     keys = directory / "keys.json"
@@ -83,7 +83,7 @@ def authenticated(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Authenti
         *("--jwt-issuer", ISSUER, "--jwt-audience", AUDIENCE, "--jwt-keys", str(keys), "--jwt-groups", "roles"),
     ) as server:
         token = run("token", "create", "ann", "--db", server.db).strip()
-        yield Authenticated(server, token, directory / "audit.log")
+        yield AuthenticatedServer(server, token, directory / "audit.log")
 
 
 def asked(server: MetastoreUnderTest, path: str, authorization: str | None, body: bytes | None = None) -> Any:
@@ -123,7 +123,7 @@ def bearer(token: str, **further: str) -> dict[str, str]:
 
 
 @pytest.mark.parametrize("path", PATHS)
-def test_nothing_is_served_without_credentials(authenticated: Authenticated, path: str) -> None:
+def test_nothing_is_served_without_credentials(authenticated: AuthenticatedServer, path: str) -> None:
     for authorization in (
         None,
         "Bearer ",
@@ -139,14 +139,14 @@ def test_nothing_is_served_without_credentials(authenticated: Authenticated, pat
         assert json.loads(body)["code"] == 401
 
 
-def test_a_body_is_not_read_before_authentication(authenticated: Authenticated) -> None:
+def test_a_body_is_not_read_before_authentication(authenticated: AuthenticatedServer) -> None:
     host, _, port = authenticated.server.http.removeprefix("http://").partition(":")
     with socket.create_connection((host, int(port)), timeout=at_most(30)) as connection:
         connection.sendall(b"POST /metastore HTTP/1.1\r\nhost: x\r\ncontent-length: 10000000\r\n\r\n" + b"x" * 1000)
         assert connection.recv(100).startswith(b"HTTP/1.1 401 ")
 
 
-def test_two_authorization_headers_are_refused(authenticated: Authenticated) -> None:
+def test_two_authorization_headers_are_refused(authenticated: AuthenticatedServer) -> None:
     host, _, port = authenticated.server.http.removeprefix("http://").partition(":")
     with socket.create_connection((host, int(port)), timeout=at_most(30)) as connection:
         header = f"authorization: Bearer {authenticated.token}\r\n"
@@ -155,14 +155,14 @@ def test_two_authorization_headers_are_refused(authenticated: Authenticated) -> 
 
 
 @pytest.mark.parametrize("path", ["/iceberg/v1/config", "/paimon/v1/config?warehouse=hive"])
-def test_a_token_and_a_jwt_are_accepted(authenticated: Authenticated, path: str) -> None:
+def test_a_token_and_a_jwt_are_accepted(authenticated: AuthenticatedServer, path: str) -> None:
     for token in (authenticated.token, web_token()):
         for _ in range(2):
             assert asked(authenticated.server, path, f"Bearer {token}")[0] == 200
         assert asked(authenticated.server, path, f"bearer  {token}")[0] == 200
 
 
-def test_clients_of_both_catalogs_and_of_thrift_work_by_tokens(authenticated: Authenticated) -> None:
+def test_clients_of_both_catalogs_and_of_thrift_work_by_tokens(authenticated: AuthenticatedServer) -> None:
     server, token = authenticated.server, authenticated.token
     with closing(RestCatalog("ours", uri=f"{server.http}/iceberg", token=token)) as iceberg:
         iceberg.create_namespace("shop")
@@ -179,7 +179,7 @@ def test_clients_of_both_catalogs_and_of_thrift_work_by_tokens(authenticated: Au
         RestCatalog("ours", uri=f"{server.http}/iceberg", token=token[:-1] + "~")
 
 
-def test_the_hive_catalog_works_by_tokens(authenticated: Authenticated, tmp_path: Path) -> None:
+def test_the_hive_catalog_works_by_tokens(authenticated: AuthenticatedServer, tmp_path: Path) -> None:
     server, file = authenticated.server, tmp_path / "token"
     file.write_text(authenticated.token)
     http = {
@@ -201,7 +201,7 @@ def test_the_hive_catalog_works_by_tokens(authenticated: Authenticated, tmp_path
         catalog.list_databases()
 
 
-def test_the_principal_is_in_the_audit_log_and_the_history(authenticated: Authenticated) -> None:
+def test_the_principal_is_in_the_audit_log_and_the_history(authenticated: AuthenticatedServer) -> None:
     server = authenticated.server
     with thrift_over_http(server, bearer(authenticated.token, **{"x-actor-username": "root"})) as thrift:
         thrift.set_ugi("root", ["wheel"])
@@ -223,7 +223,7 @@ def test_the_principal_is_in_the_audit_log_and_the_history(authenticated: Authen
         assert entry["principal"] == principal
 
 
-def test_requests_of_one_connection_have_their_own_principals(authenticated: Authenticated) -> None:
+def test_requests_of_one_connection_have_their_own_principals(authenticated: AuthenticatedServer) -> None:
     transport = THttpClient(authenticated.server.http + "/metastore")
     with closing(transport):
         client = ThriftHiveMetastore.Client(TBinaryProtocol(transport))
@@ -235,7 +235,7 @@ def test_requests_of_one_connection_have_their_own_principals(authenticated: Aut
     assert users == ["ann", "bob", "ann"]
 
 
-def test_thrift_without_http_gets_the_reason(authenticated: Authenticated) -> None:
+def test_thrift_without_http_gets_the_reason(authenticated: AuthenticatedServer) -> None:
     with (
         HiveMetastoreClient(authenticated.server.uri, timeout_seconds=at_most(30)) as client,
         pytest.raises(CatalogError, match=r"not authenticated; accepted: token, jwt.*over HTTP"),
@@ -243,7 +243,7 @@ def test_thrift_without_http_gets_the_reason(authenticated: Authenticated) -> No
         client.get_all_databases()
 
 
-def test_a_revoked_token_is_refused_soon(authenticated: Authenticated) -> None:
+def test_a_revoked_token_is_refused_soon(authenticated: AuthenticatedServer) -> None:
     server = authenticated.server
     made = run_json("token", "create", "eve", "--group", "etl", "--db", server.db)
     header = f"Bearer {made['token']}"

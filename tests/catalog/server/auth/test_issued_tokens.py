@@ -31,7 +31,7 @@ class Clock:
 
 @pytest.fixture
 def clock() -> Clock:
-    """Return a clock."""
+    """Return a clock that tests set."""
     return Clock()
 
 
@@ -121,7 +121,7 @@ def test_a_database_that_does_not_answer_is_no_reason_to_refuse_a_token(store: S
         tokens.verify(text)
 
 
-class Counted:
+class CountedReads:
     """A mechanism that counts its calls. It accepts `good`."""
 
     def __init__(self, clock: Clock) -> None:
@@ -136,7 +136,7 @@ class Counted:
 
 
 def test_a_verified_token_is_kept_for_its_time(clock: Clock) -> None:
-    mechanism = Counted(clock)
+    mechanism = CountedReads(clock)
     authentication = Authentication({Mechanism.JWT: mechanism}, clock=clock)
     good = Credentials(bearer="good")
     assert authentication.known(good) is None
@@ -150,7 +150,7 @@ def test_a_verified_token_is_kept_for_its_time(clock: Clock) -> None:
 
 
 def test_a_refused_token_is_kept_for_a_moment(clock: Clock) -> None:
-    authentication = Authentication({Mechanism.JWT: Counted(clock)}, clock=clock)
+    authentication = Authentication({Mechanism.JWT: CountedReads(clock)}, clock=clock)
     bad = Credentials(bearer="bad")
     with pytest.raises(AuthenticationError):
         authentication.authenticate(bad)
@@ -161,7 +161,7 @@ def test_a_refused_token_is_kept_for_a_moment(clock: Clock) -> None:
 
 
 def test_kept_tokens_are_bounded(clock: Clock) -> None:
-    authentication = Authentication({Mechanism.JWT: Counted(clock)}, clock=clock)
+    authentication = Authentication({Mechanism.JWT: CountedReads(clock)}, clock=clock)
     authentication.authenticate(Credentials(bearer="good"))
     for number in range(KEPT_MAX):
         with pytest.raises(AuthenticationError):
@@ -170,8 +170,8 @@ def test_kept_tokens_are_bounded(clock: Clock) -> None:
 
 
 def test_certificates_count_where_they_are_a_mechanism(clock: Clock) -> None:
-    with_certificates = Authentication({Mechanism.JWT: Counted(clock)}, certificates=True, clock=clock)
-    without = Authentication({Mechanism.JWT: Counted(clock)}, clock=clock)
+    with_certificates = Authentication({Mechanism.JWT: CountedReads(clock)}, certificates=True, clock=clock)
+    without = Authentication({Mechanism.JWT: CountedReads(clock)}, clock=clock)
     ann = Credentials(common_names=("ann",))
     assert with_certificates.authenticate(ann) == Principal(name="ann", mechanism=Mechanism.CERTIFICATE)
     for refused in (Credentials(), Credentials(common_names=()), Credentials(common_names=("ann", "root"))):
@@ -182,7 +182,7 @@ def test_certificates_count_where_they_are_a_mechanism(clock: Clock) -> None:
 
 
 def test_a_refused_token_is_not_replaced_by_the_certificate(clock: Clock) -> None:
-    authentication = Authentication({Mechanism.JWT: Counted(clock)}, certificates=True, clock=clock)
+    authentication = Authentication({Mechanism.JWT: CountedReads(clock)}, certificates=True, clock=clock)
     with pytest.raises(AuthenticationError):
         authentication.authenticate(Credentials(bearer="bad", common_names=("ann",)))
 
@@ -190,6 +190,6 @@ def test_a_refused_token_is_not_replaced_by_the_certificate(clock: Clock) -> Non
 def test_a_mechanism_that_is_off_takes_no_token(tokens: TokenService, clock: Clock) -> None:
     text, _ = tokens.create("ann")
     with pytest.raises(AuthenticationError, match="accepted: jwt"):
-        Authentication({Mechanism.JWT: Counted(clock)}, clock=clock).authenticate(Credentials(bearer=text))
+        Authentication({Mechanism.JWT: CountedReads(clock)}, clock=clock).authenticate(Credentials(bearer=text))
     with pytest.raises(AuthenticationError, match="accepted: token"):
         Authentication({Mechanism.TOKEN: tokens}, clock=clock).authenticate(Credentials(bearer="good"))

@@ -20,7 +20,7 @@ pytestmark = pytest.mark.long
 
 @pytest.fixture(scope="module")
 def keycloak() -> Iterator[Keycloak]:
-    """Run Keycloak."""
+    """Run Keycloak with a realm."""
     with running_keycloak() as running:
         yield running
 

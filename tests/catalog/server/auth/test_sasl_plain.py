@@ -26,7 +26,7 @@ from interbed.catalog.server.settings import ServerSettings
 from interbed.catalog.server.thrift.edge import authenticating
 from interbed.catalog.server.thrift.edge.sasl import Negotiation, NegotiationError, SaslStatus, packed
 from tests.catalog.server.auth.issuer import AUDIENCE, ISSUER, public_jwk, rsa_key
-from tests.catalog.server.auth.test_authenticated_server import Authenticated
+from tests.catalog.server.auth.test_authenticated_server import AuthenticatedServer
 from tests.catalog.server.migration.commands import run
 from tests.support.certificates import make_certificates
 from tests.support.servers.metastore import metastore_under_test
@@ -45,7 +45,7 @@ def response(user: str, token: str) -> bytes:
 
 
 @pytest.fixture(scope="module")
-def authenticated(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Authenticated]:
+def authenticated(tmp_path_factory: pytest.TempPathFactory) -> Iterator[AuthenticatedServer]:
     """Run a server that takes tokens and JWTs, without a port for HTTP."""
     directory = tmp_path_factory.mktemp("sasl")
     keys = directory / "keys.json"
@@ -57,7 +57,7 @@ def authenticated(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Authenti
         *("--jwt-issuer", ISSUER, "--jwt-audience", AUDIENCE, "--jwt-keys", str(keys)),
     ) as server:
         token = run("token", "create", "ann", "--db", server.db).strip()
-        yield Authenticated(server, token, directory / "audit.log")
+        yield AuthenticatedServer(server, token, directory / "audit.log")
 
 
 def options(uri: str, user: str = "ann", **further: str) -> dict[str, Any]:
@@ -71,7 +71,7 @@ def options(uri: str, user: str = "ann", **further: str) -> dict[str, Any]:
     }
 
 
-def connected(authenticated: Authenticated) -> socket.socket:
+def connected(authenticated: AuthenticatedServer) -> socket.socket:
     """Return a connection to the server."""
     return socket.create_connection(("127.0.0.1", authenticated.server.port), timeout=at_most(30))
 
@@ -105,7 +105,7 @@ def framed(connection: socket.socket, message: bytes) -> bytes:
     return received(connection, length)
 
 
-def test_the_hive_catalog_works_by_plain(authenticated: Authenticated, tmp_path: Path) -> None:
+def test_the_hive_catalog_works_by_plain(authenticated: AuthenticatedServer, tmp_path: Path) -> None:
     file = tmp_path / "token"
     file.write_text(authenticated.token)
     given = options(authenticated.server.uri, **{"token.provider.path": str(file)})
@@ -135,7 +135,7 @@ def test_the_hive_catalog_works_by_plain(authenticated: Authenticated, tmp_path:
     [("ann", "~", "not valid"), ("bob", None, "another user"), ("ann", "x.y.z", "not valid"), ("ANN", None, "another")],
 )
 def test_wrong_tokens_and_users_are_refused(
-    authenticated: Authenticated, user: str, changed: str | None, reason: str
+    authenticated: AuthenticatedServer, user: str, changed: str | None, reason: str
 ) -> None:
     token = authenticated.token
     if changed is not None:
@@ -156,7 +156,7 @@ def test_wrong_tokens_and_users_are_refused(
     assert token not in str(refused.value)
 
 
-def test_frames_follow_the_negotiation(authenticated: Authenticated) -> None:
+def test_frames_follow_the_negotiation(authenticated: AuthenticatedServer) -> None:
     for _ in range(2):
         with connected(authenticated) as connection:
             whole = START + response("ann", authenticated.token)
@@ -170,7 +170,7 @@ def test_frames_follow_the_negotiation(authenticated: Authenticated) -> None:
             assert b"get_database" in framed(connection, long)
 
 
-def test_requests_before_the_end_of_the_negotiation_are_not_served(authenticated: Authenticated) -> None:
+def test_requests_before_the_end_of_the_negotiation_are_not_served(authenticated: AuthenticatedServer) -> None:
     frame = struct.pack("!I", len(GET_ALL)) + GET_ALL
     for begin in (START, START + response("ann", authenticated.token)):
         with connected(authenticated) as connection:
@@ -180,7 +180,7 @@ def test_requests_before_the_end_of_the_negotiation_are_not_served(authenticated
             assert "default" not in text
 
 
-def test_a_replayed_negotiation_changes_nothing(authenticated: Authenticated) -> None:
+def test_a_replayed_negotiation_changes_nothing(authenticated: AuthenticatedServer) -> None:
     with connected(authenticated) as connection:
         connection.sendall(START + response("ann", authenticated.token))
         assert answered(connection) == (SaslStatus.COMPLETE, "")
@@ -189,7 +189,7 @@ def test_a_replayed_negotiation_changes_nothing(authenticated: Authenticated) ->
         assert is_ended(connection)
 
 
-def test_a_client_without_negotiation_gets_the_reason_and_no_long_message(authenticated: Authenticated) -> None:
+def test_a_client_without_negotiation_gets_the_reason_and_no_long_message(authenticated: AuthenticatedServer) -> None:
     with connected(authenticated) as connection:
         connection.sendall(GET_ALL)
         assert b"not authenticated; accepted: token, jwt" in connection.recv(4096)
@@ -240,7 +240,7 @@ def test_connections_that_do_not_end_their_negotiation_are_ended(
                 assert b"default" in each.recv(4096)
 
 
-def test_many_negotiations_take_few_threads_and_little_memory(authenticated: Authenticated) -> None:
+def test_many_negotiations_take_few_threads_and_little_memory(authenticated: AuthenticatedServer) -> None:
     process = psutil.Process(authenticated.server.running.process.pid)
     threads, memory = process.num_threads(), process.memory_info().rss
     begun = [connected(authenticated) for _ in range(200)]
@@ -273,7 +273,7 @@ def mutated(whole: bytes, chance: Random) -> bytes:
             return whole[:end] + whole[begin:]
 
 
-def test_mutated_negotiations_admit_nobody_else(authenticated: Authenticated) -> None:
+def test_mutated_negotiations_admit_no_other_user(authenticated: AuthenticatedServer) -> None:
     chance, right = Random(7), Credentials(user="ann", password=authenticated.token)
     whole = START + response("ann", authenticated.token)
     admitted = 0
@@ -296,7 +296,7 @@ def test_mutated_negotiations_admit_nobody_else(authenticated: Authenticated) ->
     assert admitted < 30
 
 
-def test_a_revoked_token_is_refused_on_its_connections(authenticated: Authenticated) -> None:
+def test_a_revoked_token_is_refused_on_its_connections(authenticated: AuthenticatedServer) -> None:
     token = run("token", "create", "eve", "--db", authenticated.server.db).strip()
 
     def is_refused() -> bool:

@@ -29,7 +29,7 @@ ROWS = pa.table({"id": pa.array([1, 2], pa.int64())})
 
 
 @dataclass(frozen=True)
-class Delegating:
+class DelegatingServer:
     """A server that issues credentials for a store, and a token of the principal `ann`."""
 
     http: str
@@ -54,12 +54,12 @@ class Delegating:
         return urllib.request.urlopen(request, timeout=at_most(60))
 
     def iceberg(self, **properties: str) -> RestCatalog:
-        """Return pyiceberg's catalog."""
+        """Return pyiceberg's catalog of the server."""
         return RestCatalog("lake", uri=f"{self.http}/iceberg", token=self.token, **properties)
 
 
 @pytest.fixture(scope="module")
-def delegating(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Delegating]:
+def delegating(tmp_path_factory: pytest.TempPathFactory) -> Iterator[DelegatingServer]:
     """Run a store and a server."""
     directory = tmp_path_factory.mktemp("delegating")
     db = f"sqlite:///{directory / 'metastore.db'}"
@@ -80,13 +80,13 @@ def delegating(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Delegating]
                 # From here on only the server has keys.
                 patch.delenv(name)
             patch.setenv("AWS_EC2_METADATA_DISABLED", "true")
-            yield Delegating(http=server.http, token=token, store=store, directory=directory)
+            yield DelegatingServer(http=server.http, token=token, store=store, directory=directory)
         finally:
             stop_server(server)
 
 
 @pytest.fixture(scope="module")
-def orders(delegating: Delegating) -> RestCatalog:
+def orders(delegating: DelegatingServer) -> RestCatalog:
     """Write two tables, one of which has the name of the other as its beginning."""
     catalog = delegating.iceberg()
     catalog.create_namespace("shop")
@@ -117,11 +117,13 @@ def denied(call: Callable[[], object]) -> None:
     assert error.value.response["ResponseMetadata"]["HTTPStatusCode"] == HTTPStatus.FORBIDDEN
 
 
-def test_clients_without_keys_write_and_read(delegating: Delegating, orders: RestCatalog) -> None:
+def test_clients_without_keys_write_and_read(delegating: DelegatingServer, orders: RestCatalog) -> None:
     assert delegating.iceberg().load_table("shop.orders").scan().to_arrow()["id"].to_pylist() == [1, 2]
 
 
-def test_credentials_of_one_table_are_refused_for_its_neighbour(delegating: Delegating, orders: RestCatalog) -> None:
+def test_credentials_of_one_table_are_refused_for_its_neighbour(
+    delegating: DelegatingServer, orders: RestCatalog
+) -> None:
     answer = delegating.ask(f"{TABLE}/credentials")
     (found,) = answer["storage-credentials"]
     location = orders.load_table("shop.orders").location()
@@ -143,7 +145,7 @@ def test_credentials_of_one_table_are_refused_for_its_neighbour(delegating: Dele
     denied(lambda: delegating.store.client("s3", {**keys_of(found["config"])}).list_buckets())
 
 
-def test_only_clients_that_ask_get_credentials(delegating: Delegating, orders: RestCatalog) -> None:
+def test_only_clients_that_ask_get_credentials(delegating: DelegatingServer, orders: RestCatalog) -> None:
     for _ in range(2):
         assert "storage-credentials" not in delegating.ask(TABLE)
         asked = delegating.ask(TABLE, ASKING)
@@ -155,7 +157,7 @@ def test_only_clients_that_ask_get_credentials(delegating: Delegating, orders: R
     assert delegating.ask(TABLE, {**ASKING, "If-None-Match": tag})["storage-credentials"]
 
 
-def test_no_secret_is_stored(delegating: Delegating, orders: RestCatalog) -> None:
+def test_no_secret_is_stored(delegating: DelegatingServer, orders: RestCatalog) -> None:
     body = {"name": "kept", "schema": {"type": "struct", "schema-id": 0, "fields": []}}
     key = "0198c2d4-0000-7000-8000-000000000001"
     headers = {**ASKING, "Idempotency-Key": key, "Content-Type": "application/json"}
@@ -169,7 +171,7 @@ def test_no_secret_is_stored(delegating: Delegating, orders: RestCatalog) -> Non
         assert secret.encode() not in kept
 
 
-def test_paimon_s_clients_get_tokens(delegating: Delegating) -> None:
+def test_paimon_s_clients_get_tokens(delegating: DelegatingServer) -> None:
     options = {
         "metastore": "rest",
         "uri": f"{delegating.http}/paimon",
@@ -198,7 +200,7 @@ def test_paimon_s_clients_get_tokens(delegating: Delegating) -> None:
     denied(lambda: s3.get_object(Bucket=BUCKET, Key=files_of(delegating.store, path + "_old/")[0]))
 
 
-def test_a_table_around_another_one_gets_none(delegating: Delegating, orders: RestCatalog) -> None:
+def test_a_table_around_another_one_gets_none(delegating: DelegatingServer, orders: RestCatalog) -> None:
     # Writing at a directory around others would give a client the files of all of them.
     location = orders.load_table("shop.orders").location().rpartition("/")[0]
     schema = {"type": "struct", "schema-id": 0, "fields": []}

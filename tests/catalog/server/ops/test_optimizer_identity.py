@@ -51,7 +51,7 @@ def test_the_optimizer_maintains_tables_under_its_own_name(tmp_path: Path, setti
         wait_until(lambda: bool(changes()), "the optimizer has changed a table", at_most(120))
         assert {line["mechanism"] for line in changes()} == {"optimizer"}
 
-        # Its port serves nobody else, with whatever token.
+        # Its port serves no other client, with any token.
         parent = psutil.Process(server.running.process.pid)
         command = " ".join(part for child in parent.children(recursive=True) for part in child.cmdline())
         found = re.search(r"uri=thrift://127\.0\.0\.1:(\d+)", command)

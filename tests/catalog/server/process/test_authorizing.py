@@ -29,7 +29,7 @@ class WithArguments:
         self.first = first
 
 
-class Undecided:
+class UndecidedAuthorizer:
     """A class that decides nothing."""
 
 
@@ -73,7 +73,7 @@ def test_a_class_of_ones_own_is_found_by_its_name(store: SqlRepository) -> None:
         ("no.such.module:A", "the module no.such.module cannot be imported"),
         (f"{__name__}:Missing", "has no class Missing"),
         (f"{__name__}:WithArguments", "cannot be made without arguments: .*first"),
-        (f"{__name__}:Undecided", "has no method `decide`"),
+        (f"{__name__}:UndecidedAuthorizer", "has no method `decide`"),
     ],
 )
 def test_a_class_that_cannot_be_used_is_refused(store: SqlRepository, name: str, message: str) -> None:

@@ -191,7 +191,7 @@ def _send(kind: str, seed: int, count: int, statuses: Counter[int]) -> int:
 
 
 def main() -> None:
-    """Run the command."""
+    """Run the command of this module."""
     parser = argparse.ArgumentParser(description="Send mutated requests to the REST interfaces, in this process.")
     parser.add_argument("--bodies", type=int, default=10_000, help="the number of requests")
     parser.add_argument("--seed", type=int, default=1, help="the first sequence of requests")

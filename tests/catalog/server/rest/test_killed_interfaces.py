@@ -50,11 +50,11 @@ class ChangingClient(Protocol):
         ...
 
     def rename(self, name: str, new: str) -> None:
-        """Rename a table."""
+        """Rename a table there and back."""
         ...
 
     def drop(self, name: str) -> None:
-        """Drop a table."""
+        """Drop a table of the database."""
         ...
 
     def values(self) -> dict[str, str]:
@@ -74,7 +74,7 @@ class JsonConnection:
         self._connection.auto_open = 0
 
     def close(self) -> None:
-        """Close the connection."""
+        """Close the connection to the server."""
         self._connection.close()
 
     def call(self, method: str, path: str, body: object = None, *, conflicts: bool = False) -> Any:

@@ -281,7 +281,7 @@ def test_what_needs_snapshots_or_keys_is_refused_by_name(tmp_path: Path, use: Ca
 
 
 class KilledError(BaseException):
-    """End of a process, as far as a test can tell."""
+    """End of a process, as far as a test sees."""
 
 
 class MortalFileIO(WrappedFileIO):

@@ -1,4 +1,4 @@
-"""What Paimon's REST interface needs of a catalog beside the client's interface: origins, ids, known partitions."""
+"""Protocol of a catalog for Paimon's REST interface, beside the client's interface: origins, ids, known partitions."""
 
 import uuid
 from abc import ABC, abstractmethod
@@ -37,7 +37,7 @@ class TableOrigin(ObjectOrigin):
 
 
 class ServedCatalog(Catalog, ABC):
-    """Catalog of requests."""
+    """The catalog of some requests."""
 
     @abstractmethod
     def names_after(self, database: str, after: str, limit: int | None = None, prefix: str = "") -> list[str]:

@@ -258,11 +258,11 @@ class _NoPause:
     """Back-off that gives up at once."""
 
     def start(self, *_: object) -> "_NoPause":
-        """Begin."""
+        """Begin with no requests."""
         return self
 
     def pause(self, *_: object) -> bool:
-        """Refuse another try."""
+        """Refuse another try of it."""
         return False
 
 

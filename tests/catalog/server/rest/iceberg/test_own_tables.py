@@ -199,7 +199,7 @@ def test_published_metadata_are_served_under_both_names(
     assert not Path(table.location, ".iceberg").exists()
 
 
-def test_a_server_serves_own_tables_only_if_it_is_told_to_and_writes_where_it_is_told_to(tmp_path: Path) -> None:
+def test_a_server_serves_own_tables_only_if_a_setting_says_so_and_writes_where_one_says(tmp_path: Path) -> None:
     root = f"file:{tmp_path}/made"
     for setting, names in (("off", []), ("on", [("shop", "t")])):
         directory = tmp_path / setting

@@ -24,7 +24,7 @@ RETRIES = "'commit.retry.num-retries'='100', 'commit.retry.min-wait-ms'='20', 'c
 
 @pytest.fixture(scope="module")
 def uri(tmp_path_factory: pytest.TempPathFactory) -> Iterator[MetastoreUri]:
-    """Run a server."""
+    """Run a server with HTTP."""
     with metastore(warehouse=f"file:{tmp_path_factory.mktemp('warehouse')}") as uri:
         yield uri
 

@@ -72,7 +72,7 @@ def test_a_format_table_is_created_listed_read_and_dropped(
     assert isinstance(created, FormatTable)
     created.append([{"id": 1, "Name": "a", "at": None, "dt": "x"}])
     found: Any = catalog.get_table(name)
-    # All columns as they were created, although Hive's types do not tell TIME, nor capital letters.
+    # All columns as they were created, although Hive's types have no TIME, nor capital letters.
     assert (found.arrow_schema, found.partition_keys, found.schema.comment) == (SCHEMA, ["dt"], "files")
     of_metastore: Any = hive.get_table(name)
     assert rows_of(found) == rows_of(of_metastore) == [(1, "a", None, "x")]

@@ -57,7 +57,7 @@ class JavaAppender:
 
 @dataclass(slots=True)
 class PyPaimonAppender:
-    """pypaimon by REST."""
+    """A writer of pypaimon by REST."""
 
     warehouse: str
     peer: PyPaimon = field(default_factory=lambda: PyPaimon(timeout_seconds=at_most(120)))

@@ -35,7 +35,7 @@ class Clock:
 
 
 @dataclass(kw_only=True)
-class Lake:
+class AccessLake:
     """A metastore with the database `sales`, and its roles and grants. `root` is in the setting `access_admins`."""
 
     store: SqlRepository
@@ -45,13 +45,13 @@ class Lake:
     clock: Clock
 
     def add_database(self, name: str, *, owner: str | None = None, kind: int = 1) -> None:
-        """Create a database."""
+        """Create a database of an owner."""
         self.metastore.databases.create(MetastoreDatabase(name=name, owner_name=owner, owner_type=kind))
 
     def add_table(
         self, name: str, *, database: str = "sales", owner: str | None = None, kind: int = 1
     ) -> SecuredObject:
-        """Create a table."""
+        """Create a table of an owner."""
         storage = StorageDescriptor(columns=(MetastoreColumn(name="id", type="int"),))
         self.metastore.tables.create(
             MetastoreTable(database=database, name=name, owner=owner, storage=storage, extra={"ownerType": kind})
@@ -111,17 +111,17 @@ def grantee(key: str) -> Grantee:
     return grantee_from_key(key)
 
 
-def opened_lake(store: SqlRepository, warehouse: Path) -> Lake:
+def opened_lake(store: SqlRepository, warehouse: Path) -> AccessLake:
     """Return a metastore in a migrated database."""
     clock = Clock()
     metastore = Metastore(store, f"file:{warehouse}", undrop_seconds=3600)
     metastore.databases.bootstrap()
     authorizer = BuiltinAuthorizer(store, admins=["root"], clock=clock)
     access = AccessAdministration(store, authorizer, admins=["root"], operator="operator", clock=clock)
-    return Lake(store=store, metastore=metastore, authorizer=authorizer, access=access, clock=clock)
+    return AccessLake(store=store, metastore=metastore, authorizer=authorizer, access=access, clock=clock)
 
 
-def _lake(database_url: str, warehouse: Path) -> Iterator[Lake]:
+def _lake(database_url: str, warehouse: Path) -> Iterator[AccessLake]:
     store = SqlRepository(database_url)
     schema.upgrade(store.engine)
     found = opened_lake(store, warehouse)
@@ -130,18 +130,18 @@ def _lake(database_url: str, warehouse: Path) -> Iterator[Lake]:
     store.close()
 
 
-def lake_on_sqlite(directory: Path) -> Iterator[Lake]:
+def lake_on_sqlite(directory: Path) -> Iterator[AccessLake]:
     """Yield a metastore on SQLite with the database `sales`, which belongs to the user `boss`."""
     yield from _lake(f"sqlite:///{directory / 'metastore.db'}", directory / "warehouse")
 
 
 @pytest.fixture
-def lake(tmp_path: Path) -> Iterator[Lake]:
+def lake(tmp_path: Path) -> Iterator[AccessLake]:
     """Yield a metastore on SQLite with the database `sales`, which belongs to the user `boss`."""
     yield from lake_on_sqlite(tmp_path)
 
 
 @pytest.fixture
-def each_lake(database_url: str, tmp_path: Path) -> Iterator[Lake]:
+def each_lake(database_url: str, tmp_path: Path) -> Iterator[AccessLake]:
     """Yield the same on SQLite and on PostgreSQL, for tests of what the databases do."""
     yield from _lake(database_url, tmp_path / "warehouse")

@@ -43,7 +43,7 @@ class AccessInMemory:
         return cast("AccessRepository", self)
 
     def read(self, work: Callable[[GrantsTransaction], T]) -> T:
-        """Run the function."""
+        """Run the function on itself."""
         return work(self)
 
     def generation(self) -> int:
@@ -51,15 +51,15 @@ class AccessInMemory:
         return self._state.generation
 
     def state(self) -> AccessState:
-        """Return the state."""
+        """Return the state of grants."""
         return self._state
 
     def owned_databases(self, owners: Sequence[Grantee]) -> set[tuple[str, str]]:
-        """Return no databases."""
+        """Return no databases at all."""
         return set()
 
     def databases_with_owned(self, owners: Sequence[Grantee]) -> set[tuple[str, str]]:
-        """Return no databases."""
+        """Return no databases at all."""
         return set()
 
     def owned_anywhere(self, kind: SecuredKind, owners: Sequence[Grantee]) -> set[tuple[str, str, str]]:

@@ -56,7 +56,7 @@ owners = st.sampled_from([None, *GRANTEES])
 
 
 @dataclass(frozen=True, kw_only=True)
-class World:
+class ModelState:
     """Memberships, grants and owners."""
 
     members: tuple[tuple[str, Grantee], ...]
@@ -95,17 +95,17 @@ class World:
 
 
 @st.composite
-def worlds(draw: st.DrawFn) -> World:
-    """Return random worlds."""
+def worlds(draw: st.DrawFn) -> ModelState:
+    """Return random states of the model."""
     owned = [each for each in OBJECTS if each.kind in (SecuredKind.DATABASE, SecuredKind.TABLE)]
-    return World(
+    return ModelState(
         members=tuple(draw(st.lists(members, max_size=5, unique=True))),
         grants=tuple(draw(st.lists(grants, max_size=6))),
         owners=tuple((each, draw(owners)) for each in owned),
     )
 
 
-def _store(transaction: SqlTransaction, world: World) -> None:
+def _store(transaction: SqlTransaction, world: ModelState) -> None:
     access: AccessRepository = transaction.access
     for known in access.roles():
         access.remove_role(known.name)
@@ -159,7 +159,7 @@ def test_decisions_are_those_of_the_model(store: SqlRepository) -> None:
 
     @settings(max_examples=60, deadline=None)
     @given(worlds(), st.sampled_from(USERS), st.sets(st.just("g1")), st.integers(0, 30))
-    def check(world: World, user: str, groups: set[str], seed: int) -> None:
+    def check(world: ModelState, user: str, groups: set[str], seed: int) -> None:
         store.write(lambda transaction: _store(transaction, world))
         caller = Caller(user, frozenset(groups))
         answers = authorizer.decide(caller, questions)

@@ -21,7 +21,7 @@ from interbed.catalog.server.service.errors import (
 )
 from interbed.catalog.server.service.model import MetastoreColumn, MetastoreTable, StorageDescriptor
 from interbed.storage.base.types.data_type import DataField, type_from_json
-from tests.catalog.server.service.access.conftest import Lake, grantee
+from tests.catalog.server.service.access.conftest import AccessLake, grantee
 
 COLUMNS = {"id": "int", "city": "string", "tags": "array<string>", "price": "decimal(10,2)"}
 FIELDS = [
@@ -30,7 +30,7 @@ FIELDS = [
 ]
 
 
-def _orders(lake: Lake, *, owner: str = "ann") -> SecuredObject:
+def _orders(lake: AccessLake, *, owner: str = "ann") -> SecuredObject:
     storage = StorageDescriptor(columns=tuple(MetastoreColumn(name=name, type=kind) for name, kind in COLUMNS.items()))
     keys = (MetastoreColumn(name="dt", type="string"),)
     lake.metastore.tables.create(
@@ -59,14 +59,14 @@ def _mask(column: str, expression: str, *bound: str, name: str = "hide") -> Tabl
     )
 
 
-def _administration(lake: Lake) -> PolicyAdministration:
+def _administration(lake: AccessLake) -> PolicyAdministration:
     return PolicyAdministration(lake.store, lake.authorizer, operator="operator", clock=lake.clock)
 
 
-class _Callers:
+class _CallerRights:
     """A guard whose caller tests choose."""
 
-    def __init__(self, lake: Lake, *trusted: str) -> None:
+    def __init__(self, lake: AccessLake, *trusted: str) -> None:
         self.caller: Caller | None = None
         self.rules = PolicyRules(lake.store, AccessGuard(lake.authorizer, lambda: self.caller), trusted)
 
@@ -84,7 +84,7 @@ class _Callers:
         return len(found.filters), sorted(found.masks)
 
 
-def test_policies_are_stored_replaced_listed_and_dropped(each_lake: Lake) -> None:
+def test_policies_are_stored_replaced_listed_and_dropped(each_lake: AccessLake) -> None:
     on, policies = _orders(each_lake), _administration(each_lake)
     policies.set(on, _filter("id > 5"), None)
     policies.set(on, _mask("city", "NULL"), Caller("ann"))
@@ -102,7 +102,7 @@ def test_policies_are_stored_replaced_listed_and_dropped(each_lake: Lake) -> Non
         policies.drop(on, "rows", None)
 
 
-def test_owners_and_administrators_set_policies_and_others_do_not(lake: Lake) -> None:
+def test_owners_and_administrators_set_policies_and_others_do_not(lake: AccessLake) -> None:
     on, policies = _orders(lake), _administration(lake)
     lake.grant("SELECT", on, "user:rita")
     for name in ("ann", "boss", "root"):
@@ -133,14 +133,14 @@ def test_owners_and_administrators_set_policies_and_others_do_not(lake: Lake) ->
         (_filter("id > 5", "user: x"), "not the name of a user"),
     ],
 )
-def test_a_policy_that_does_not_fit_is_refused_by_name(lake: Lake, policy: TablePolicy, reason: str) -> None:
+def test_a_policy_that_does_not_fit_is_refused_by_name(lake: AccessLake, policy: TablePolicy, reason: str) -> None:
     on = _orders(lake)
     with pytest.raises(InvalidObjectError, match=reason):
         _administration(lake).set(on, policy, None)
     assert not _administration(lake).policies(on, None)
 
 
-def test_a_second_mask_of_a_column_for_the_same_grantee_is_refused(lake: Lake) -> None:
+def test_a_second_mask_of_a_column_for_the_same_grantee_is_refused(lake: AccessLake) -> None:
     on, policies = _orders(lake), _administration(lake)
     policies.set(on, _mask("city", "NULL", "user:rita", name="a"), None)
     with pytest.raises(InvalidOperationError, match="mask a of the column city binds the user rita"):
@@ -149,8 +149,8 @@ def test_a_second_mask_of_a_column_for_the_same_grantee_is_refused(lake: Lake) -
         policies.set(on, _mask("city", "'x'", "role:gone", name="b"), None)
 
 
-def test_policies_bind_users_groups_and_roles_but_those_that_they_exempt(lake: Lake) -> None:
-    on, policies, callers = _orders(lake), _administration(lake), _Callers(lake)
+def test_policies_bind_users_groups_and_roles_but_those_that_they_exempt(lake: AccessLake) -> None:
+    on, policies, callers = _orders(lake), _administration(lake), _CallerRights(lake)
     lake.access.create_role("analysts", None)
     lake.access.create_role("all_analysts", None)
     lake.access.add_member("all_analysts", grantee("role:analysts"), None)
@@ -165,8 +165,8 @@ def test_policies_bind_users_groups_and_roles_but_those_that_they_exempt(lake: L
     assert not callers.rules.binding(on)
 
 
-def test_the_first_of_several_masks_by_name_holds(lake: Lake) -> None:
-    on, policies, callers = _orders(lake), _administration(lake), _Callers(lake)
+def test_the_first_of_several_masks_by_name_holds(lake: AccessLake) -> None:
+    on, policies, callers = _orders(lake), _administration(lake), _CallerRights(lake)
     policies.set(on, _mask("city", "'for all'", name="z"), None)
     policies.set(on, _mask("city", "'for eu'", "group:eu", name="a"), None)
     with callers.being("bob", "eu") as rules:
@@ -175,8 +175,8 @@ def test_the_first_of_several_masks_by_name_holds(lake: Lake) -> None:
         assert "for all" in rules.reader_rules(on, FIELDS).masks["city"]
 
 
-def test_a_policy_that_no_longer_fits_the_columns_refuses_reads_by_name(lake: Lake) -> None:
-    on, policies, callers = _orders(lake), _administration(lake), _Callers(lake)
+def test_a_policy_that_no_longer_fits_the_columns_refuses_reads_by_name(lake: AccessLake) -> None:
+    on, policies, callers = _orders(lake), _administration(lake), _CallerRights(lake)
     policies.set(on, _filter("id > 5", "user:rita"), None)
     with (
         callers.being("rita") as rules,
@@ -188,8 +188,8 @@ def test_a_policy_that_no_longer_fits_the_columns_refuses_reads_by_name(lake: La
         assert not rules.reader_rules(on, FIELDS[1:]).filters
 
 
-def test_files_are_refused_to_bound_callers_that_are_not_trusted(lake: Lake) -> None:
-    on, policies, callers = _orders(lake), _administration(lake), _Callers(lake, "spark")
+def test_files_are_refused_to_bound_callers_that_are_not_trusted(lake: AccessLake) -> None:
+    on, policies, callers = _orders(lake), _administration(lake), _CallerRights(lake, "spark")
     policies.set(on, _filter("id > 5"), None)
     with callers.being("rita") as rules, pytest.raises(AccessDeniedError, match=r"row filter rows.*access_trusted"):
         rules.check_files(on, "credentials")
@@ -199,7 +199,7 @@ def test_files_are_refused_to_bound_callers_that_are_not_trusted(lake: Lake) -> 
     callers.rules.check_files(on, "credentials")
 
 
-def test_policies_follow_renames_drops_and_returns_of_their_table(each_lake: Lake) -> None:
+def test_policies_follow_renames_drops_and_returns_of_their_table(each_lake: AccessLake) -> None:
     lake = each_lake
     on, policies = _orders(lake), _administration(lake)
     policies.set(on, _filter("id > 5"), None)
@@ -213,7 +213,7 @@ def test_policies_follow_renames_drops_and_returns_of_their_table(each_lake: Lak
     assert [each.name for each in policies.policies(renamed, None)] == ["rows"]
 
 
-def test_a_role_that_a_policy_names_is_not_dropped(lake: Lake) -> None:
+def test_a_role_that_a_policy_names_is_not_dropped(lake: AccessLake) -> None:
     on, policies = _orders(lake), _administration(lake)
     lake.access.create_role("analysts", None)
     policies.set(on, _filter("id > 5", exempt=("role:analysts",)), None)
@@ -223,8 +223,8 @@ def test_a_role_that_a_policy_names_is_not_dropped(lake: Lake) -> None:
     lake.access.drop_role("analysts", None)
 
 
-def test_a_policy_whose_role_was_dropped_while_its_table_was_binds_everyone(lake: Lake) -> None:
-    on, policies, callers = _orders(lake), _administration(lake), _Callers(lake)
+def test_a_policy_whose_role_was_dropped_while_its_table_was_binds_everyone(lake: AccessLake) -> None:
+    on, policies, callers = _orders(lake), _administration(lake), _CallerRights(lake)
     lake.access.create_role("analysts", None)
     policies.set(on, _filter("id > 5", "role:analysts"), None)
     assert callers.rules_of("bob", on) == (0, [])
@@ -234,7 +234,7 @@ def test_a_policy_whose_role_was_dropped_while_its_table_was_binds_everyone(lake
     assert callers.rules_of("bob", on) == (1, [])
 
 
-def test_changes_of_policies_are_in_the_history_and_count_as_changes_of_access(lake: Lake) -> None:
+def test_changes_of_policies_are_in_the_history_and_count_as_changes_of_access(lake: AccessLake) -> None:
     on, policies = _orders(lake), _administration(lake)
     before = lake.store.read(lambda transaction: transaction.access.generation())
     policies.set(on, _filter("id > 5"), None)

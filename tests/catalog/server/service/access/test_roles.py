@@ -10,12 +10,12 @@ from interbed.catalog.server.service.errors import (
     InvalidOperationError,
     NoSuchObjectError,
 )
-from tests.catalog.server.service.access.conftest import Lake, grantee
+from tests.catalog.server.service.access.conftest import AccessLake, grantee
 
 ANN = grantee("user:ann")
 
 
-def test_a_member_has_the_grants_of_its_role_and_of_the_roles_above(lake: Lake) -> None:
+def test_a_member_has_the_grants_of_its_role_and_of_the_roles_above(lake: AccessLake) -> None:
     orders = lake.add_table("orders")
     for role in ("readers", "analysts"):
         lake.access.create_role(role, None)
@@ -28,7 +28,7 @@ def test_a_member_has_the_grants_of_its_role_and_of_the_roles_above(lake: Lake) 
     assert not lake.may("ann", "SELECT", orders, "bi")
 
 
-def test_everyone_is_in_public(lake: Lake) -> None:
+def test_everyone_is_in_public(lake: AccessLake) -> None:
     orders = lake.add_table("orders")
     lake.grant("SELECT", orders, "role:public")
     assert lake.may("anyone", "SELECT", orders)
@@ -36,7 +36,7 @@ def test_everyone_is_in_public(lake: Lake) -> None:
         lake.access.add_member("public", ANN, None)
 
 
-def test_names_of_roles_are_in_lower_case_and_checked(lake: Lake) -> None:
+def test_names_of_roles_are_in_lower_case_and_checked(lake: AccessLake) -> None:
     lake.access.create_role(" ETL ", None)
     with pytest.raises(AlreadyExistsError, match="etl already exists"):
         lake.access.create_role("Etl", None)
@@ -47,14 +47,14 @@ def test_names_of_roles_are_in_lower_case_and_checked(lake: Lake) -> None:
 
 
 @pytest.mark.parametrize("name", ["admin", "public"])
-def test_built_in_roles_stay(lake: Lake, name: str) -> None:
+def test_built_in_roles_stay(lake: AccessLake, name: str) -> None:
     with pytest.raises(AlreadyExistsError):
         lake.access.create_role(name, None)
     with pytest.raises(InvalidOperationError, match="built in"):
         lake.access.drop_role(name, None)
 
 
-def test_a_role_is_never_its_own_member(lake: Lake) -> None:
+def test_a_role_is_never_its_own_member(lake: AccessLake) -> None:
     for role in ("a", "b", "c"):
         lake.access.create_role(role, None)
     lake.access.add_member("a", grantee("role:b"), None)
@@ -66,7 +66,7 @@ def test_a_role_is_never_its_own_member(lake: Lake) -> None:
         lake.access.add_member("admin", grantee("role:public"), None)
 
 
-def test_unknown_roles_are_refused_by_name(lake: Lake) -> None:
+def test_unknown_roles_are_refused_by_name(lake: AccessLake) -> None:
     lake.access.create_role("etl", None)
     for work in (
         lambda: lake.access.add_member("no", ANN, None),
@@ -80,7 +80,7 @@ def test_unknown_roles_are_refused_by_name(lake: Lake) -> None:
         lake.access.remove_member("etl", ANN, None)
 
 
-def test_the_admin_option_permits_to_change_members(lake: Lake) -> None:
+def test_the_admin_option_permits_to_change_members(lake: AccessLake) -> None:
     lake.access.create_role("etl", None)
     ann = Caller("ann")
     with pytest.raises(AccessDeniedError, match="ann may not see or change the members of the role etl"):
@@ -96,7 +96,7 @@ def test_the_admin_option_permits_to_change_members(lake: Lake) -> None:
         lake.access.remove_member("etl", grantee("user:eve"), ann)
 
 
-def test_only_administrators_create_and_drop_roles(lake: Lake) -> None:
+def test_only_administrators_create_and_drop_roles(lake: AccessLake) -> None:
     with pytest.raises(AccessDeniedError, match="ann may not create the role etl: only members of the role admin"):
         lake.access.create_role("etl", Caller("ann"))
     lake.access.create_role("etl", Caller("root"))
@@ -106,7 +106,7 @@ def test_only_administrators_create_and_drop_roles(lake: Lake) -> None:
     lake.access.drop_role("etl", Caller("ann"))
 
 
-def test_a_dropped_role_leaves_nothing_to_a_new_one(each_lake: Lake) -> None:
+def test_a_dropped_role_leaves_nothing_to_a_new_one(each_lake: AccessLake) -> None:
     orders = each_lake.add_table("orders")
     for role in ("etl", "upper"):
         each_lake.access.create_role(role, None)
@@ -121,14 +121,14 @@ def test_a_dropped_role_leaves_nothing_to_a_new_one(each_lake: Lake) -> None:
         assert not each_lake.may(user, None, orders)
 
 
-def test_a_role_that_owns_an_object_is_not_dropped(lake: Lake) -> None:
+def test_a_role_that_owns_an_object_is_not_dropped(lake: AccessLake) -> None:
     lake.access.create_role("etl", None)
     lake.add_table("orders", owner="etl", kind=2)
     with pytest.raises(InvalidOperationError, match=r"owns the table hive\.sales\.orders: give it another owner"):
         lake.access.drop_role("etl", None)
 
 
-def test_roles_are_listed_to_those_that_have_them(lake: Lake) -> None:
+def test_roles_are_listed_to_those_that_have_them(lake: AccessLake) -> None:
     for role in ("etl", "other"):
         lake.access.create_role(role, None)
     lake.access.add_member("etl", ANN, None)

@@ -13,7 +13,7 @@ from interbed.catalog.server.service.access.authorizer import Caller
 from interbed.catalog.server.service.errors import AccessDeniedError, NoSuchObjectError
 from interbed.catalog.server.thrift.calls.grants import GrantHandler, NoGrantHandler
 from interbed.thrift_idl.hive_metastore import ttypes
-from tests.catalog.server.service.access.conftest import Lake, grantee, lake_on_sqlite
+from tests.catalog.server.service.access.conftest import AccessLake, grantee, lake_on_sqlite
 from tests.catalog.server.thrift.calls.test_grants import ORDERS, ROLE, USER, bag
 
 CALLERS = {
@@ -75,7 +75,7 @@ CALLS: dict[str, tuple[str, Callable[[GrantHandler], object]]] = {
 """Expected letters by method, in the order of CALLERS, and the call."""
 
 
-def _filled(directory: Path) -> Iterator[Lake]:
+def _filled(directory: Path) -> Iterator[AccessLake]:
     for lake in lake_on_sqlite(directory):
         orders = lake.add_table("orders", owner="olga")
         lake.access.create_role("team", None)
@@ -87,7 +87,7 @@ def _filled(directory: Path) -> Iterator[Lake]:
         yield lake
 
 
-def _letter(lake: Lake, caller: Caller, call: Callable[[GrantHandler], object]) -> str:
+def _letter(lake: AccessLake, caller: Caller, call: Callable[[GrantHandler], object]) -> str:
     try:
         answer = call(GrantHandler(lake.access, lambda: caller))
     except AccessDeniedError:
@@ -101,8 +101,8 @@ def _letter(lake: Lake, caller: Caller, call: Callable[[GrantHandler], object]) 
 def test_callers_may_what_the_table_says(method: str, tmp_path: Path) -> None:
     expected, call = CALLS[method]
     found = ""
-    lakes: list[Iterator[Lake]] = []
-    lake: Lake | None = None
+    lakes: list[Iterator[AccessLake]] = []
+    lake: AccessLake | None = None
     for number, caller in enumerate(CALLERS.values()):
         if lake is None:
             lakes.append(_filled(tmp_path / str(number)))

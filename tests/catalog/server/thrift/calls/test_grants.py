@@ -18,7 +18,7 @@ from interbed.catalog.server.service.errors import (
 from interbed.catalog.server.thrift.calls.grants import GrantHandler, NoGrantHandler
 from interbed.catalog.server.thrift.structs.errors import declared_exception
 from interbed.thrift_idl.hive_metastore import ThriftHiveMetastore, ttypes
-from tests.catalog.server.service.access.conftest import Lake, grantee, lake_on_sqlite
+from tests.catalog.server.service.access.conftest import AccessLake, grantee, lake_on_sqlite
 
 USER, ROLE, GROUP = ttypes.PrincipalType.USER, ttypes.PrincipalType.ROLE, ttypes.PrincipalType.GROUP
 ORDERS = ttypes.HiveObjectRef(objectType=ttypes.HiveObjectType.TABLE, dbName="sales", objectName="Orders")
@@ -26,21 +26,21 @@ SALES = ttypes.HiveObjectRef(objectType=ttypes.HiveObjectType.DATABASE, dbName="
 TABLE = table_object("hive", "sales", "orders")
 
 
-class Calls:
+class GrantCalls:
     """The handler of a lake, called by `root` unless a test sets another caller."""
 
-    def __init__(self, lake: Lake) -> None:
+    def __init__(self, lake: AccessLake) -> None:
         self.lake = lake
         self.handler = GrantHandler(lake.access, lambda: self.caller)
         self.caller = Caller("root")
 
 
 @pytest.fixture
-def calls(tmp_path: Path) -> Iterator[Calls]:
+def calls(tmp_path: Path) -> Iterator[GrantCalls]:
     """Yield the handler on a metastore with the table `sales.orders`, which belongs to `olga`."""
     for lake in lake_on_sqlite(tmp_path):
         lake.add_table("orders", owner="olga")
-        yield Calls(lake)
+        yield GrantCalls(lake)
 
 
 def bag(*privileges: str, on: Any = ORDERS, to: str = "ann", kind: int = USER, **info: Any) -> Any:
@@ -58,7 +58,9 @@ def bag(*privileges: str, on: Any = ORDERS, to: str = "ann", kind: int = USER, *
     )
 
 
-def listed(calls: Calls, name: str | None = None, kind: int | None = None, on: Any = None) -> list[tuple[Any, ...]]:
+def listed(
+    calls: GrantCalls, name: str | None = None, kind: int | None = None, on: Any = None
+) -> list[tuple[Any, ...]]:
     """Return the listed privileges."""
     return [
         (each.grantInfo.privilege, each.hiveObject.objectName or each.hiveObject.dbName, each.principalName)
@@ -66,7 +68,7 @@ def listed(calls: Calls, name: str | None = None, kind: int | None = None, on: A
     ]
 
 
-def test_granted_privileges_are_listed_and_revoked(calls: Calls) -> None:
+def test_granted_privileges_are_listed_and_revoked(calls: GrantCalls) -> None:
     assert calls.handler.grant_privileges(bag("SELECT", "insert", grantor="hue", grantOption=True))
     assert calls.handler.grant_privileges(bag("ALL", on=SALES, to="etl", kind=GROUP))
     assert listed(calls, "ann", USER) == [("SELECT", "orders", "ann"), ("INSERT", "orders", "ann")]
@@ -83,7 +85,7 @@ def test_granted_privileges_are_listed_and_revoked(calls: Calls) -> None:
     assert listed(calls, "ann", USER) == [("INSERT", "orders", "ann")]
 
 
-def test_only_the_grant_option_is_revoked(calls: Calls) -> None:
+def test_only_the_grant_option_is_revoked(calls: GrantCalls) -> None:
     grant, revoke = ttypes.GrantRevokeType.GRANT, ttypes.GrantRevokeType.REVOKE
     request = ttypes.GrantRevokePrivilegeRequest(requestType=grant, privileges=bag("SELECT", grantOption=True))
     assert calls.handler.grant_revoke_privileges(request).success
@@ -93,7 +95,7 @@ def test_only_the_grant_option_is_revoked(calls: Calls) -> None:
     assert not left.grantInfo.grantOption
 
 
-def test_refreshing_replaces_all_grants_on_an_object(calls: Calls) -> None:
+def test_refreshing_replaces_all_grants_on_an_object(calls: GrantCalls) -> None:
     calls.handler.grant_privileges(bag("SELECT", "INSERT"))
     request = ttypes.GrantRevokePrivilegeRequest(
         requestType=ttypes.GrantRevokeType.GRANT, privileges=bag("UPDATE", to="eve")
@@ -105,7 +107,7 @@ def test_refreshing_replaces_all_grants_on_an_object(calls: Calls) -> None:
         calls.handler.refresh_privileges(ORDERS, "ranger", request)
 
 
-def test_the_privilege_set_has_users_groups_and_roles(calls: Calls) -> None:
+def test_the_privilege_set_has_users_groups_and_roles(calls: GrantCalls) -> None:
     calls.lake.access.create_role("readers", None)
     calls.lake.access.add_member("readers", grantee("group:etl"), None)
     calls.handler.grant_privileges(bag("SELECT"))
@@ -124,7 +126,7 @@ def test_the_privilege_set_has_users_groups_and_roles(calls: Calls) -> None:
         calls.handler.get_privilege_set(ORDERS, "eve", [])
 
 
-def test_the_life_of_a_role(calls: Calls) -> None:
+def test_the_life_of_a_role(calls: GrantCalls) -> None:
     handler = calls.handler
     assert handler.create_role(ttypes.Role(roleName="ETL", ownerName="root"))
     assert handler.get_role_names() == ["admin", "etl", "public"]
@@ -155,14 +157,14 @@ def test_the_life_of_a_role(calls: Calls) -> None:
     assert handler.get_role_names() == ["admin", "public"]
 
 
-def test_grantors_are_not_invented(calls: Calls) -> None:
+def test_grantors_are_not_invented(calls: GrantCalls) -> None:
     calls.caller = Caller("olga")
     assert calls.handler.grant_privileges(bag("SELECT", grantor="olga"))
     with pytest.raises(AccessDeniedError, match="olga may not grant in the name of root"):
         calls.handler.grant_privileges(bag("SELECT", grantor="root"))
 
 
-def test_what_has_no_form_in_hive_is_left_out_or_global(calls: Calls) -> None:
+def test_what_has_no_form_in_hive_is_left_out_or_global(calls: GrantCalls) -> None:
     calls.lake.add_function("f")
     calls.lake.grant("ALL", catalog_object("hive"), "user:ann")
     everywhere = ttypes.HiveObjectRef(objectType=ttypes.HiveObjectType.GLOBAL)
@@ -187,7 +189,7 @@ def test_what_has_no_form_in_hive_is_left_out_or_global(calls: Calls) -> None:
         ),
     ],
 )
-def test_what_is_not_kept_is_refused_by_name(calls: Calls, given: Any, message: str) -> None:
+def test_what_is_not_kept_is_refused_by_name(calls: GrantCalls, given: Any, message: str) -> None:
     with pytest.raises(InvalidObjectError, match=message):
         calls.handler.grant_privileges(given)
 
