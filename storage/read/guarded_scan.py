@@ -7,7 +7,7 @@ of hidden rows or values.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cached_property
 
 import pyarrow as pa
@@ -18,10 +18,9 @@ from interbed.storage.base.predicate.expr import Predicate, and_, columns_of, co
 from interbed.storage.base.predicate.masks import ColumnMask, apply_masks
 from interbed.storage.base.predicate.paimon_json import filter_from_paimon, mask_from_paimon
 from interbed.storage.base.types.data_type import DataField
-from interbed.storage.meta.file_store import FileStore
-from interbed.storage.read.arrow_rows import ArrowRows, check_limit, limited, shown_query
+from interbed.storage.read.arrow_rows import limited, shown_query
 from interbed.storage.read.query import Scan
-from interbed.storage.scan.starting_point import travels
+from interbed.storage.read.snapshot_query import SnapshotQuery
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,19 +62,11 @@ class BoundRules:
 
 
 @dataclass(frozen=True, repr=False)
-class GuardedScan(ArrowRows):
+class GuardedScan(SnapshotQuery):
     """The rows and values of one snapshot that row filters and column masks show, projected, filtered and limited."""
 
-    store: FileStore
-    rules: BoundRules
-    columns: tuple[str, ...]
-    predicate: Predicate | None = None
-    limit: int | None = None
-    snapshot_id: int | None = None
-    threads: int | None = None
-
-    def __post_init__(self) -> None:
-        check_limit(self.limit)
+    columns: tuple[str, ...] = ()
+    rules: BoundRules = field(kw_only=True)
 
     def __repr__(self) -> str:
         # Without the filter, which need not be known to the reader.
@@ -135,22 +126,3 @@ class GuardedScan(ArrowRows):
     @property
     def _row_schema(self) -> pa.Schema:
         return self.schema
-
-    @property
-    def _row_fields(self) -> Sequence[DataField]:
-        return self.store.schema.fields
-
-    def _pinned(self) -> "GuardedScan":
-        if self.snapshot_id is not None or travels(self.store):
-            return self
-        return replace(self, snapshot_id=self.store.newest_id())
-
-    def _narrowed(
-        self, columns: Sequence[str] | None, predicate: Predicate | None, limit: int | None
-    ) -> pa.RecordBatchReader:
-        if self.limit is not None:
-            # The first rows must not depend on the columns and filters of an engine.
-            return super()._narrowed(columns, None, limit)
-        names = self.columns if columns is None else tuple(columns)
-        both = self.predicate if predicate is None else and_(self.predicate, predicate)
-        return replace(self, columns=names, predicate=both, limit=limit).to_arrow_batch_reader()

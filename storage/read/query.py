@@ -1,21 +1,18 @@
 """A query over one snapshot of a table: projection, filter and limit."""
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable
+from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from interbed.storage.base.predicate.expr import Predicate, and_
-from interbed.storage.base.types.data_type import DataField
 from interbed.storage.files.format.readers import begin_loading
-from interbed.storage.meta.file_store import FileStore
-from interbed.storage.read.arrow_rows import ArrowRows, check_limit, limited, shown_query
+from interbed.storage.read.arrow_rows import limited, shown_query
+from interbed.storage.read.snapshot_query import SnapshotQuery
 from interbed.storage.scan.fallback import plan_rows
 from interbed.storage.scan.scan import TableScan
 from interbed.storage.scan.split import Plan
-from interbed.storage.scan.starting_point import travels
 
 if TYPE_CHECKING:
     from interbed.storage.read.point_lookup import KeyedRead
@@ -23,18 +20,12 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, repr=False)
-class Scan(ArrowRows):
+class Scan(SnapshotQuery):
     """The result of `Table.scan`: rows of one snapshot, projected, filtered and limited, which are read on demand.
 
     The query is planned once, on first use, so that all forms of its result show the same snapshot.
     """
 
-    store: FileStore
-    columns: tuple[str, ...] | None = None
-    predicate: Predicate | None = None
-    limit: int | None = None
-    snapshot_id: int | None = None
-    threads: int | None = None
     level_filter: Callable[[int], bool] | None = None
 
     def __repr__(self) -> str:
@@ -42,9 +33,6 @@ class Scan(ArrowRows):
         if self.snapshot_id is not None:
             parts.append(f"snapshot {self.snapshot_id}")
         return f"Scan({'; '.join(parts)})"
-
-    def __post_init__(self) -> None:
-        check_limit(self.limit)
 
     @cached_property
     def plan(self) -> Plan:
@@ -95,25 +83,6 @@ class Scan(ArrowRows):
     @property
     def _row_schema(self) -> pa.Schema:
         return self.schema
-
-    @property
-    def _row_fields(self) -> Sequence[DataField]:
-        return self.store.schema.fields
-
-    def _pinned(self) -> "Scan":
-        if self.snapshot_id is not None or travels(self.store):
-            return self
-        return replace(self, snapshot_id=self.store.newest_id())
-
-    def _narrowed(
-        self, columns: Sequence[str] | None, predicate: Predicate | None, limit: int | None
-    ) -> pa.RecordBatchReader:
-        if self.limit is not None:
-            # The first rows must not depend on the columns and filters of an engine.
-            return super()._narrowed(columns, None, limit)
-        names = self.columns if columns is None else tuple(columns)
-        both = self.predicate if predicate is None else and_(self.predicate, predicate)
-        return replace(self, columns=names, predicate=both, limit=limit).to_arrow_batch_reader()
 
     def count(self) -> int:
         """Return the number of rows; only the columns of the filter and the merge are read."""

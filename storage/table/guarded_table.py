@@ -114,7 +114,7 @@ class GuardedTable(DescribedTable, ScannedRows):
             store.schema.fields, (store.schema if newest is None else newest).fields
         )
         predicate = None if filter is None else bound_filter(filter, store.schema.fields)
-        return GuardedScan(store, rules, tuple(names), predicate, limit, snapshot_id, threads)
+        return GuardedScan(store, tuple(names), predicate, limit, snapshot_id, threads, rules=rules)
 
     def get(self, key: "Key", columns: Sequence[str] | None = None) -> dict[str, object] | None:
         """Return the row of a primary key as Table.get does; None also for one that is not shown. Of a masked key
