@@ -75,6 +75,18 @@ class OrphansResult:
         return f"{verb} {len(self.files)} orphan files of {self.bytes} bytes{kept}"
 
 
+def age_limit(older_than_millis: int | None, clock: Callable[[], float], reason: str) -> int:
+    """Return the time before which files are deleted, by default a day ago; `reason` ends the error for another one.
+
+    The time is in milliseconds since the epoch. Raises InvalidInputError for a time in the future.
+    """
+    now = int(clock() * 1000)
+    limit = now - DEFAULT_AGE_MILLIS if older_than_millis is None else older_than_millis
+    if limit >= now:
+        raise InvalidInputError(f"The time before which {reason}.")
+    return limit
+
+
 def remove_orphan_files(
     store: FileStore,
     *,
@@ -87,13 +99,11 @@ def remove_orphan_files(
     The time is in milliseconds since the epoch, by default a day ago. Raises InvalidInputError for a time in the
     future, StorageAccessError when some files could not be deleted.
     """
-    now = int(clock() * 1000)
-    limit = now - DEFAULT_AGE_MILLIS if older_than_millis is None else older_than_millis
-    if limit >= now:
-        raise InvalidInputError(
-            "The time before which orphan files were written must be in the past: files that a job has yet to commit "
-            "look like orphans."
-        )
+    limit = age_limit(
+        older_than_millis,
+        clock,
+        "orphan files were written must be in the past: files that a job has yet to commit look like orphans",
+    )
     if not dry_run:
         # Remains of a killed expiry or deletion are known, and need no age.
         SnapshotExpiry(store, clock=clock).finish()

@@ -8,12 +8,11 @@ import re
 import time
 from collections.abc import Callable, Iterator
 
-from interbed.storage.base.errors import InvalidInputError
 from interbed.storage.io.api import FileIO, FileStatus
 from interbed.storage.io.deleting import delete_all_files, is_link
 from interbed.storage.table.format_table.directories import FormatDirectories
 from interbed.storage.table.format_table.writing import STAGED_PREFIX
-from interbed.storage.version.orphans import DEFAULT_AGE_MILLIS, OrphansResult
+from interbed.storage.version.orphans import OrphansResult, age_limit
 
 _STAGED = re.compile(re.escape(STAGED_PREFIX) + r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 
@@ -30,13 +29,11 @@ def remove_leftovers(
     The time is in milliseconds since the epoch, by default a day ago. Raises InvalidInputError for a time in the
     future, StorageAccessError when some files could not be deleted.
     """
-    now = int(clock() * 1000)
-    limit = now - DEFAULT_AGE_MILLIS if older_than_millis is None else older_than_millis
-    if limit >= now:
-        raise InvalidInputError(
-            "The time before which files of killed writes were written must be in the past: the files of a write that "
-            "is running look the same."
-        )
+    limit = age_limit(
+        older_than_millis,
+        clock,
+        "files of killed writes were written must be in the past: the files of a write that is running look the same",
+    )
     places = sorted({directories.staging(partition) for partition in directories.partitions()} | {directories.staged})
     found = [file for place in places for file in _files(directories.file_io, place) if _is_left(file, limit)]
     if not dry_run:
