@@ -11,6 +11,7 @@ from dataclasses import replace
 from typing import Protocol, TypeVar
 
 from interbed.catalog.server.service.access import records
+from interbed.catalog.server.service.access.administration import AccessTransaction
 from interbed.catalog.server.service.access.authorizer import Authorizer, AuthorizerUnavailableError, Caller
 from interbed.catalog.server.service.access.grants import AccessRepository, Grantee, GranteeKind, is_grantee_name
 from interbed.catalog.server.service.access.guard import denied
@@ -19,7 +20,6 @@ from interbed.catalog.server.service.access.paimon_types import paimon_type
 from interbed.catalog.server.service.access.policies import (
     POLICIES_MAX,
     PolicyKind,
-    PolicyRepository,
     TablePolicy,
 )
 from interbed.catalog.server.service.errors import (
@@ -28,7 +28,6 @@ from interbed.catalog.server.service.errors import (
     InvalidOperationError,
     NoSuchObjectError,
 )
-from interbed.catalog.server.service.history.entries import History
 from interbed.catalog.server.service.model import MetastoreTable
 from interbed.catalog.server.service.names import shortened
 from interbed.catalog.server.service.repository import Tables
@@ -40,15 +39,9 @@ T = TypeVar("T")
 _POLICY_NAME = re.compile(r"[\w.-]{1,128}", re.ASCII)
 
 
-class PolicyTransaction(Protocol):
-    """One unit of work on a database with tables, their policies, roles and a history."""
+class PolicyTransaction(AccessTransaction, Protocol):
+    """One unit of work on a database with tables, too."""
 
-    @property
-    def access(self) -> AccessRepository: ...
-    @property
-    def policies(self) -> PolicyRepository: ...
-    @property
-    def history(self) -> History: ...
     @property
     def tables(self) -> Tables: ...
 

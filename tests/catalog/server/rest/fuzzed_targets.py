@@ -2,8 +2,8 @@
 
     python -m tests.catalog.server.rest.fuzzed_targets --bodies 1000000
 
-sends so many requests with mutated bodies, paths and headers, without a network, and prints the answers by status. An
-internal error is printed with its request, and makes the exit code 1. `--seed` begins with another sequence.
+sends this number of requests with mutated bodies, paths and headers, without a network. It prints the answers by
+status. An internal error is printed with its request, and makes the exit code 1. `--seed` begins with another sequence.
 """
 
 import argparse
