@@ -2,5 +2,5 @@
 
 Read principals.py (values, the protocol of a mechanism), authentication.py (the mechanisms of a server together), then
 the mechanisms of tokens: issued_tokens.py with token_records.py, json_web_tokens.py with jwt_rules.py and
-signing_keys.py.
+signing_keys.py. sasl.py is the contract of a mechanism of SASL on Thrift's port, sasl_plain.py one of them.
 """

@@ -16,6 +16,8 @@ from interbed.catalog.server.auth.principals import (
     Mechanism,
     PasswordVerifier,
 )
+from interbed.catalog.server.auth.sasl import SaslMechanisms
+from interbed.catalog.server.auth.sasl_plain import PLAIN, PlainMechanism
 from interbed.catalog.server.credentials.table_credentials import TableCredentials, permitted_operation
 from interbed.catalog.server.database.session import SqlRepository
 from interbed.catalog.server.service.access.guard import AccessGuard
@@ -23,6 +25,7 @@ from interbed.catalog.server.service.access.policy_rules import PolicyRules
 from interbed.catalog.server.service.errors import MetastoreError
 from interbed.catalog.server.setting_kinds import listed, mechanisms_of
 from interbed.catalog.server.settings import ServerSettings
+from interbed.catalog.server.thrift.edge.authenticating import PortAuthentication
 from interbed.catalog.server.thrift.edge.call import ClientSession
 from interbed.storage.base.errors import load_extra
 
@@ -57,6 +60,16 @@ def admission(authentication: Authentication | None) -> Callable[[ClientSession]
         return replace(session, principal=principal, user=principal.name)
 
     return admit
+
+
+def port_authentication(
+    authentication: Authentication | None, optimizer: OptimizerIdentity | None
+) -> PortAuthentication:
+    """Return the mechanisms of SASL on Thrift's port, and on that of the optimizer beside the server."""
+    clients: SaslMechanisms = {} if authentication is None else {PLAIN: PlainMechanism(authentication)}
+    return PortAuthentication(
+        clients=clients, optimizer={} if optimizer is None else {PLAIN: PlainMechanism(optimizer)}
+    )
 
 
 def credentials_for(

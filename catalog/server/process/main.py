@@ -24,6 +24,7 @@ from interbed.catalog.server.process.authenticating import (
     credentials_for,
     identity_for,
     identity_is_needed,
+    port_authentication,
 )
 from interbed.catalog.server.process.authorizing import grant_handler_for
 from interbed.catalog.server.process.opening import open_metastore
@@ -36,7 +37,6 @@ from interbed.catalog.server.settings import ServerSettings
 from interbed.catalog.server.threads import ThreadDeaths
 from interbed.catalog.server.thrift.calls.locks import LockClients
 from interbed.catalog.server.thrift.calls.service import all_handlers
-from interbed.catalog.server.thrift.edge.authenticating import PortAuthentication
 from interbed.catalog.server.thrift.edge.budgets import EdgeLimits
 from interbed.catalog.server.thrift.edge.cache import AnswerCache
 from interbed.catalog.server.thrift.edge.call import (
@@ -203,7 +203,7 @@ def loop_for(
         on_closed=on_closed,
         on_disconnect=lock_clients.closed,
         admit=admission(authentication),
-        authentication=PortAuthentication(clients=authentication, optimizer=optimizer),
+        authentication=port_authentication(authentication, optimizer),
         on_tick=on_tick,
         deaths=deaths,
     )

@@ -1,7 +1,8 @@
 """Authentication of the loop's connections by SASL, within bounds of bytes, time and threads.
 
-Bytes of a negotiation are read on the loop's thread. Verification that needs the database or another server runs on a
-few threads of its own, with a short queue, because the clients are unknown until then. A connection that is not
+Bytes of a negotiation are read on the loop's thread. Responses that take time to evaluate, and verification that needs
+the database or another server, run on a few threads of their own, with a short queue, because the clients are unknown
+until then. A connection that is not
 authenticated ends after AUTHENTICATION_SECONDS_MAX, and its messages are short. Requests of a connection whose token
 was revoked or has expired are refused: credentials are verified again with a request, once in CHECK_SECONDS.
 """
@@ -10,21 +11,29 @@ import logging
 import time
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Protocol
+from typing import Protocol, TypeVar
 
-from interbed.catalog.server.auth.authentication import Authentication
-from interbed.catalog.server.auth.own_optimizer import OptimizerIdentity
-from interbed.catalog.server.auth.principals import (
-    AuthenticationError,
-    AuthenticationUnavailableError,
-    Credentials,
-    Principal,
+from interbed.catalog.server.auth.principals import AuthenticationError, AuthenticationUnavailableError, Principal
+from interbed.catalog.server.auth.sasl import (
+    NegotiationError,
+    SaslChallenge,
+    SaslMechanisms,
+    SaslStatus,
+    SaslSuccess,
 )
-from interbed.catalog.server.thrift.edge.sasl import NegotiationError, SaslStatus, packed
-from interbed.catalog.server.thrift.edge.transport import ClientConnection, FramedFraming, send_some
+from interbed.catalog.server.auth.sasl_plain import PLAIN, PlainMechanism
+from interbed.catalog.server.thrift.edge.sasl import SaslResponse, packed
+from interbed.catalog.server.thrift.edge.transport import (
+    ClientConnection,
+    FramedFraming,
+    ProtectedFraming,
+    send_some,
+)
 from interbed.catalog.server.thrift.edge.watching import ConnectionWatcher
+
+T = TypeVar("T")
 
 logger = logging.getLogger(__name__)
 
@@ -43,6 +52,10 @@ CHECK_SECONDS = 1.0
 
 _TEXT_BYTES_MAX = 1000
 _INTERNAL = "The server cannot authenticate clients at present"
+_TOO_MANY = "Too many clients wait to be authenticated; try again"
+
+OFFERED_WITHOUT_AUTHENTICATION: SaslMechanisms = {PLAIN: PlainMechanism(None)}
+"""The mechanisms of a server that authenticates no client: a client by PLAIN gets the reason."""
 
 
 class AuthenticatingLoop(Protocol):
@@ -67,10 +80,10 @@ class AuthenticatingLoop(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PortAuthentication:
-    """Authentication of clients, None where all are served, and of the optimizer beside the server on its own port."""
+    """Mechanisms for clients, none where all are served, and for the optimizer beside the server on its own port."""
 
-    clients: Authentication | None = None
-    optimizer: OptimizerIdentity | None = None
+    clients: SaslMechanisms = field(default_factory=dict)
+    optimizer: SaslMechanisms = field(default_factory=dict)
 
 
 class ConnectionAuthenticator:
@@ -99,13 +112,14 @@ class ConnectionAuthenticator:
             connection.deadline = time.monotonic() + AUTHENTICATION_SECONDS_MAX
             connection.too_late = "the SASL negotiation took too long"
         try:
-            found = connection.negotiation.feed(data)
+            found = connection.negotiation.feed(data, self._offered(connection), connection.session.peer)
             if isinstance(found, bytes):
                 connection.negotiation = None
                 connection.deadline = connection.unauthenticated_until
                 return found
             if found is not None:
-                self._authenticate(connection, found)
+                self._watcher.unwatch(connection)
+                self._evaluate(connection, found)
         except NegotiationError as error:
             self._watcher.unwatch(connection)
             self._refuse(connection, error.status, str(error))
@@ -113,15 +127,14 @@ class ConnectionAuthenticator:
 
     def is_still_admitted(self, connection: ClientConnection, data: bytes) -> bool:
         """Return whether the client of an authenticated connection, which has sent `data`, is served at once. If its
-        credentials have to be verified again, the loop gets the data when that is done.
+        identity has to be verified again, the loop gets the data when that is done.
         """
-        assert connection.credentials is not None
-        authentication = self._authentication_of(connection)
-        assert authentication is not None
+        identity = connection.identity
+        assert identity is not None
         if time.monotonic() - connection.checked_at < CHECK_SECONDS:
             return True
         try:
-            known = authentication.known(connection.credentials)
+            known = identity.known()
         except AuthenticationError as error:
             _withdraw(connection, str(error))
             return True
@@ -134,46 +147,53 @@ class ConnectionAuthenticator:
             self._loop.closed(connection)
         else:
             connection.busy = True
-            verify = partial(authentication.authenticate, connection.credentials)
-            self._verify(verify, partial(self._verified_again, connection, data))
+            self._run(identity.verified, partial(self._verified_again, connection, data))
         return False
 
     def close(self) -> None:
         """End the threads that verify."""
         self._threads.shutdown(wait=False, cancel_futures=True)
 
-    def _authenticate(self, connection: ClientConnection, credentials: Credentials) -> None:
-        authentication = self._authentication_of(connection)
-        if authentication is None:
-            raise NegotiationError(
-                SaslStatus.ERROR,
-                "This server does not authenticate its clients: connect without SASL "
-                "(hive.metastore.client.auth.mode=NONE)",
-            )
-        self._watcher.unwatch(connection)
-        try:
-            known = authentication.known(credentials)
-        except AuthenticationError as error:
-            self._refuse(connection, SaslStatus.BAD, str(error))
-            return
-        if known is not None:
-            self._admit(connection, credentials, known)
+    def _offered(self, connection: ClientConnection) -> SaslMechanisms:
+        if connection.is_internal:
+            return self._authentication.optimizer
+        return self._authentication.clients or OFFERED_WITHOUT_AUTHENTICATION
+
+    def _evaluate(self, connection: ClientConnection, response: SaslResponse) -> None:
+        """Have a response evaluated, on this thread or another one. The connection is not watched."""
+        evaluate = partial(response.exchange.respond, response.payload)
+        if response.is_quick:
+            try:
+                self._answer(connection, evaluate())
+            except AuthenticationError as error:
+                self._refuse_for(connection, error)
         elif self._waiting >= WAITING_MAX:
-            self._refuse(connection, SaslStatus.ERROR, "Too many clients wait to be authenticated; try again")
+            self._refuse(connection, SaslStatus.ERROR, _TOO_MANY)
         else:
-            verify = partial(authentication.authenticate, credentials)
-            self._verify(verify, partial(self._verified, connection, credentials))
+            self._run(evaluate, partial(self._evaluated, connection))
 
-    def _authentication_of(self, connection: ClientConnection) -> Authentication | OptimizerIdentity | None:
-        return self._authentication.optimizer if connection.is_internal else self._authentication.clients
+    def _answer(self, connection: ClientConnection, result: SaslChallenge | SaslSuccess) -> None:
+        """Send a challenge, or verify the identity of a client that has given all responses. AuthenticationError."""
+        if isinstance(result, SaslChallenge):
+            if connection.unauthenticated_until is None:
+                connection.unauthenticated_until = connection.deadline
+            self._send(connection, packed(SaslStatus.OK, result.payload))
+            return
+        known = result.identity.known()
+        if known is not None:
+            self._admit(connection, result, known)
+        elif self._waiting >= WAITING_MAX:
+            self._refuse(connection, SaslStatus.ERROR, _TOO_MANY)
+        else:
+            self._run(result.identity.verified, partial(self._verified, connection, result))
 
-    def _verify(self, verify: Callable[[], Principal], then: Callable[["Future[Principal]"], None]) -> None:
-        """Verify credentials on a thread, and call `then` on the loop's thread."""
+    def _run(self, work: Callable[[], T], then: Callable[["Future[T]"], None]) -> None:
+        """Run a function on a thread, and call `then` on the loop's thread."""
         self._waiting += 1
-        verified = self._threads.submit(verify)
-        verified.add_done_callback(lambda done: self._loop.call_soon(partial(self._done, then, done)))
+        running = self._threads.submit(work)
+        running.add_done_callback(lambda done: self._loop.call_soon(partial(self._done, then, done)))
 
-    def _done(self, then: Callable[["Future[Principal]"], None], done: "Future[Principal]") -> None:
+    def _done(self, then: Callable[["Future[T]"], None], done: "Future[T]") -> None:
         self._waiting -= 1
         then(done)
 
@@ -192,29 +212,46 @@ class ConnectionAuthenticator:
             _withdraw(connection, _INTERNAL)
         self._loop.received(connection, data)
 
-    def _verified(self, connection: ClientConnection, credentials: Credentials, done: "Future[Principal]") -> None:
+    def _evaluated(self, connection: ClientConnection, done: "Future[SaslChallenge | SaslSuccess]") -> None:
+        if done.cancelled():
+            self._loop.closed(connection)
+            return
+        error = done.exception()
+        if error is not None:
+            self._refuse_for(connection, error)
+            return
+        try:
+            self._answer(connection, done.result())
+        except AuthenticationError as refused:
+            self._refuse_for(connection, refused)
+
+    def _verified(self, connection: ClientConnection, success: SaslSuccess, done: "Future[Principal]") -> None:
         if done.cancelled():
             self._loop.closed(connection)
             return
         error = done.exception()
         if error is None:
-            self._admit(connection, credentials, done.result())
-        elif isinstance(error, AuthenticationUnavailableError):
-            self._refuse(connection, SaslStatus.ERROR, f"{error}; try again")
-        elif isinstance(error, AuthenticationError):
-            self._refuse(connection, SaslStatus.BAD, str(error))
+            self._admit(connection, success, done.result())
         else:
-            logger.error("an error of the server in an authentication", exc_info=error)
-            self._refuse(connection, SaslStatus.ERROR, _INTERNAL)
+            self._refuse_for(connection, error)
 
-    def _admit(self, connection: ClientConnection, credentials: Credentials, principal: Principal) -> None:
+    def _admit(self, connection: ClientConnection, success: SaslSuccess, principal: Principal) -> None:
         connection.negotiation = None
-        connection.credentials = credentials
+        connection.identity = success.identity
         connection.unauthenticated_until = None
-        connection.framing = FramedFraming(self._bytes_max)
+        if success.seconds_max is not None:
+            connection.unauthenticated_until = time.monotonic() + success.seconds_max
+        if success.protection is None:
+            connection.framing = FramedFraming(self._bytes_max)
+        else:
+            connection.framing = ProtectedFraming(self._bytes_max, success.protection)
         _identify(connection, principal)
+        self._send(connection, packed(SaslStatus.COMPLETE, success.payload))
+
+    def _send(self, connection: ClientConnection, message: bytes) -> None:
+        """Send a message, and wait for the next one of the client."""
         try:
-            unsent = send_some(connection.link, packed(SaslStatus.COMPLETE))
+            unsent = send_some(connection.link, message)
         except OSError as error:
             logger.info("connection from %s ended: %s", connection.session.peer, error)
             self._loop.closed(connection)
@@ -222,6 +259,18 @@ class ConnectionAuthenticator:
         if unsent is not None:
             connection.outgoing.append(unsent)
         self._loop.reclaim(connection)
+
+    def _refuse_for(self, connection: ClientConnection, error: BaseException) -> None:
+        """Refuse a client because of the error of an evaluation or a verification."""
+        if isinstance(error, NegotiationError):
+            self._refuse(connection, error.status, str(error))
+        elif isinstance(error, AuthenticationUnavailableError):
+            self._refuse(connection, SaslStatus.ERROR, f"{error}; try again")
+        elif isinstance(error, AuthenticationError):
+            self._refuse(connection, SaslStatus.BAD, str(error))
+        else:
+            logger.error("an error of the server in an authentication", exc_info=error)
+            self._refuse(connection, SaslStatus.ERROR, _INTERNAL)
 
     def _refuse(self, connection: ClientConnection, status: SaslStatus, reason: str) -> None:
         logger.info("connection from %s is not authenticated: %s", connection.session.peer, reason)
@@ -246,7 +295,7 @@ def _identify(connection: ClientConnection, principal: Principal) -> None:
 def _withdraw(connection: ClientConnection, reason: str) -> None:
     """Refuse the present request of a connection, and let it end soon."""
     logger.info("connection from %s is not authenticated any more: %s", connection.session.peer, reason)
-    connection.credentials = None
+    connection.identity = None
     connection.session = replace(connection.session, principal=None, user=None, refusal=reason)
     connection.unauthenticated_until = time.monotonic() + CHECK_SECONDS
 

@@ -21,25 +21,15 @@ from interbed.catalog.server.database.generation import GenerationReader
 from interbed.catalog.server.session import AnswerLaterError, ClientLink
 from interbed.catalog.server.threads import ThreadDeaths
 from interbed.catalog.server.thrift.edge.authenticating import ConnectionAuthenticator, PortAuthentication
-from interbed.catalog.server.thrift.edge.budgets import EdgeFigures, EdgeLimits, WeightBudget
+from interbed.catalog.server.thrift.edge.budgets import HEAVY_BYTES_MIN, EdgeFigures, EdgeLimits, WeightBudget
 from interbed.catalog.server.thrift.edge.buffers import PartialMessages, UnsentReplies
 from interbed.catalog.server.thrift.edge.cache import AnswerCache, CacheHit, CacheLookup
 from interbed.catalog.server.thrift.edge.call import ClientSession
 from interbed.catalog.server.thrift.edge.dispatch import Dispatcher
-from interbed.catalog.server.thrift.edge.listeners import (
-    AnyService,
-    HttpService,
-    ListeningSockets,
-    OtherServer,
-)
+from interbed.catalog.server.thrift.edge.listeners import AnyService, HttpService, ListeningSockets, OtherServer
 from interbed.catalog.server.thrift.edge.pool import ThreadPool
 from interbed.catalog.server.thrift.edge.serving import RequestServer, SharedEdge, accepted, send_answer
-from interbed.catalog.server.thrift.edge.transport import (
-    ClientConnection,
-    prepare,
-    receive_some,
-    shut_down,
-)
+from interbed.catalog.server.thrift.edge.transport import BAD_INPUT, ClientConnection, prepare, receive_some, shut_down
 from interbed.catalog.server.thrift.edge.watching import ConnectionWatcher, LoopTasks, ParkedRequests, in_turn
 
 logger = logging.getLogger(__name__)
@@ -241,7 +231,7 @@ class EventLoop:
                 self._dropped += 1
                 self._watcher.unwatch(connection)
                 self._requests.hang_up(
-                    connection, TTransportException(TTransportException.TIMED_OUT, connection.too_late)
+                    connection, TTransportException(TTransportException.TIMED_OUT, connection.overdue)
                 )
             elif connection.is_shaking_hands:
                 # The next step of the handshake finds the error, on whichever thread it runs.
@@ -330,7 +320,7 @@ class EventLoop:
             if begun is None:
                 return
             data = begun
-        elif connection.credentials is not None and not self._authenticator.is_still_admitted(connection, data):
+        elif connection.identity is not None and not self._authenticator.is_still_admitted(connection, data):
             return
         self.received(connection, data)
 
@@ -339,7 +329,12 @@ class EventLoop:
         if connection.incoming.data:
             self._gather(connection, data)
             return
-        message = connection.framing.whole(data)
+        try:
+            message = connection.framing.whole(data)
+        except BAD_INPUT as error:
+            self._watcher.unwatch(connection)
+            self._requests.hang_up(connection, error)
+            return
         if message is None:
             self._gather(connection, data)
             return
@@ -375,9 +370,11 @@ class EventLoop:
             self._watcher.unwatch(connection)
             self.closed(connection)
             return
-        if connection.deadline is None:
-            connection.deadline = time.monotonic() + self._limits.message_seconds
-            connection.too_late = "a message took too long to arrive: timed out"
+        if connection.deadline in (None, connection.unauthenticated_until):
+            message_until = time.monotonic() + self._limits.message_seconds
+            if connection.deadline is None or message_until < connection.deadline:
+                connection.deadline = message_until
+                connection.too_late = "a message took too long to arrive: timed out"
         self._partials.count(connection)
         if not connection.watched:
             self._watcher.watch(connection)
@@ -436,7 +433,8 @@ class EventLoop:
     def _give_answer(self, hit: CacheHit[ClientConnection]) -> None:
         """Send an answer from the cache if it is still valid, or run the request in full."""
         connection, entry = hit.connection, hit.entry
-        if not entry.valid:
+        # A long reply is not protected on this thread.
+        if not entry.valid or (connection.framing.is_protected and len(entry.after) >= HEAVY_BYTES_MIN):
             self._hand_over(connection, hit.message, hit.message, entry.key)
             return
         session = connection.session

@@ -1,47 +1,29 @@
-"""SASL at the beginning of a connection, in the messages of TSaslServerTransport of Java's thrift; mechanism PLAIN.
+"""SASL at the beginning of a connection, in the messages of TSaslServerTransport of Java's thrift.
 
 A message of the negotiation is a status of one byte, the length of its payload in four bytes, and the payload. The
-client sends START with the name of a mechanism, then OK or COMPLETE with its response. That of PLAIN (RFC 4616) is
-`authorization identity, NUL, user, NUL, password`. The server answers COMPLETE, or BAD or ERROR with a text. Frames
-with a length of four bytes follow.
+client sends START with the name of a mechanism, then OK or COMPLETE with its response. The server answers OK with a
+challenge, to which the client sends a further response, or COMPLETE at the end, or BAD or ERROR with a text. Frames
+with a length of four bytes follow; a mechanism may have negotiated their protection.
 
 No message of Thrift begins as a negotiation does: with 1, and a length of at most MECHANISM_BYTES_MAX. So clients of
 one port may negotiate or not.
 """
 
 import struct
-from enum import IntEnum
+from dataclasses import dataclass
 
-from interbed.catalog.server.auth.principals import AuthenticationError, Credentials, checked_name
-
-MECHANISM = "PLAIN"
-"""The mechanism that is offered."""
+from interbed.catalog.server.auth.sasl import (
+    NegotiationError,
+    SaslExchange,
+    SaslMechanism,
+    SaslMechanisms,
+    SaslStatus,
+)
 
 MECHANISM_BYTES_MAX = 20
 """The longest name of a mechanism (RFC 4422)."""
 
-RESPONSE_BYTES_MAX = 20 * 1024
-"""The longest response: the longest JWT, and two names."""
-
 _HEAD = struct.Struct("!BI")
-
-
-class SaslStatus(IntEnum):
-    """Status of a message."""
-
-    START = 1
-    OK = 2
-    BAD = 3
-    ERROR = 4
-    COMPLETE = 5
-
-
-class NegotiationError(Exception):
-    """The negotiation has failed. `status` and the text are for the client."""
-
-    def __init__(self, status: SaslStatus, text: str) -> None:
-        super().__init__(text)
-        self.status = status
 
 
 def packed(status: SaslStatus, payload: bytes = b"") -> bytes:
@@ -49,40 +31,48 @@ def packed(status: SaslStatus, payload: bytes = b"") -> bytes:
     return _HEAD.pack(status, len(payload)) + payload
 
 
-class Negotiation:
-    """The server's side of a negotiation, up to the credentials. Without I/O."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SaslResponse:
+    """A response of the client that is complete, and the exchange that evaluates it. `is_quick` is the mechanism's."""
 
-    __slots__ = ("_data", "_has_mechanism")
+    exchange: SaslExchange
+    payload: bytes
+    is_quick: bool
+
+
+class Negotiation:
+    """The messages of the client in a negotiation. Without I/O."""
+
+    __slots__ = ("_data", "_exchange", "_mechanism")
 
     def __init__(self) -> None:
         self._data = b""
-        self._has_mechanism = False
+        self._mechanism: SaslMechanism | None = None
+        self._exchange: SaslExchange | None = None
 
-    def feed(self, data: bytes) -> Credentials | bytes | None:
-        """Take bytes of the client; return its credentials, or None if more bytes are needed, or all bytes if they
+    def feed(self, data: bytes, offered: SaslMechanisms, peer: str) -> SaslResponse | bytes | None:
+        """Take bytes of the client; return its next response, or None if more bytes are needed, or all bytes if they
         are not the beginning of a negotiation. NegotiationError.
+
+        Until the server has answered a response, the client sends nothing more.
         """
         self._data += data
-        if not self._has_mechanism:
+        if self._mechanism is None or self._exchange is None:
             if not _may_begin(self._data):
                 return self._data
             start = self._message(MECHANISM_BYTES_MAX)
             if start is None:
                 return None
-            name = start.decode("ascii", "replace")
-            if name != MECHANISM:
-                raise NegotiationError(
-                    SaslStatus.BAD, f"The mechanism {name!a:.40} is not offered; offered is {MECHANISM}"
-                )
-            self._has_mechanism = True
+            self._mechanism = _chosen(start, offered)
+            self._exchange = self._mechanism.start(peer)
         if self._data and self._data[0] not in (SaslStatus.OK, SaslStatus.COMPLETE):
             raise NegotiationError(SaslStatus.ERROR, f"Expected the status OK or COMPLETE, received {self._data[0]}")
-        response = self._message(RESPONSE_BYTES_MAX)
+        response = self._message(self._mechanism.response_bytes_max)
         if response is None:
             return None
         if self._data:
             raise NegotiationError(SaslStatus.ERROR, "There are bytes after the response, before it was accepted")
-        return _credentials(response)
+        return SaslResponse(exchange=self._exchange, payload=response, is_quick=self._mechanism.is_quick)
 
     def _message(self, bytes_max: int) -> bytes | None:
         """Take the payload of the first message out of the bytes; None if it is incomplete."""
@@ -100,28 +90,17 @@ class Negotiation:
         return payload
 
 
+def _chosen(start: bytes, offered: SaslMechanisms) -> SaslMechanism:
+    """Return the mechanism that the client has named. NegotiationError for one that is not offered."""
+    name = start.decode("ascii", "replace")
+    found = offered.get(name)
+    if found is None:
+        names = ", ".join(offered)
+        raise NegotiationError(SaslStatus.BAD, f"The mechanism {name!a:.40} is not offered; offered is {names}")
+    return found
+
+
 def _may_begin(data: bytes) -> bool:
     if data[:1] != bytes((SaslStatus.START,)):
         return False
     return len(data) < _HEAD.size or 0 < _HEAD.unpack_from(data)[1] <= MECHANISM_BYTES_MAX
-
-
-def _credentials(response: bytes) -> Credentials:
-    """Return the credentials in a response of PLAIN. NegotiationError."""
-    parts = response.split(b"\0")
-    if len(parts) != 3:
-        raise NegotiationError(
-            SaslStatus.BAD, f"The response of PLAIN has {len(parts)} parts; it is [identity] NUL user NUL password"
-        )
-    try:
-        identity, user, password = (part.decode() for part in parts)
-        checked_name(user, "The user")
-    except UnicodeDecodeError as error:
-        raise NegotiationError(SaslStatus.BAD, "The response of PLAIN is not UTF-8") from error
-    except AuthenticationError as error:
-        raise NegotiationError(SaslStatus.BAD, str(error)) from error
-    if identity not in ("", user):
-        raise NegotiationError(SaslStatus.BAD, "A user cannot act for another one")
-    if not password:
-        raise NegotiationError(SaslStatus.BAD, "The response of PLAIN has no password")
-    return Credentials(user=user, password=password)

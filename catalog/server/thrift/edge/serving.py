@@ -278,7 +278,7 @@ class RequestServer:
 
     def _reply(self, connection: ClientConnection, reply: bytes) -> None:
         """Send a reply, and leave the part that the socket does not accept to the loop; from any thread. OSError."""
-        packed = connection.framing.head(len(reply)) + reply
+        packed = b"".join(connection.framing.pack(reply))
         connection.reply_bytes = len(packed)
         unsent = send_some(connection.link, packed)
         if unsent is not None:
@@ -346,9 +346,9 @@ def send_answer(hit: "CacheHit[ClientConnection]") -> Sequence[memoryview]:
     connection, entry = hit.connection, hit.entry
     size = len(entry.before) + len(hit.sequence) + len(entry.after)
     connection.reply_bytes = size
-    head = connection.framing.head(size) + entry.before + hit.sequence
+    packed = connection.framing.pack(entry.before, hit.sequence, entry.after)
     if size >= HEAVY_BYTES_MIN:
         # It is not copied, and waits for the budget with others of its size.
-        return (memoryview(head), memoryview(entry.after))
-    unsent = send_some(connection.link, head + entry.after)
+        return (memoryview(b"".join(packed[:-1])), memoryview(packed[-1]))
+    unsent = send_some(connection.link, b"".join(packed))
     return () if unsent is None else (unsent,)

@@ -16,7 +16,7 @@ from typing import Protocol
 
 from thrift.Thrift import TException
 
-from interbed.catalog.server.auth.principals import Credentials
+from interbed.catalog.server.auth.sasl import ClientIdentity, FrameProtection, ProtectionError
 from interbed.catalog.server.thrift.edge.budgets import MESSAGE_BYTES_MAX
 from interbed.catalog.server.thrift.edge.call import ClientSession
 from interbed.catalog.server.thrift.edge.codec import Codec, IncompleteMessageError
@@ -26,9 +26,13 @@ from interbed.catalog.server.thrift.edge.scan import Scanner, too_long
 
 READ_BYTES = 64 * 1024
 
+QUICK_BYTES_MAX = 8 * 1024
+"""The longest protected frame that the loop itself reads."""
+
 BAD_INPUT = (
     TException,
     IncompleteMessageError,
+    ProtectionError,
     EOFError,
     OSError,
     UnicodeError,
@@ -83,16 +87,24 @@ class Framing(Protocol):
         """Whether a message's length is known without scanning its values."""
         ...
 
+    @property
+    def is_protected(self) -> bool:
+        """Whether messages and replies are protected, which takes time by their length."""
+        ...
+
     def whole(self, data: bytes) -> bytes | None:
-        """Return the message if these bytes are one, or may be one; None if they surely are not just that."""
+        """Return the message if these bytes are one, or may be one; None if they surely are not just that.
+
+        ProtectionError.
+        """
         ...
 
     def next(self, incoming: IncomingBytes, codec: Codec) -> bytes | None:
         """Take the first message out of the bytes; None if it is incomplete. Raises one of BAD_INPUT."""
         ...
 
-    def head(self, length: int) -> bytes:
-        """Return the bytes before a reply of this length."""
+    def pack(self, *parts: bytes) -> tuple[bytes, ...]:
+        """Return the bytes of a reply that has these parts."""
         ...
 
 
@@ -100,6 +112,7 @@ class BufferedFraming:
     """Framing of messages without a length."""
 
     is_delimited = False
+    is_protected = False
 
     def __init__(self, bytes_max: int = MESSAGE_BYTES_MAX) -> None:
         self.bytes_max = bytes_max
@@ -120,15 +133,16 @@ class BufferedFraming:
         incoming.weight = scanner.weight
         return incoming.take(0, end)
 
-    def head(self, length: int) -> bytes:
-        """Return no bytes: this framing has no heads."""
-        return b""
+    def pack(self, *parts: bytes) -> tuple[bytes, ...]:
+        """Return the parts: this framing has no heads."""
+        return parts
 
 
 class FramedFraming:
     """Framing with four bytes of length before each message."""
 
     is_delimited = True
+    is_protected = False
 
     def __init__(self, bytes_max: int = MESSAGE_BYTES_MAX) -> None:
         self.bytes_max = bytes_max
@@ -153,9 +167,36 @@ class FramedFraming:
             return None
         return incoming.take(_FRAME_HEAD.size, incoming.needed)
 
-    def head(self, length: int) -> bytes:
-        """Return a frame's head; no bytes for no reply."""
-        return _FRAME_HEAD.pack(length) if length else b""
+    def pack(self, *parts: bytes) -> tuple[bytes, ...]:
+        """Return a frame's head and the parts; no bytes for no reply."""
+        length = sum(map(len, parts))
+        return (_FRAME_HEAD.pack(length), *parts) if length else ()
+
+
+class ProtectedFraming(FramedFraming):
+    """Framing by length, of frames whose content is protected by what a SASL mechanism has negotiated."""
+
+    is_protected = True
+
+    def __init__(self, bytes_max: int, protection: FrameProtection) -> None:
+        super().__init__(bytes_max)
+        self._protection = protection
+
+    def whole(self, data: bytes) -> bytes | None:
+        """Return the message of a short frame if the bytes are one. ProtectionError."""
+        # Longer ones are left to the threads of the pool.
+        frame = super().whole(data) if len(data) <= QUICK_BYTES_MAX else None
+        return None if frame is None else self._protection.unwrap(frame)
+
+    def next(self, incoming: IncomingBytes, codec: Codec) -> bytes | None:
+        """Return the message of a frame. Raises one of BAD_INPUT."""
+        frame = super().next(incoming, codec)
+        return None if frame is None else self._protection.unwrap(frame)
+
+    def pack(self, *parts: bytes) -> tuple[bytes, ...]:
+        """Return a frame with the protected reply; no bytes for no reply."""
+        message = b"".join(parts)
+        return super().pack(self._protection.wrap(message)) if message else ()
 
 
 class ClientConnection:
@@ -165,9 +206,9 @@ class ClientConnection:
         "busy",
         "checked_at",
         "codec",
-        "credentials",
         "deadline",
         "framing",
+        "identity",
         "incoming",
         "is_internal",
         "is_registered",
@@ -214,13 +255,13 @@ class ClientConnection:
         """Whether the TLS handshake is in progress."""
         self.negotiation: Negotiation | None = Negotiation()
         """What the client has sent of a SASL negotiation; None when it has sent something else, or is authenticated."""
-        self.credentials: Credentials | None = None
-        """What the client was authenticated by; None without SASL."""
+        self.identity: ClientIdentity | None = None
+        """The identity by which the client was authenticated; None without SASL."""
         self.checked_at = 0.0
-        """The time on the monotonic clock when the credentials were last verified."""
+        """The time on the monotonic clock when the identity was last verified."""
         self.unauthenticated_until: float | None = None
-        """The time on the monotonic clock when the connection ends because its client is not authenticated; None if it
-        is, or need not be.
+        """The time on the monotonic clock when the connection ends because its client is not authenticated, or not any
+        more; None if it is without an end, or need not be.
         """
         self.deadline: float | None = None
         """The deadline of the present operation on the monotonic clock; None without one."""
@@ -241,6 +282,13 @@ class ClientConnection:
         """The length of the previous reply."""
         self.loop_seconds, self.loop_window = 0.0, 0
         """The loop's time for it in the second of this number."""
+
+    @property
+    def overdue(self) -> str:
+        """The reason in the log for a client that has missed the deadline."""
+        if self.identity is not None and self.deadline == self.unauthenticated_until:
+            return "the authentication of its client has expired"
+        return self.too_late
 
     @property
     def has_pending_bytes(self) -> bool:

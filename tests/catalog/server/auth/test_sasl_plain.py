@@ -20,14 +20,16 @@ import pytest
 import interbed
 from interbed.catalog.client.errors import CatalogAccessError, CatalogError, CatalogUnavailableError
 from interbed.catalog.server.auth.principals import Credentials
+from interbed.catalog.server.auth.sasl import NegotiationError, SaslStatus
 from interbed.catalog.server.process.main import Server
 from interbed.catalog.server.process.main import run as run_server
 from interbed.catalog.server.settings import ServerSettings
 from interbed.catalog.server.thrift.edge import authenticating
-from interbed.catalog.server.thrift.edge.sasl import Negotiation, NegotiationError, SaslStatus, packed
+from interbed.catalog.server.thrift.edge.sasl import packed
 from tests.catalog.server.auth.issuer import AUDIENCE, ISSUER, public_jwk, rsa_key
 from tests.catalog.server.auth.test_authenticated_server import AuthenticatedServer
 from tests.catalog.server.migration.commands import run
+from tests.catalog.server.thrift.edge.test_sasl import negotiated
 from tests.support.certificates import make_certificates
 from tests.support.servers.metastore import metastore_under_test
 from tests.support.servers.raw_thrift import call
@@ -280,7 +282,7 @@ def test_mutated_negotiations_admit_no_other_user(authenticated: AuthenticatedSe
     for _ in range(300):
         data = mutated(whole, chance)
         try:
-            expected = Negotiation().feed(data) == right
+            expected = negotiated(data) == right
         except NegotiationError:
             expected = False
         with connected(authenticated) as connection:

@@ -1,33 +1,54 @@
-"""The negotiation of SASL PLAIN at the beginning of a connection, without a server."""
+"""The negotiation of SASL at the beginning of a connection, with PLAIN and with several rounds, without a server."""
 
 import struct
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from thrift.transport.TTransport import TTransportException
 
+from interbed.catalog.server.auth.own_optimizer import OptimizerIdentity
 from interbed.catalog.server.auth.principals import Credentials
-from interbed.catalog.server.thrift.edge.sasl import (
-    RESPONSE_BYTES_MAX,
-    Negotiation,
+from interbed.catalog.server.auth.sasl import (
+    CredentialsIdentity,
     NegotiationError,
+    ProtectionError,
+    SaslChallenge,
+    SaslMechanism,
     SaslStatus,
-    packed,
+    SaslSuccess,
 )
+from interbed.catalog.server.auth.sasl_plain import RESPONSE_BYTES_MAX, PlainMechanism
+from interbed.catalog.server.thrift.edge.codec import BinaryCodec
+from interbed.catalog.server.thrift.edge.sasl import Negotiation, SaslResponse, packed
+from interbed.catalog.server.thrift.edge.transport import QUICK_BYTES_MAX, IncomingBytes, ProtectedFraming
 
 START = packed(SaslStatus.START, b"PLAIN")
 RESPONSE = b"\0ann\0secret"
 CREDENTIALS = Credentials(user="ann", password="secret")
+PEER = "127.0.0.1:5000"
+OFFERED: dict[str, SaslMechanism] = {"PLAIN": PlainMechanism(OptimizerIdentity())}
 
 
 def negotiated(*pieces: bytes) -> Credentials | bytes | None:
-    """Return what a negotiation has found when it has all pieces."""
+    """Return what a negotiation by PLAIN has found when it has all pieces."""
     negotiation = Negotiation()
-    found: Credentials | bytes | None = None
+    found: SaslResponse | bytes | None = None
     for piece in pieces:
         assert found is None
-        found = negotiation.feed(piece)
-    return found
+        found = negotiation.feed(piece, OFFERED, PEER)
+    return evaluated(found)
+
+
+def evaluated(found: SaslResponse | bytes | None) -> Credentials | bytes | None:
+    """Return the credentials of a response of PLAIN, and everything else as it is."""
+    if not isinstance(found, SaslResponse):
+        return found
+    assert found.is_quick
+    success = found.exchange.respond(found.payload)
+    assert isinstance(success, SaslSuccess)
+    assert isinstance(success.identity, CredentialsIdentity)
+    return success.identity.credentials
 
 
 @pytest.mark.parametrize("status", [SaslStatus.OK, SaslStatus.COMPLETE])
@@ -101,9 +122,9 @@ def test_other_negotiations_are_refused(data: bytes, status: SaslStatus, text: s
 @given(st.binary(max_size=200))
 def test_any_bytes_after_the_mechanism_are_credentials_or_refused(data: bytes) -> None:
     negotiation = Negotiation()
-    assert negotiation.feed(START) is None
+    assert negotiation.feed(START, OFFERED, PEER) is None
     try:
-        found = negotiation.feed(data)
+        found = evaluated(negotiation.feed(data, OFFERED, PEER))
     except NegotiationError:
         return
     assert found is None or isinstance(found, Credentials)
@@ -111,3 +132,82 @@ def test_any_bytes_after_the_mechanism_are_credentials_or_refused(data: bytes) -
 
 def test_credentials_show_no_secret() -> None:
     assert "secret" not in repr(negotiated(START + packed(SaslStatus.OK, RESPONSE)))
+
+
+class CountingExchange:
+    """Exchange of three responses, which are the numbers of the rounds."""
+
+    def __init__(self) -> None:
+        self.round = 0
+
+    def respond(self, response: bytes) -> SaslChallenge | SaslSuccess:
+        assert response == str(self.round).encode()
+        self.round += 1
+        if self.round < 3:
+            return SaslChallenge(payload=response)
+        identity = CredentialsIdentity(verifier=OptimizerIdentity(), credentials=CREDENTIALS)
+        return SaslSuccess(identity=identity, payload=b"end")
+
+
+class CountingMechanism:
+    """Mechanism of several rounds."""
+
+    response_bytes_max = 10
+    is_quick = False
+
+    def start(self, peer: str) -> CountingExchange:
+        assert peer == PEER
+        return CountingExchange()
+
+
+def test_a_mechanism_may_take_several_rounds() -> None:
+    negotiation = Negotiation()
+    offered = {**OFFERED, "COUNTING": CountingMechanism()}
+    exchange = None
+    begin = packed(SaslStatus.START, b"COUNTING")
+    for number in range(3):
+        response = packed(SaslStatus.OK, str(number).encode())
+        assert negotiation.feed(begin + response[:-1], offered, PEER) is None
+        found = negotiation.feed(response[-1:], offered, PEER)
+        assert isinstance(found, SaslResponse)
+        assert not found.is_quick
+        assert exchange is None or found.exchange is exchange
+        exchange, begin = found.exchange, b""
+        answer = exchange.respond(found.payload)
+        assert answer.payload == (b"end" if number == 2 else str(number).encode())
+    with pytest.raises(NegotiationError, match="11 bytes is too long; allowed are 10"):
+        negotiation.feed(packed(SaslStatus.OK, b"x" * 11), offered, PEER)
+    with pytest.raises(NegotiationError, match="'OTHER' is not offered; offered is PLAIN, COUNTING"):
+        Negotiation().feed(packed(SaslStatus.START, b"OTHER"), offered, PEER)
+
+
+class ReversedBytes:
+    """Protection of frames that turns their bytes around, and refuses those that end with `!`."""
+
+    def wrap(self, message: bytes) -> bytes:
+        return message[::-1]
+
+    def unwrap(self, frame: bytes) -> bytes:
+        if frame.startswith(b"!"):
+            raise ProtectionError("the frame is not authentic")
+        return frame[::-1]
+
+
+def test_protected_frames_are_unwrapped_and_replies_wrapped() -> None:
+    framing = ProtectedFraming(2 * QUICK_BYTES_MAX, ReversedBytes())
+    assert framing.whole(b"\0\0\0\3abc") == b"cba"
+    assert framing.whole(b"\0\0\0\3ab") is None
+    assert b"".join(framing.pack(b"ab", b"c")) == b"\0\0\0\3cba"
+    assert framing.pack() == framing.pack(b"") == ()
+    with pytest.raises(ProtectionError):
+        framing.whole(b"\0\0\0\2!a")
+    # A long frame is left to the threads.
+    long = b"".join(framing.pack(b"a" * QUICK_BYTES_MAX))
+    assert framing.whole(long) is None
+    incoming = IncomingBytes()
+    incoming.data += long + b"\0\0\0\2!a" + b"\0\1\0\0"
+    assert framing.next(incoming, BinaryCodec()) == b"a" * QUICK_BYTES_MAX
+    with pytest.raises(ProtectionError):
+        framing.next(incoming, BinaryCodec())
+    with pytest.raises(TTransportException, match="more than 16384 bytes"):
+        framing.next(incoming, BinaryCodec())
