@@ -7,7 +7,7 @@
 //   - Table field 16 is a string (the catalog's name) in 2.3.10 and a CreationMetadata since 3.0;
 //   - InsertEventRequestData fields 1 and 2 moved between 2.3 and 3.0.
 // Left out on purpose, and so answered with UNKNOWN_METHOD: transactions and write ids, compaction, resource plans, schema registry,
-// tokens and master keys, indexes, data connectors, stored procedures and packages, replication.
+// indexes, data connectors, stored procedures and packages, replication.
 //
 // fb303's base service is folded into this one. On the wire a method is a name, so that nothing tells the two apart.
 //
@@ -1891,6 +1891,21 @@ service ThriftHiveMetastore {
       throws (1: MetaException o1),
   GrantRevokePrivilegeResponse refresh_privileges(1: HiveObjectRef objToRefresh, 2: string authorizer, 3: GrantRevokePrivilegeRequest grantRequest)
       throws (1: MetaException o1),
+
+  // Delegation tokens, and the token store of HiveServer2. The methods without exceptions have none in Hive's definition either.
+  string get_delegation_token(1: string token_owner, 2: string renewer_kerberos_principal_name)
+      throws (1: MetaException o1),
+  i64 renew_delegation_token(1: string token_str_form) throws (1: MetaException o1),
+  void cancel_delegation_token(1: string token_str_form) throws (1: MetaException o1),
+  bool add_token(1: string token_identifier, 2: string delegation_token),
+  bool remove_token(1: string token_identifier),
+  string get_token(1: string token_identifier),
+  list<string> get_all_token_identifiers(),
+  i32 add_master_key(1: string key) throws (1: MetaException o1),
+  void update_master_key(1: i32 seq_number, 2: string key)
+      throws (1: NoSuchObjectException o1, 2: MetaException o2),
+  bool remove_master_key(1: i32 key_seq),
+  list<string> get_master_keys(),
 
   // Materialized views, run-time statistics, scheduled queries.
   list<Table> get_all_materialized_view_objects_for_rewriting() throws (1: MetaException o1),

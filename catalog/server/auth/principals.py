@@ -23,6 +23,7 @@ class Mechanism(StrEnum):
     TOKEN = "token"
     JWT = "jwt"
     LDAP = "ldap"
+    DELEGATION_TOKEN = "delegation-token"
     OPTIMIZER = "optimizer"
     """Of the optimizer beside the server; no setting has it."""
 

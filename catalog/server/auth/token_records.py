@@ -33,6 +33,7 @@ class TokenRecord:
         """Return the record for people and programs, without the hash."""
         return {
             "id": self.token_id,
+            "kind": "token",
             "principal": self.principal,
             "groups": list(self.groups),
             "created_at": self.created_at,

@@ -1,10 +1,14 @@
 """`interbed metastore token create | list | revoke`: the tokens that a server has issued, in its database.
 
 They work on the database directly (opened.py). Servers accept them where the setting `authentication` has `token`.
+Delegation tokens, which servers issue to clients where it has `delegation-token`, are listed and revoked as well: their
+ids are their sequence numbers.
 """
 
 import json
+import re
 import time
+from typing import TYPE_CHECKING
 
 import click
 
@@ -12,6 +16,12 @@ from interbed.catalog.server.cli.dropped import shown_time
 from interbed.catalog.server.cli.opened import db_option, opened
 from interbed.catalog.server.setting_kinds import parse_seconds
 from interbed.storage.base.terminal import SuggestingGroup, print_columns, print_line
+
+if TYPE_CHECKING:
+    from interbed.catalog.server.auth.delegation.records import DelegationRecord
+
+_SEQUENCE = re.compile(r"\d{1,10}", re.ASCII)
+"""The ids of delegation tokens; those of issued tokens have 16 digits."""
 
 _json = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 
@@ -28,7 +38,7 @@ def _lifetime(_context: click.Context, _parameter: click.Parameter, value: str |
 
 @click.group(name="token", cls=SuggestingGroup)
 def token() -> None:
-    """Tokens by which users and services authenticate themselves over HTTP."""
+    """Tokens by which users and services authenticate themselves, and delegation tokens."""
 
 
 @token.command()
@@ -74,15 +84,17 @@ def create(
 @db_option
 @_json
 def list_tokens(*, db: str | None, as_json: bool) -> None:
-    """List the tokens without their secrets, the oldest first."""
+    """List the tokens without their secrets, the oldest first, and delegation tokens after them."""
+    from interbed.catalog.server.auth.delegation.tokens import DelegationTokenService
     from interbed.catalog.server.auth.issued_tokens import TokenService
 
     with opened(db) as (store, _):
         records = TokenService(store).all()
+        delegated = DelegationTokenService(store).all()
     if as_json:
-        click.echo(json.dumps([record.to_json() for record in records], indent=2))
+        click.echo(json.dumps([record.to_json() for record in (*records, *delegated)], indent=2))
         return
-    if not records:
+    if not records and not delegated:
         print_line("No tokens.")
         return
     now = time.time()
@@ -102,6 +114,7 @@ def list_tokens(*, db: str | None, as_json: bool) -> None:
                 ]
                 for record in records
             ),
+            *(_delegated_columns(record, now) for record in delegated),
         ]
     )
 
@@ -110,12 +123,32 @@ def list_tokens(*, db: str | None, as_json: bool) -> None:
 @db_option
 @click.argument("token_id", metavar="ID")
 def revoke(*, db: str | None, token_id: str) -> None:
-    """Revoke a token by its id. Servers refuse it within a second."""
+    """Revoke a token, or a delegation token, by its id. Servers refuse it within a second."""
+    from interbed.catalog.client.hive.connection import current_user
+    from interbed.catalog.server.auth.delegation.tokens import DelegationTokenService
     from interbed.catalog.server.auth.issued_tokens import TokenService
 
     with opened(db) as (store, _):
-        was_valid = TokenService(store).revoke(token_id)
+        if _SEQUENCE.fullmatch(token_id):
+            was_valid = DelegationTokenService(store).revoke(int(token_id), current_user())
+        else:
+            was_valid = TokenService(store).revoke(token_id)
     print_line(f"token {token_id} {'is revoked' if was_valid else 'was revoked before'}")
+
+
+def _delegated_columns(record: "DelegationRecord", now: float) -> list[str]:
+    """Return the columns of a delegation token."""
+    identifier = record.identifier
+    return [
+        record.token_id,
+        identifier.owner,
+        ",".join(record.groups),
+        _state(record.revoked_at, record.renewed_until // 1000, now),
+        shown_time(identifier.issued_at // 1000),
+        identifier.real_user or identifier.owner,
+        shown_time(record.renewed_until // 1000),
+        f"delegation token, renewer {identifier.renewer or 'none'}",
+    ]
 
 
 def _state(revoked_at: int | None, expires_at: int | None, now: float) -> str:

@@ -4,6 +4,7 @@ from functools import partial
 
 from sqlalchemy import Connection
 
+from interbed.catalog.server.database.access.delegation import SqlDelegationTokens, SqlTokenStore
 from interbed.catalog.server.database.access.grants import SqlAccess
 from interbed.catalog.server.database.access.policies import SqlPolicies
 from interbed.catalog.server.database.client_keys import SqlAccessTokens, SqlIdempotencyKeys
@@ -32,6 +33,7 @@ class SqlTransaction:
         "catalogs",
         "constraints",
         "databases",
+        "delegation_tokens",
         "dropped",
         "events",
         "functions",
@@ -47,11 +49,14 @@ class SqlTransaction:
         "run_statistics",
         "statistics",
         "tables",
+        "token_store",
     )
 
     def __init__(self, connection: Connection, history: HistoryPolicy | None = None) -> None:
         self.access = SqlAccess(connection)
         self.access_tokens = SqlAccessTokens(connection)
+        self.delegation_tokens = SqlDelegationTokens(connection)
+        self.token_store = SqlTokenStore(connection)
         self.policies = SqlPolicies(connection)
         self.catalogs = SqlCatalogs(connection)
         self.databases = SqlDatabases(connection)

@@ -5,7 +5,8 @@ authenticated principal; without authentication the name that the client sent) a
 of the authentication and `mechanism_id` (the id of the token), `outcome` (ok, refused, failed), `error`, `seconds`, and
 the subject of the call: `catalog`, `database`, `table`, `function`, `partitions` (their names or values, ten at most)
 with `partition_count`, `to` (the other name of a rename or an exchange), `role` and `principal`, `grants` (20 at most)
-with `grant_count`. Locks change no metadata and are not in it.
+with `grant_count`, the `renewer` of a delegation token, or the sequence number of one. Locks change no metadata and are
+not in it.
 
 Each line is appended by one write, so that several processes may share a file and it may be rotated: a file that was
 moved is created again.
@@ -19,6 +20,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from interbed.catalog.server.auth.delegation.hadoop_token import shown_sequence
 from interbed.catalog.server.ops.logs import call_fields, json_line, shortened
 from interbed.catalog.server.thrift.edge.call import Call, CallOutcome
 from interbed.catalog.server.thrift.structs.convert import split_catalog
@@ -29,14 +31,18 @@ _CHANGES = (
     "add_",
     "alter_",
     "append_",
+    "cancel_delegation_token",
     "create_",
     "delete_",
     "drop_",
     "exchange_",
     "fire_",
+    "get_delegation_token",
     "grant_",
     "refresh_",
+    "remove_",
     "rename_",
+    "renew_delegation_token",
     "revoke_",
     "scheduled_query_maintenance",
     "set_aggr_",
@@ -67,13 +73,19 @@ _KEYS = {
     "clusternamespace": "namespace",
     "rolename": "role",
     "principalname": "principal",
+    "tokenowner": "principal",
+    "renewerkerberosprincipalname": "renewer",
+    "tokenstrform": "delegation_token",
 }
 """Names of fields, without case and underscores, and their meaning."""
 
 _PARTS = {"prefix": "catalog", "namespace": "database"}
 """Parts of REST paths whose names differ from those in the log."""
 
-_OTHER_SUBJECTS = ("table", "function", "scheduled_query", "namespace", "role", "principal")
+_OTHER_SUBJECTS = (
+    *("table", "function", "scheduled_query", "namespace", "role", "principal"),
+    *("renewer", "delegation_token"),
+)
 """Subjects of a call besides catalogs and databases."""
 
 _NAME_OF = {"database": "database", "table": "table", "function": "function", "catalog": "catalog"}
@@ -165,6 +177,9 @@ def subject(method: str, arguments: Any) -> dict[str, Any]:
         meaning = _KEYS.get(key, plain if key == "name" else None)
         if meaning is None or not isinstance(value, str):
             continue
+        if meaning == "delegation_token":
+            # The text has the password of the token.
+            value = shown_sequence(value)
         # Fields are collected from the outside inwards: an inner field of the same meaning is the new state.
         if meaning not in found:
             found[meaning] = value

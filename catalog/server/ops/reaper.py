@@ -1,10 +1,10 @@
 """The reaper: a thread that removes expired objects, in the metastore's database and in the trash.
 
 Those are locks whose holder is silent, old notification events, old changes of the history, old idempotency keys,
-dropped objects that can no longer be put back, the partitions of dropped tables, old checkpoints of the trash,
-executions of scheduled queries without a report, and old statistics of runs. It also settles unfinished moves of
-directories, for instance those of another server of the same database that was killed. When it starts, it fills the
-kinds of tables that an older interbed has written (database/kinds.py).
+delegation tokens that have ended, dropped objects that can no longer be put back, the partitions of dropped tables, old
+checkpoints of the trash, executions of scheduled queries without a report, and old statistics of runs. It also settles
+unfinished moves of directories, for instance those of another server of the same database that was killed. When it
+starts, it fills the kinds of tables that an older interbed has written (database/kinds.py).
 
 Locks expire also when another request reads them; the reaper removes those that no request reads. Several servers on
 one database may each have a reaper: a removal is a single statement with the condition in it, so that the second finds
@@ -17,6 +17,7 @@ import threading
 import time
 from collections.abc import Callable
 
+from interbed.catalog.server.auth.delegation.tokens import DelegationTokenService
 from interbed.catalog.server.service.directories.guard import DeletionGuard
 from interbed.catalog.server.service.errors import MetastoreError
 from interbed.catalog.server.service.locks import LockService
@@ -55,7 +56,9 @@ class Reaper:
         trash: Trash | None = None,
         guard: DeletionGuard | None = None,
         dropped: UndropService | None = None,
+        delegation: DelegationTokenService | None = None,
     ) -> None:
+        self._delegation = delegation
         self._guard = guard
         self._store = store
         self._locks = locks
@@ -98,6 +101,8 @@ class Reaper:
             logger.warning("%d executions of scheduled queries have timed out", silent)
         self._run_statistics.expire()
         self._idempotency.expire()
+        if self._delegation is not None and (ended := self._delegation.expire()):
+            logger.info("removed %d delegation tokens that had ended", ended)
         if self._trash is not None:
             self._empty(self._trash)
         # Last, because a directory that cannot be moved back must not prevent the other removals.

@@ -26,6 +26,7 @@ from interbed.catalog.server.service.requests.idempotency import IdempotencyServ
 from interbed.catalog.server.service.statistics import StatisticsService
 from interbed.catalog.server.service.tables.pointers import PointerService
 from interbed.catalog.server.service.tables.tables import TableService
+from interbed.catalog.server.service.token_store.keeping import TokenStoreService
 from interbed.catalog.server.service.trash import Trash
 from interbed.catalog.server.service.undrop.drops import SoftDrops, aside_root
 from interbed.catalog.server.service.undrop.histories import HistoryService
@@ -165,6 +166,7 @@ class Metastore:
         self.statistics = StatisticsService(store, clock=clock, hidden=self.policies.hidden_statistics)
         self.queries = ScheduledQueryService(store, clock=clock)
         self.run_statistics = RuntimeStatisticsService(store, clock=clock)
+        self.token_store = TokenStoreService(store)
         self.functions = FunctionService(store, clock=clock)
         self.constraints = ConstraintService(store, clock=clock)
         self.notifications = NotificationService(
@@ -196,6 +198,7 @@ class Metastore:
             self.statistics,
             self.queries,
             self.run_statistics,
+            self.token_store,
             self.functions,
             self.constraints,
             self.notifications,

@@ -21,13 +21,10 @@ OUTSIDE = (
     *("abort_txn", "abort_txns", "add_dynamic_partitions", "commit_txn", "compact", "compact2", "get_open_txns"),
     *("get_open_txns_info", "heartbeat_txn_range", "open_txns", "show_compact"),
     *("add_index", "alter_index", "drop_index_by_name", "get_index_by_name", "get_index_names", "get_indexes"),
-    *("add_master_key", "add_token", "cancel_delegation_token", "get_all_token_identifiers", "get_delegation_token"),
-    *("get_master_keys", "get_token", "remove_master_key", "remove_token", "renew_delegation_token"),
-    "update_master_key",
     *("cache_file_metadata", "clear_file_metadata", "get_file_metadata", "get_file_metadata_by_expr"),
     "put_file_metadata",
 )
-"""Transactions, indexes, tokens, and the cache of file metadata: intentionally unknown to the server."""
+"""Transactions, indexes, and the cache of file metadata: intentionally unknown to the server."""
 
 
 def offered() -> set[str]:
@@ -52,6 +49,32 @@ def test_unsupported_methods_are_unknown_and_leave_the_connection_open(hms: HMSC
         call(*arguments)
     assert refused.value.type == TApplicationException.UNKNOWN_METHOD
     assert "default" in hms.get_all_databases()
+
+
+def test_a_server_without_authentication_has_no_delegation_tokens(hms: HMSClient) -> None:
+    for call in (
+        lambda: hms.get_delegation_token("ann", "hive"),
+        lambda: hms.renew_delegation_token("token"),
+        lambda: hms.cancel_delegation_token("token"),
+    ):
+        with pytest.raises(ttypes.MetaException) as refused:
+            call()
+        assert "issues no delegation tokens" in refused.value.message
+    for call in (lambda: hms.add_master_key("key"), lambda: hms.update_master_key(1, "key")):
+        with pytest.raises(ttypes.MetaException) as refused:
+            call()
+        assert "keeps no tokens of HiveServer2" in refused.value.message
+    for call in (
+        lambda: hms.add_token("identifier", "token"),
+        lambda: hms.remove_token("identifier"),
+        lambda: hms.get_token("identifier"),
+        lambda: hms.get_all_token_identifiers(),
+        lambda: hms.remove_master_key(1),
+        lambda: hms.get_master_keys(),
+    ):
+        with pytest.raises(TApplicationException) as undeclared:
+            call()
+        assert "keeps no tokens of HiveServer2" in str(undeclared.value)
 
 
 def test_the_service_names_itself_and_survives_a_shutdown(hms: HMSClient, metastore: MetastoreUnderTest) -> None:

@@ -12,6 +12,12 @@ from interbed.catalog.server.database.models.access import (
     AccessRoleRow,
     AccessTokenRow,
 )
+from interbed.catalog.server.database.models.delegation import (
+    DelegationKeyRow,
+    DelegationTokenRow,
+    StoredKeyRow,
+    StoredTokenRow,
+)
 from interbed.catalog.server.database.models.metastore import (
     Base,
     CatalogRow,
@@ -58,6 +64,8 @@ __all__ = [
     "CatalogRow",
     "ConstraintRow",
     "DatabaseRow",
+    "DelegationKeyRow",
+    "DelegationTokenRow",
     "DroppedObjectRow",
     "EventRow",
     "FunctionRow",
@@ -83,6 +91,8 @@ __all__ = [
     "ScheduledExecutionRow",
     "ScheduledQueryRow",
     "SequenceRow",
+    "StoredKeyRow",
+    "StoredTokenRow",
     "TableRow",
     "TableStatisticsRow",
 ]

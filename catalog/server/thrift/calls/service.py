@@ -11,6 +11,7 @@ from interbed.catalog.server.service.errors import MetastoreError, NoSuchObjectE
 from interbed.catalog.server.service.service import ConfigValues, Metastore
 from interbed.catalog.server.session import session_settings
 from interbed.catalog.server.thrift.calls.databases import CatalogHandler, DatabaseHandler, FunctionHandler
+from interbed.catalog.server.thrift.calls.delegation import NoDelegationHandler, TokenStoreHandler
 from interbed.catalog.server.thrift.calls.events import EventHandler
 from interbed.catalog.server.thrift.calls.grants import NoGrantHandler
 from interbed.catalog.server.thrift.calls.locks import LockClients, LockHandler
@@ -111,17 +112,22 @@ class EmptyHandler:
 
 
 def all_handlers(
-    metastore: Metastore, lock_clients: LockClients | None = None, grants: object | None = None
+    metastore: Metastore,
+    lock_clients: LockClients | None = None,
+    grants: object | None = None,
+    delegation: object | None = None,
 ) -> list[object]:
     """Return the handlers of all methods; each method is defined by one of them.
 
     Without `lock_clients` a request never waits for a lock. `grants` has the methods about roles and grants where these
-    are kept.
+    are kept, `delegation` those about delegation tokens where these are issued.
     """
     return [
         ServiceHandler(metastore.config),
         EmptyHandler(),
         NoGrantHandler() if grants is None else grants,
+        NoDelegationHandler() if delegation is None else delegation,
+        TokenStoreHandler(metastore),
         CatalogHandler(metastore),
         DatabaseHandler(metastore),
         TableHandler(metastore),

@@ -21,7 +21,13 @@ from thrift.protocol.TProtocol import TProtocolException
 from thrift.Thrift import TApplicationException, TMessageType, TType
 
 from interbed.catalog.server.service.directories.remote_files import MissedDeadlines, missed_deadlines
-from interbed.catalog.server.service.errors import MetastoreError, NoSuchObjectError, UnknownDatabaseError
+from interbed.catalog.server.service.errors import (
+    AccessDeniedError,
+    InvalidObjectError,
+    MetastoreError,
+    NoSuchObjectError,
+    UnknownDatabaseError,
+)
 from interbed.catalog.server.session import AnswerLaterError, current_link, may_answer_later, session_settings
 from interbed.catalog.server.thrift.edge.call import (
     Call,
@@ -243,7 +249,8 @@ class Dispatcher:
             lasting = isinstance(refusal, NoSuchObjectError | UnknownDatabaseError)
             declared = declared_exception(refusal, method.exceptions)
             if declared is None or method.result is None:
-                outcome = CallOutcome.REFUSED if isinstance(refusal, UndeclaredError) else CallOutcome.FAILED
+                is_refusal = isinstance(refusal, UndeclaredError | AccessDeniedError | InvalidObjectError)
+                outcome = CallOutcome.REFUSED if is_refusal else CallOutcome.FAILED
                 kind = TMessageType.EXCEPTION
                 body = _application_error(codec, TApplicationException.INTERNAL_ERROR, f"{name}: {error}")
             else:

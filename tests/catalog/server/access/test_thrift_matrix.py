@@ -19,10 +19,11 @@ EXPECTED = {
         lock
     """,
     "dddda": """
-        create_catalog scheduled_query_maintenance
+        add_master_key add_token create_catalog scheduled_query_maintenance
     """,
     "ddddm": """
-        add_runtime_stats get_runtime_stats get_scheduled_query scheduled_query_poll scheduled_query_progress
+        add_runtime_stats get_all_token_identifiers get_master_keys get_runtime_stats get_scheduled_query get_token
+        remove_master_key remove_token scheduled_query_poll scheduled_query_progress update_master_key
     """,
     "maaaa": """
         fetch_partition_names_req get_aggr_stats_for get_all_table_constraints get_all_tables get_catalog
@@ -73,14 +74,14 @@ EXPECTED = {
         alter_function drop_function get_function
     """,
     "mmmmm": """
-        aliveSince check_lock create_type drop_type flushCache getCounter getCounters getCpuProfile
-        getMetaConf getName getOption getOptions getStatus getStatusDetails getVersion
+        aliveSince cancel_delegation_token check_lock create_type drop_type flushCache getCounter getCounters
+        getCpuProfile getMetaConf getName getOption getOptions getStatus getStatusDetails getVersion
         get_all_materialized_view_objects_for_rewriting get_check_constraints get_config_value
-        get_current_notificationEventId get_default_constraints get_foreign_keys
+        get_current_notificationEventId get_default_constraints get_delegation_token get_foreign_keys
         get_materialization_invalidation_info get_materialized_views_for_rewriting get_metastore_db_uuid
         get_not_null_constraints get_type get_type_all get_unique_constraints heartbeat
         partition_name_has_valid_characters partition_name_to_spec partition_name_to_vals reinitialize
-        setMetaConf setOption set_ugi show_locks shutdown unlock
+        renew_delegation_token setMetaConf setOption set_ugi show_locks shutdown unlock
     """,
     "mmmss": """
         get_all_functions get_functions get_functions_req

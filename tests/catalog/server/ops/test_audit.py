@@ -7,12 +7,17 @@ from typing import Any
 
 import pytest
 
+from interbed.catalog.server.auth.delegation.hadoop_token import HadoopToken, TokenIdentifier
 from interbed.catalog.server.ops.audit import AuditLog, is_change, subject
 from interbed.catalog.server.thrift.edge.call import Call, CallOutcome, ClientSession
 from interbed.thrift_idl.hive_metastore import ThriftHiveMetastore, ttypes
 from tests.support.servers.metastore import table
 from tests.support.waits import at_most
 
+TOKEN = HadoopToken(
+    identifier=TokenIdentifier(owner="ann", renewer="", real_user="", issued_at=1, max_at=2, sequence=17, key_id=1),
+    password=b"secret",
+)
 PARTITION = ttypes.Partition(dbName="d", tableName="t", values=["1", "x"])
 
 
@@ -97,6 +102,18 @@ def about(database: str = "d", **more: object) -> dict[str, object]:
             {"stats_obj": ttypes.ColumnStatistics(ttypes.ColumnStatisticsDesc(dbName="d", tableName="t"), [])},
             about(table="t"),
         ),
+        (
+            "get_delegation_token",
+            {"token_owner": "ann", "renewer_kerberos_principal_name": "hive"},
+            {"principal": "ann", "renewer": "hive"},
+        ),
+        ("renew_delegation_token", {"token_str_form": TOKEN.to_text()}, {"delegation_token": "17"}),
+        ("cancel_delegation_token", {"token_str_form": "secret"}, {"delegation_token": "not a token"}),
+        ("add_token", {"token_identifier": "i", "delegation_token": "secret"}, {}),
+        ("remove_token", {"token_identifier": "i"}, {}),
+        ("add_master_key", {"key": "secret"}, {}),
+        ("update_master_key", {"seq_number": 1, "key": "secret"}, {}),
+        ("remove_master_key", {"key_seq": 1}, {}),
     ],
 )
 def test_a_change_is_logged_with_the_object_that_it_changes(

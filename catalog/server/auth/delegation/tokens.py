@@ -1,0 +1,364 @@
+"""Delegation tokens of the server: issue, renew, cancel, verify.
+
+A token is issued to a client that has authenticated itself by another mechanism, for itself or for a user that it may
+act for. Only its renewer may prolong it, up to the maximum lifetime; its owner and its renewer may cancel it. The
+password is not stored: it follows from the identifier and a master key, which is replaced at intervals. All are in the
+metastore's database, so that a token of one server is accepted by all others of the database. The database is read at
+each verification, and a cancelled token is refused by all processes within CHECKED_SECONDS.
+"""
+
+import hmac
+import logging
+import secrets
+import threading
+import time
+from collections import OrderedDict
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Protocol, TypeVar
+
+from interbed.catalog.server.auth.delegation.hadoop_token import (
+    SEQUENCE_MAX,
+    HadoopToken,
+    TokenFormatError,
+    TokenIdentifier,
+)
+from interbed.catalog.server.auth.delegation.records import DelegationRecord, DelegationTokens, MasterKey
+from interbed.catalog.server.auth.delegation.rules import DelegationRules
+from interbed.catalog.server.auth.principals import (
+    AuthenticationError,
+    AuthenticationUnavailableError,
+    Mechanism,
+    Principal,
+    checked_name,
+    checked_principal,
+)
+from interbed.catalog.server.service.errors import (
+    AccessDeniedError,
+    AccessUnavailableError,
+    InvalidObjectError,
+    MetastoreError,
+    NoSuchObjectError,
+)
+
+T = TypeVar("T")
+
+logger = logging.getLogger(__name__)
+
+CHECKED_SECONDS = 1.0
+"""Time for which a process uses its last look at a token in the database."""
+
+ENDED_SECONDS = 86400.0
+"""Time for which a token that has ended is stored: its client gets the reason, and lists show it."""
+
+KEPT_MAX = 10_000
+"""Tokens whose verification is kept, in each process."""
+
+SECRET_BYTES = 32
+"""The length of the secret of a master key."""
+
+_REFUSED = "The delegation token is not valid"
+
+
+class DelegationTransaction(Protocol):
+    """One unit of work on a database with delegation tokens."""
+
+    @property
+    def delegation_tokens(self) -> DelegationTokens: ...
+
+
+class DelegationRepository(Protocol):
+    """Database with delegation tokens: the metastore's."""
+
+    def read(self, work: Callable[[DelegationTransaction], T]) -> T: ...
+    def write(self, work: Callable[[DelegationTransaction], T]) -> T: ...
+
+
+class DelegationTokenService:
+    """Issues, renews, cancels and verifies delegation tokens. Safe for many threads."""
+
+    def __init__(
+        self,
+        store: DelegationRepository,
+        *,
+        rules: DelegationRules | None = None,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        self._store = store
+        self._rules = rules if rules is not None else DelegationRules()
+        self._clock = clock
+        self._guard = threading.Lock()
+        self._kept: OrderedDict[bytes, tuple[Principal | str, float]] = OrderedDict()
+
+    def issue(self, caller: Principal, owner: str, renewer: str, peer: str) -> str:
+        """Return a new token of an owner for a caller at the address `peer`. AccessDeniedError, InvalidObjectError."""
+        _refuse_delegated(caller, "is issued")
+        owner, groups = self._owner(caller, owner, peer)
+        renewer = self._short(renewer, "The renewer") if renewer else ""
+        now = self._now()
+        lifetimes = self._rules.lifetimes
+        max_at = now + int(lifetimes.max_seconds * 1000)
+
+        def work(transaction: DelegationTransaction) -> HadoopToken:
+            tokens = transaction.delegation_tokens
+            key = self._current_key(tokens, now)
+            identifier = TokenIdentifier(
+                owner=owner,
+                renewer=renewer,
+                real_user="" if owner == caller.name else caller.name,
+                issued_at=now,
+                max_at=max_at,
+                sequence=_in_range(tokens.next_sequence(), "tokens"),
+                key_id=key.key_id,
+            )
+            until = min(max_at, now + int(lifetimes.renew_seconds * 1000))
+            tokens.add(DelegationRecord(identifier=identifier, renewed_until=until, groups=sorted(groups)))
+            return HadoopToken(identifier=identifier, password=identifier.password(key.secret))
+
+        token = self._store.write(work)
+        logger.info(
+            "issued the delegation token %d of %s to %s, renewer %s",
+            token.identifier.sequence,
+            owner,
+            caller.name,
+            renewer or "none",
+        )
+        return token.to_text()
+
+    def renew(self, caller: Principal, text: str) -> int:
+        """Prolong a token, and return its new end in milliseconds since the epoch. AccessDeniedError for others than
+        its renewer, MetastoreError for a token that is not valid.
+        """
+        _refuse_delegated(caller, "is renewed")
+        now = self._now()
+
+        def work(transaction: DelegationTransaction) -> tuple[DelegationRecord, int]:
+            record = self._presented(transaction, text, now)
+            if not record.identifier.renewer:
+                raise AccessDeniedError(f"the delegation token {record.token_id} has no renewer: ask for a new one")
+            if caller.name != record.identifier.renewer:
+                raise AccessDeniedError(
+                    f"{caller.name} may not renew the delegation token {record.token_id}: its renewer is "
+                    f"{record.identifier.renewer}"
+                )
+            until = min(record.identifier.max_at, now + int(self._rules.lifetimes.renew_seconds * 1000))
+            until = max(until, record.renewed_until)
+            transaction.delegation_tokens.renew(record.identifier.sequence, until)
+            return record, until
+
+        record, until = self._store.write(work)
+        logger.info("renewed the delegation token %s of %s", record.token_id, record.identifier.owner)
+        return until
+
+    def cancel(self, caller: Principal, text: str) -> None:
+        """Cancel a token. AccessDeniedError for others than its owner and its renewer, MetastoreError for a token that
+        is not valid.
+        """
+        now = self._now()
+
+        def work(transaction: DelegationTransaction) -> DelegationRecord:
+            record = self._presented(transaction, text, now)
+            if caller.name not in (record.identifier.owner, record.identifier.renewer):
+                raise AccessDeniedError(
+                    f"{caller.name} may not cancel the delegation token {record.token_id}: its owner is "
+                    f"{record.identifier.owner}, its renewer {record.identifier.renewer or 'nobody'}"
+                )
+            transaction.delegation_tokens.revoke(record.identifier.sequence, now, caller.name)
+            return record
+
+        record = self._store.write(work)
+        self._forget(record.identifier.to_bytes())
+        logger.info("cancelled the delegation token %s of %s", record.token_id, record.identifier.owner)
+
+    def revoke(self, sequence: int, by: str | None = None) -> bool:
+        """Cancel a token by its sequence number, and return whether it was not cancelled before. NoSuchObjectError."""
+        now = self._now()
+
+        def work(transaction: DelegationTransaction) -> bool:
+            if transaction.delegation_tokens.find(sequence) is None:
+                raise NoSuchObjectError(
+                    f"There is no delegation token {sequence}; `interbed metastore token list` shows all"
+                )
+            return transaction.delegation_tokens.revoke(sequence, now, by)
+
+        return self._store.write(work)
+
+    def all(self) -> Sequence[DelegationRecord]:
+        """Return all tokens that are stored, the oldest first."""
+        return self._store.read(lambda transaction: transaction.delegation_tokens.all())
+
+    def expire(self) -> int:
+        """Remove the tokens that ended ENDED_SECONDS ago, and master keys that are no longer needed; return the number
+        of tokens.
+        """
+        before = self._now() - int(ENDED_SECONDS * 1000)
+        return self._store.write(lambda transaction: transaction.delegation_tokens.expire(before))
+
+    # Authentication by a token
+
+    def password(self, identifier: bytes) -> bytes:
+        """Return the password of a token by the bytes of its identifier, also of one that has ended: the client learns
+        that when it has proven the password. AuthenticationError for a token that is not stored.
+        """
+        return self._look_up(identifier)[1]
+
+    def known(self, identifier: bytes) -> Principal | None:
+        """Return the owner of a token whose password the client has proven, None if that needs the database.
+        AuthenticationError for a token that has ended.
+        """
+        with self._guard:
+            found = self._kept.get(identifier)
+            if found is None or self._clock() >= found[1]:
+                return None
+            self._kept.move_to_end(identifier)
+        return _judged(found[0])
+
+    def verified(self, identifier: bytes) -> Principal:
+        """Return the owner of a token whose password the client has proven, by the database. AuthenticationError."""
+        return _judged(self._look_up(identifier)[0])
+
+    def _look_up(self, identifier: bytes) -> tuple[Principal | str, bytes]:
+        """Return the owner of a token, or why it is not accepted, and its password. AuthenticationError for a token
+        that is not stored.
+        """
+        try:
+            parsed = TokenIdentifier.from_bytes(identifier)
+        except TokenFormatError as error:
+            raise AuthenticationError(_REFUSED) from error
+        try:
+            record, key = self._store.read(lambda transaction: _found(transaction, parsed))
+        except MetastoreError as error:
+            raise AuthenticationUnavailableError("The server cannot look up delegation tokens at present") from error
+        if record is None or key is None:
+            raise AuthenticationError(_REFUSED)
+        now = self._clock()
+        problem = record.problem(int(now * 1000))
+        found: Principal | str
+        if problem is None:
+            found = Principal(
+                name=record.identifier.owner,
+                mechanism=Mechanism.DELEGATION_TOKEN,
+                groups=frozenset(record.groups),
+                token_id=record.token_id,
+            )
+            self._keep(identifier, found, min(now + CHECKED_SECONDS, record.renewed_until / 1000))
+        else:
+            found = f"The delegation token {record.token_id} is not accepted: {problem}"
+            self._keep(identifier, found, now + CHECKED_SECONDS)
+        return found, parsed.password(key.secret)
+
+    def _keep(self, identifier: bytes, result: Principal | str, until: float) -> None:
+        with self._guard:
+            self._kept[identifier] = (result, until)
+            while len(self._kept) > KEPT_MAX:
+                self._kept.popitem(last=False)
+
+    def _forget(self, identifier: bytes) -> None:
+        with self._guard:
+            self._kept.pop(identifier, None)
+
+    # Rules
+
+    def _owner(self, caller: Principal, given: str, peer: str) -> tuple[str, frozenset[str]]:
+        """Return the name and the groups of the owner of a new token."""
+        if not given:
+            raise InvalidObjectError("a delegation token needs an owner")
+        owner = self._short(given, "The owner")
+        if owner == caller.name:
+            return owner, caller.groups
+        try:
+            return owner, self._rules.acting(caller, owner, peer).groups
+        except AuthenticationUnavailableError as error:
+            raise AccessUnavailableError(f"{error}; try again") from error
+        except AuthenticationError as error:
+            raise AccessDeniedError(str(error)) from error
+
+    def _short(self, name: str, what: str) -> str:
+        try:
+            return checked_principal(self._rules.short_name(checked_name(name, what)), what)
+        except AuthenticationError as error:
+            raise InvalidObjectError(str(error)) from error
+
+    def _current_key(self, tokens: DelegationTokens, now: int) -> MasterKey:
+        """Return the master key for new tokens, a new one if the last has rolled over."""
+        newest = tokens.newest_key()
+        if newest is not None and now < newest.rolls_at:
+            return newest
+        key = MasterKey(
+            key_id=_in_range(tokens.next_key_id(), "master keys"),
+            secret=secrets.token_bytes(SECRET_BYTES),
+            created_at=now,
+            rolls_at=now + int(self._rules.lifetimes.key_seconds * 1000),
+        )
+        tokens.add_key(key)
+        logger.info("made the master key %d of delegation tokens", key.key_id)
+        return key
+
+    def _presented(self, transaction: DelegationTransaction, text: str, now: int) -> DelegationRecord:
+        """Return the record of a token that a caller has. MetastoreError for one that is not valid."""
+        try:
+            token = HadoopToken.from_text(text)
+        except TokenFormatError as error:
+            raise MetastoreError(f"{_REFUSED}: {error}") from error
+        record, key = _found(transaction, token.identifier)
+        if record is None or key is None:
+            raise MetastoreError(_REFUSED)
+        if not hmac.compare_digest(token.password, token.identifier.password(key.secret)):
+            raise MetastoreError(_REFUSED)
+        problem = record.problem(now)
+        if problem is not None:
+            raise MetastoreError(f"The delegation token {record.token_id} is not accepted: {problem}")
+        return record
+
+    def _now(self) -> int:
+        return int(self._clock() * 1000)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TokenOwner:
+    """Identity of a client that has proven the password of a token: the owner, for as long as the token is valid."""
+
+    tokens: DelegationTokenService
+    identifier: bytes
+
+    def known(self) -> Principal | None:
+        """Return the owner if that needs no I/O, None otherwise. AuthenticationError."""
+        return self.tokens.known(self.identifier)
+
+    def verified(self) -> Principal:
+        """Return the owner; may do I/O. AuthenticationError."""
+        return self.tokens.verified(self.identifier)
+
+
+def _judged(found: Principal | str) -> Principal:
+    """Return the owner of a token. AuthenticationError with the reason in its place."""
+    if isinstance(found, str):
+        raise AuthenticationError(found)
+    return found
+
+
+def _found(
+    transaction: DelegationTransaction, identifier: TokenIdentifier
+) -> tuple[DelegationRecord | None, MasterKey | None]:
+    """Return the record of exactly this identifier, and its master key; None for what is not stored."""
+    if not 0 < identifier.sequence <= SEQUENCE_MAX:
+        return None, None
+    record = transaction.delegation_tokens.find(identifier.sequence)
+    if record is None or record.identifier != identifier:
+        return None, None
+    return record, transaction.delegation_tokens.key(identifier.key_id)
+
+
+def _refuse_delegated(caller: Principal, verb: str) -> None:
+    """Raise AccessDeniedError for a client that has authenticated itself by a delegation token."""
+    if caller.mechanism is Mechanism.DELEGATION_TOKEN:
+        raise AccessDeniedError(
+            f"a delegation token {verb} only for a client that has authenticated itself by another mechanism, and "
+            f"{caller.name} did so by the delegation token {caller.token_id}"
+        )
+
+
+def _in_range(number: int, what: str) -> int:
+    if number > SEQUENCE_MAX:
+        raise MetastoreError(f"the numbers of delegation {what} are used up: Hadoop's classes hold {SEQUENCE_MAX}")
+    return number
