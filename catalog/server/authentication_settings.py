@@ -4,7 +4,19 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from interbed.catalog.server.auth.jwt_rules import ALGORITHMS
-from interbed.catalog.server.setting_kinds import NO_AUTHENTICATION, PATH, TEXT, about, integer, optional, some_of
+from interbed.catalog.server.setting_kinds import (
+    NO_AUTHENTICATION,
+    PATH,
+    SECONDS,
+    TEXT,
+    about,
+    integer,
+    optional,
+    some_of,
+)
+
+PROTECTIONS = ("authentication", "integrity", "privacy")
+"""Layers of protection of SASL, by Hadoop's names."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -16,7 +28,7 @@ class AuthenticationSettings:
         metadata=about(
             "Mechanisms of authentication, separated by commas. Nothing: every client is served, on loopback alone; "
             "none: on any address.",
-            some_of(NO_AUTHENTICATION, "certificate", "token", "jwt", "ldap"),
+            some_of(NO_AUTHENTICATION, "certificate", "token", "jwt", "ldap", "delegation-token"),
         ),
     )
     jwt_issuer: str | None = field(
@@ -80,6 +92,25 @@ class AuthenticationSettings:
     )
     ldap_bind_password_file: Path | None = field(
         default=None, metadata=about("A file with the password of ldap_bind_dn.", optional(PATH))
+    )
+    delegation_max_seconds: float = field(
+        default=7 * 86400.0,
+        metadata=about("The lifetime of a delegation token, which no renewal exceeds.", SECONDS),
+    )
+    delegation_renew_seconds: float = field(
+        default=86400.0,
+        metadata=about("How long a delegation token is accepted after it was issued, and after each renewal.", SECONDS),
+    )
+    delegation_key_seconds: float = field(
+        default=86400.0,
+        metadata=about("How long a master key makes the passwords of new delegation tokens.", SECONDS),
+    )
+    delegation_protection: str = field(
+        default="authentication,integrity,privacy",
+        metadata=about(
+            "Layers of protection that clients with a delegation token may choose, as in hadoop.rpc.protection.",
+            some_of(*PROTECTIONS),
+        ),
     )
     credentials_s3_role: str | None = field(
         default=None,

@@ -26,6 +26,13 @@ _DIRECT = {
 }
 """Keys, without their prefix, whose value is used unchanged."""
 
+_DELEGATION = {
+    "cluster.delegation.token.max-lifetime": "delegation_max_seconds",
+    "cluster.delegation.token.renew-interval": "delegation_renew_seconds",
+    "cluster.delegation.key.update-interval": "delegation_key_seconds",
+}
+"""Keys of delegation tokens, without their prefix `metastore.` or `hive.`"""
+
 HIVE_KEYS: Mapping[str, str] = {
     "host": "thrift.bind.host",
     "port": "thrift.port, port, uris",
@@ -41,6 +48,8 @@ HIVE_KEYS: Mapping[str, str] = {
     "limit_partition_request": "limit.partition.request",
     "trash_seconds": "fs.trash.interval (minutes)",
     "events_ttl_seconds": "event.db.listener.timetolive",
+    **{name: f"hive.{key}" for key, name in _DELEGATION.items()},
+    "delegation_protection": "hadoop.rpc.protection",
 }
 """For the documentation: the keys from which a setting is read, without `metastore.` or `hive.metastore.`"""
 
@@ -48,6 +57,7 @@ _URL_KEYS = ("javax.jdo.option.ConnectionURL", "metastore.connect.url.key")
 _USER_KEYS = ("javax.jdo.option.ConnectionUserName", "metastore.connection.user.name")
 _PASSWORD_KEYS = ("javax.jdo.option.ConnectionPassword", "metastore.connection.password")
 _TRASH_KEY = "fs.trash.interval"
+_PROTECTION_KEY = "hadoop.rpc.protection"
 _PREFIXES = ("metastore.", "hive.metastore.")
 _REFERENCE = re.compile(r"\$\{([^${}]+)\}")
 _REFERENCES_MAX = 20
@@ -77,6 +87,7 @@ def read(path: Path, wanted: frozenset[str]) -> dict[str, tuple[str, str]]:
     if "port" not in found:
         _port_of_uris(site, found)
     _http(site, found)
+    _delegation(site, found)
     if "db" in wanted:
         _database(site, found)
     if "authentication" in wanted:
@@ -169,6 +180,21 @@ def _trash(site: _SiteFile, found: dict[str, tuple[str, str]]) -> None:
     minutes = site.properties.get(_TRASH_KEY)
     if minutes:
         found["trash_seconds"] = (site.place(_TRASH_KEY), f"{minutes}min")
+
+
+def _delegation(site: _SiteFile, found: dict[str, tuple[str, str]]) -> None:
+    """Use the lifetimes of delegation tokens. Hive's releases read a number without a unit differently."""
+    protection = site.properties.get(_PROTECTION_KEY)
+    if protection:
+        found["delegation_protection"] = (site.place(_PROTECTION_KEY), protection)
+    for key, name in _DELEGATION.items():
+        site.put(found, name, key, prefixes=("metastore.", "hive."))
+        if name in found and found[name][1].isdecimal():
+            place, text = found[name]
+            raise HiveSiteError(
+                f"{place}: {text} has no unit: Hive 2 reads it as milliseconds, Hive 3 and 4 as days. Write one, such "
+                "as 7d"
+            )
 
 
 def _http(site: _SiteFile, found: dict[str, tuple[str, str]]) -> None:

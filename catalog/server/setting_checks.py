@@ -192,6 +192,14 @@ def check_authentication(
     for name in _LDAP_SETTINGS:
         if "ldap" not in mechanisms and getattr(settings, name) is not None:
             refuse(name, f"{name} is set, and authentication has no ldap")
+    if not listed(settings.delegation_protection):
+        refuse("delegation_protection", "delegation_protection has no layer, so that no client could connect")
+    if mechanisms == ["delegation-token"]:
+        refuse(
+            "authentication",
+            "authentication is delegation-token alone: clients ask for delegation tokens when they have authenticated "
+            "themselves by another mechanism; add one",
+        )
     if "ldap" in mechanisms:
         _check_ldap(settings, refuse)
 

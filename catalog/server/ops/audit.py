@@ -5,8 +5,8 @@ authenticated principal; without authentication the name that the client sent) a
 of the authentication and `mechanism_id` (the id of the token), `outcome` (ok, refused, failed), `error`, `seconds`, and
 the subject of the call: `catalog`, `database`, `table`, `function`, `partitions` (their names or values, ten at most)
 with `partition_count`, `to` (the other name of a rename or an exchange), `role` and `principal`, `grants` (20 at most)
-with `grant_count`, the `renewer` of a delegation token, or the sequence number of one. Locks change no metadata and are
-not in it.
+with `grant_count`, the `renewer` of a delegation token, or the `sequence` number of one. Locks change no metadata and
+are not in it.
 
 Each line is appended by one write, so that several processes may share a file and it may be rotated: a file that was
 moved is created again.
@@ -75,7 +75,7 @@ _KEYS = {
     "principalname": "principal",
     "tokenowner": "principal",
     "renewerkerberosprincipalname": "renewer",
-    "tokenstrform": "delegation_token",
+    "tokenstrform": "sequence",
 }
 """Names of fields, without case and underscores, and their meaning."""
 
@@ -84,7 +84,7 @@ _PARTS = {"prefix": "catalog", "namespace": "database"}
 
 _OTHER_SUBJECTS = (
     *("table", "function", "scheduled_query", "namespace", "role", "principal"),
-    *("renewer", "delegation_token"),
+    *("renewer", "sequence"),
 )
 """Subjects of a call besides catalogs and databases."""
 
@@ -177,7 +177,7 @@ def subject(method: str, arguments: Any) -> dict[str, Any]:
         meaning = _KEYS.get(key, plain if key == "name" else None)
         if meaning is None or not isinstance(value, str):
             continue
-        if meaning == "delegation_token":
+        if meaning == "sequence":
             # The text has the password of the token.
             value = shown_sequence(value)
         # Fields are collected from the outside inwards: an inner field of the same meaning is the new state.

@@ -18,6 +18,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import IO, TYPE_CHECKING
 
+from interbed.catalog.server.auth.delegation.tokens import DelegationTokenService
 from interbed.catalog.server.auth.own_optimizer import OptimizerIdentity
 from interbed.catalog.server.ops.audit import AuditLog
 from interbed.catalog.server.ops.logs import SlowCallLog
@@ -210,6 +211,7 @@ class ServerOperations:
         trash: Trash | None = None,
         dropped: UndropService | None = None,
         guard: DeletionGuard | None = None,
+        delegation: DelegationTokenService | None = None,
         address: tuple[str, int] | None = None,
         optimizer: OptimizerIdentity | None = None,
     ) -> None:
@@ -231,6 +233,7 @@ class ServerOperations:
             trash=trash,
             dropped=dropped,
             guard=guard,
+            delegation=delegation,
         )
         self._optimizer: OptimizerBeside | None = None
         if settings.optimizer == "on" and address is not None:

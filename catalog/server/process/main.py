@@ -9,6 +9,7 @@ from functools import partial
 from pathlib import Path
 from typing import Protocol
 
+from interbed.catalog.server.auth.delegation.tokens import DelegationTokenService
 from interbed.catalog.server.auth.own_optimizer import OptimizerIdentity
 from interbed.catalog.server.auth.principals import Mechanism
 from interbed.catalog.server.database import schema
@@ -27,6 +28,7 @@ from interbed.catalog.server.process.authenticating import (
     port_authentication,
 )
 from interbed.catalog.server.process.authorizing import grant_handler_for
+from interbed.catalog.server.process.delegating import delegation_for, delegation_handler_for, with_delegation
 from interbed.catalog.server.process.opening import open_metastore
 from interbed.catalog.server.process.workers import CLOSED, END_SOON, READY, Supervisor, received
 from interbed.catalog.server.service.directories.remote_files import REMOTE_FILES
@@ -127,11 +129,12 @@ def dispatcher_for(
     observers: Sequence[CallObserver] = (),
     lock_clients: LockClients | None = None,
     grants: object | None = None,
+    delegation: object | None = None,
 ) -> Dispatcher:
-    """Return the dispatcher of all methods that the server answers. `grants` is the handler of roles and grants, None
-    where there are none.
+    """Return the dispatcher of all methods that the server answers. `grants` is the handler of roles and grants, and
+    `delegation` that of delegation tokens, None where there are none.
     """
-    return Dispatcher(all_handlers(metastore, lock_clients, grants), observers)
+    return Dispatcher(all_handlers(metastore, lock_clients, grants, delegation), observers)
 
 
 def lock_clients_for(settings: ServerSettings, metastore: Metastore, deaths: ThreadDeaths) -> LockClients:
@@ -185,9 +188,14 @@ def loop_for(
     """Return the loop of a process that serves, observed by the metrics. OSError if the audit log cannot be written."""
     cache = AnswerCache(settings.cache_bytes, metastore.access) if settings.cache_bytes else None
     authentication = authentication_for(settings, store)
+    delegation = delegation_for(settings, store)
     loop = EventLoop(
         dispatcher_for(
-            metastore, observers_for(settings, metrics), lock_clients, grant_handler_for(settings, store, metastore)
+            metastore,
+            observers_for(settings, metrics),
+            lock_clients,
+            grant_handler_for(settings, store, metastore),
+            delegation_handler_for(delegation),
         ),
         connections_max=settings.connections_max,
         limits=EdgeLimits(
@@ -203,7 +211,7 @@ def loop_for(
         on_closed=on_closed,
         on_disconnect=lock_clients.closed,
         admit=admission(authentication),
-        authentication=port_authentication(authentication, optimizer),
+        authentication=with_delegation(port_authentication(authentication, optimizer), settings, delegation),
         on_tick=on_tick,
         deaths=deaths,
     )
@@ -280,6 +288,7 @@ class _OneProcess:
             trash=metastore.trash,
             dropped=metastore.dropped,
             guard=metastore.guard,
+            delegation=DelegationTokenService(store),
             workers_problem=signs.problem,
             deaths=deaths,
             address=self._addresses[0 if identity is None else -1],
@@ -378,6 +387,7 @@ def _operate(
             trash=metastore.trash,
             dropped=metastore.dropped,
             guard=metastore.guard,
+            delegation=DelegationTokenService(store),
             workers=lambda: board.serving,
             workers_problem=board.problem,
             address=address,

@@ -152,6 +152,36 @@ def test_a_hive_site_is_read(tmp_path: Path) -> None:
     assert sources["port"] == f"{hive} hive.metastore.uris"
 
 
+def test_the_lifetimes_of_delegation_tokens_are_read_from_a_hive_site(tmp_path: Path) -> None:
+    hive = site(
+        tmp_path,
+        **{
+            "hive__cluster__delegation__token__max-lifetime": "14d",
+            "metastore__cluster__delegation__token__renew-interval": "12h",
+            "hive__cluster__delegation__key__update-interval": "2d",
+            "hadoop__rpc__protection": "privacy,integrity",
+        },
+    )
+    settings, sources = load(None, {}, {}, site=hive)
+    assert (settings.delegation_max_seconds, settings.delegation_renew_seconds) == (14 * 86400.0, 43200.0)
+    assert settings.delegation_key_seconds == 2 * 86400.0
+    assert settings.delegation_protection == "integrity,privacy"
+    assert sources["delegation_renew_seconds"] == f"{hive} metastore.cluster.delegation.token.renew-interval"
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"authentication": "delegation-token"}, "alone"),
+        ({"authentication": "token,delegation-token", "delegation_protection": ""}, "no layer"),
+        ({"authentication": "token,delegation-token", "delegation_max_seconds": "0"}, "a time above 0"),
+    ],
+)
+def test_delegation_tokens_need_a_mechanism_to_ask_by_and_a_layer(given: dict[str, str], message: str) -> None:
+    with pytest.raises(ServerSettingsError, match=message):
+        load(None, {}, given)
+
+
 def test_a_hive_site_in_http_mode_gives_the_http_port(tmp_path: Path) -> None:
     mode = {"metastore__server__thrift__transport__mode": "http", "metastore__server__thrift__http__path": "hms"}
     settings, _ = load(None, {}, {"port": "9084"}, site=site(tmp_path, metastore__thrift__port="9083", **mode))
@@ -173,6 +203,7 @@ def test_a_hive_site_in_http_mode_gives_the_http_port(tmp_path: Path) -> None:
         ({"hive__metastore__uris": "thrift://host:port"}, "thrift://host:9083"),
         ({"hive__metastore__port": "many"}, "a port from 0"),
         ({"hive__txn__timeout": "long"}, "a time above 0"),
+        ({"hive__cluster__delegation__token__max-lifetime": "604800000"}, "has no unit"),
     ],
 )
 def test_unsupported_properties_of_a_hive_site_are_refused_with_an_alternative(

@@ -38,8 +38,8 @@ class TokenFormatError(ValueError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TokenIdentifier:
-    """Owner, dates and numbers of a token. `real_user` is the user that asked for it where that is not the owner, empty otherwise.
-    Dates are milliseconds since the epoch.
+    """Owner, dates and numbers of a token. `real_user` is the user that asked for it where that is not the owner, empty
+    otherwise. Dates are milliseconds since the epoch.
     """
 
     owner: str

@@ -1,0 +1,78 @@
+"""The delegation tokens of a server, assembled from its settings."""
+
+from dataclasses import replace
+
+from interbed.catalog.server.auth.delegation.digest_md5 import (
+    DIGEST_MD5,
+    DigestMd5Mechanism,
+    DigestQuality,
+    offered_qualities,
+)
+from interbed.catalog.server.auth.delegation.rules import (
+    ActingFor,
+    DelegationRules,
+    ShortName,
+    TokenLifetimes,
+    never_acting,
+    same_name,
+)
+from interbed.catalog.server.auth.delegation.tokens import DelegationTokenService
+from interbed.catalog.server.auth.principals import Mechanism
+from interbed.catalog.server.auth.sasl import SaslMechanism
+from interbed.catalog.server.database.session import SqlRepository
+from interbed.catalog.server.setting_kinds import listed, mechanisms_of
+from interbed.catalog.server.settings import ServerSettings
+from interbed.catalog.server.thrift.calls.delegation import DelegationHandler
+from interbed.catalog.server.thrift.edge.authenticating import PortAuthentication
+from interbed.catalog.server.thrift.edge.call import current_session
+from interbed.storage.base.errors import load_extra
+
+_QUALITIES = {
+    "authentication": DigestQuality.AUTH,
+    "integrity": DigestQuality.INTEGRITY,
+    "privacy": DigestQuality.CONFIDENTIALITY,
+}
+
+
+def delegation_for(
+    settings: ServerSettings,
+    store: SqlRepository,
+    *,
+    acting: ActingFor = never_acting,
+    short_name: ShortName = same_name,
+) -> DelegationTokenService | None:
+    """Return the delegation tokens of a server, None if it has none. `acting` decides which users act for others,
+    `short_name` returns the user of a Kerberos principal.
+    """
+    if Mechanism.DELEGATION_TOKEN not in mechanisms_of(settings.authentication):
+        return None
+    lifetimes = TokenLifetimes(
+        max_seconds=settings.delegation_max_seconds,
+        renew_seconds=settings.delegation_renew_seconds,
+        key_seconds=settings.delegation_key_seconds,
+    )
+    return DelegationTokenService(
+        store, rules=DelegationRules(lifetimes=lifetimes, acting=acting, short_name=short_name)
+    )
+
+
+def delegation_handler_for(tokens: DelegationTokenService | None) -> DelegationHandler | None:
+    """Return the handler of the calls about delegation tokens, None if there are none."""
+    return None if tokens is None else DelegationHandler(tokens, current_session.get)
+
+
+def with_delegation(
+    ports: PortAuthentication, settings: ServerSettings, tokens: DelegationTokenService | None
+) -> PortAuthentication:
+    """Return the mechanisms of SASL with the one of delegation tokens, if there are any. MissingExtraError."""
+    if tokens is None:
+        return ports
+    return replace(ports, clients={**ports.clients, DIGEST_MD5: _digest_mechanism(settings, tokens)})
+
+
+def _digest_mechanism(settings: ServerSettings, tokens: DelegationTokenService) -> SaslMechanism:
+    wanted = tuple(_QUALITIES[name] for name in listed(settings.delegation_protection))
+    if wanted == (DigestQuality.CONFIDENTIALITY,):
+        load_extra("cryptography", needed_by="The protection of delegation tokens by privacy alone")
+    possible = offered_qualities()
+    return DigestMd5Mechanism(tokens, tuple(each for each in wanted if each in possible))
