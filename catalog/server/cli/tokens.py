@@ -92,7 +92,8 @@ def list_tokens(*, db: str | None, as_json: bool) -> None:
         records = TokenService(store).all()
         delegated = DelegationTokenService(store).all()
     if as_json:
-        click.echo(json.dumps([record.to_json() for record in (*records, *delegated)], indent=2))
+        shown = [*(record.to_json() for record in records), *(record.to_json() for record in delegated)]
+        click.echo(json.dumps(shown, indent=2))
         return
     if not records and not delegated:
         print_line("No tokens.")

@@ -24,7 +24,7 @@ from interbed.catalog.server.setting_kinds import listed, mechanisms_of
 from interbed.catalog.server.settings import ServerSettings
 from interbed.catalog.server.thrift.calls.delegation import DelegationHandler
 from interbed.catalog.server.thrift.edge.authenticating import PortAuthentication
-from interbed.catalog.server.thrift.edge.call import current_session
+from interbed.catalog.server.thrift.edge.caller import present_principal
 from interbed.storage.base.errors import load_extra
 
 _QUALITIES = {
@@ -58,7 +58,7 @@ def delegation_for(
 
 def delegation_handler_for(tokens: DelegationTokenService | None) -> DelegationHandler | None:
     """Return the handler of the calls about delegation tokens, None if there are none."""
-    return None if tokens is None else DelegationHandler(tokens, current_session.get)
+    return None if tokens is None else DelegationHandler(tokens, present_principal)
 
 
 def with_delegation(

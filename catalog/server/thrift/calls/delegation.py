@@ -9,7 +9,6 @@ from interbed.catalog.server.auth.delegation.tokens import DelegationTokenServic
 from interbed.catalog.server.auth.principals import Principal
 from interbed.catalog.server.service.errors import AccessDeniedError, MetastoreError
 from interbed.catalog.server.service.service import Metastore
-from interbed.catalog.server.thrift.edge.call import ClientSession
 
 _NOT_ISSUED = (
     "this server issues no delegation tokens: have delegation-token and another mechanism in its setting "
@@ -18,11 +17,13 @@ _NOT_ISSUED = (
 
 
 class DelegationHandler:
-    """The calls about delegation tokens of a server that issues them. `session` returns that of a call."""
+    """The calls about delegation tokens of a server that issues them. `caller` returns the principal of a call and its
+    address, None for a client that is not authenticated.
+    """
 
-    def __init__(self, tokens: DelegationTokenService, session: Callable[[], ClientSession | None]) -> None:
+    def __init__(self, tokens: DelegationTokenService, caller: Callable[[], tuple[Principal, str] | None]) -> None:
         self._tokens = tokens
-        self._session = session
+        self._find_caller = caller
 
     def get_delegation_token(self, token_owner: str, renewer_kerberos_principal_name: str) -> str:
         caller, peer = self._caller()
@@ -36,10 +37,10 @@ class DelegationHandler:
 
     def _caller(self) -> tuple[Principal, str]:
         """Return the principal of the present call, and its address."""
-        session = self._session()
-        if session is None or session.principal is None:
+        found = self._find_caller()
+        if found is None:
             raise AccessDeniedError("delegation tokens are for authenticated clients, and this one is not")
-        return session.principal, session.peer
+        return found
 
 
 class NoDelegationHandler:

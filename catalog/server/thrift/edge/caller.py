@@ -1,6 +1,6 @@
 """The caller that a thread serves, as authorizers know it."""
 
-from interbed.catalog.server.auth.principals import Mechanism
+from interbed.catalog.server.auth.principals import Mechanism, Principal
 from interbed.catalog.server.service.access.authorizer import Caller
 from interbed.catalog.server.service.errors import AccessDeniedError
 from interbed.catalog.server.thrift.edge.call import ClientSession, current_session
@@ -12,6 +12,12 @@ def present_caller() -> Caller | None:
     """
     session = current_session.get()
     return None if session is None else caller_of(session)
+
+
+def present_principal() -> tuple[Principal, str] | None:
+    """Return the principal of the present call and its address; None for a client that is not authenticated."""
+    session = current_session.get()
+    return None if session is None or session.principal is None else (session.principal, session.peer)
 
 
 def caller_of(session: ClientSession) -> Caller | None:

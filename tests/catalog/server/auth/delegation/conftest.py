@@ -6,9 +6,8 @@ from pathlib import Path
 import pytest
 
 from interbed.catalog.server.auth.delegation.tokens import DelegationTokenService
-from interbed.catalog.server.database import schema
 from interbed.catalog.server.database.session import SqlRepository
-from tests.catalog.server.auth.delegation.issued import SetClock
+from tests.catalog.server.auth.delegation.issued import SetClock, migrated
 
 
 @pytest.fixture
@@ -27,14 +26,6 @@ def store(tmp_path: Path) -> Iterator[SqlRepository]:
 def each_store(database_url: str) -> Iterator[SqlRepository]:
     """Yield a migrated database on SQLite, and one on PostgreSQL."""
     yield from migrated(database_url)
-
-
-def migrated(url: str) -> Iterator[SqlRepository]:
-    """Yield a migrated database."""
-    opened = SqlRepository(url)
-    schema.upgrade(opened.engine)
-    yield opened
-    opened.close()
 
 
 @pytest.fixture

@@ -1,7 +1,11 @@
-"""Callers of delegation tokens, and parts of a token, for tests."""
+"""Callers of delegation tokens, parts of a token, and databases, for tests."""
+
+from collections.abc import Iterator
 
 from interbed.catalog.server.auth.delegation.hadoop_token import HadoopToken
 from interbed.catalog.server.auth.principals import Mechanism, Principal
+from interbed.catalog.server.database import schema
+from interbed.catalog.server.database.session import SqlRepository
 
 PEER = "192.0.2.1:4711"
 ANN = Principal(name="ann", mechanism=Mechanism.TOKEN, groups=frozenset({"etl", "lake"}), token_id="0011")
@@ -22,3 +26,11 @@ class SetClock:
 def identifier_of(text: str) -> bytes:
     """Return the bytes of the identifier in the text of a token."""
     return HadoopToken.from_text(text).identifier.to_bytes()
+
+
+def migrated(url: str) -> Iterator[SqlRepository]:
+    """Yield a migrated database."""
+    opened = SqlRepository(url)
+    schema.upgrade(opened.engine)
+    yield opened
+    opened.close()

@@ -214,10 +214,11 @@ def test_master_keys_roll_over_and_are_removed_when_no_token_needs_them(
     second = tokens.issue(ANN, "ann", "hive", PEER)
     ids = [HadoopToken.from_text(text).identifier.key_id for text in (first, same, second)]
     assert ids == [1, 1, 2]
-    keys = [store.read(lambda transaction, each=each: transaction.delegation_tokens.key(each)) for each in (1, 2)]
-    assert keys[0] is not None
-    assert keys[1] is not None
-    assert keys[0].secret != keys[1].secret
+    one = store.read(lambda transaction: transaction.delegation_tokens.key(1))
+    two = store.read(lambda transaction: transaction.delegation_tokens.key(2))
+    assert one is not None
+    assert two is not None
+    assert one.secret != two.secret
     # A token of the first key is good until it ends.
     assert owner_of(tokens, same).name == "ann"
     clock.now += DAY + ENDED_SECONDS

@@ -2,6 +2,7 @@
 
 import base64
 import os
+from collections.abc import Iterator
 from random import Random
 from typing import Any
 
@@ -17,11 +18,18 @@ from interbed.catalog.server.auth.delegation.digest_md5 import (
 from interbed.catalog.server.auth.delegation.hadoop_token import HadoopToken
 from interbed.catalog.server.auth.delegation.tokens import DelegationTokenService
 from interbed.catalog.server.auth.principals import AuthenticationError
+from interbed.catalog.server.database.session import SqlRepository
 from interbed.catalog.server.auth.sasl import NegotiationError, ProtectionError, SaslChallenge, SaslStatus, SaslSuccess
 from tests.catalog.server.auth.delegation.digest_client import ClientLayer, DigestClient, directives, token_client
-from tests.catalog.server.auth.delegation.issued import ANN, HIVE, PEER, SetClock
+from tests.catalog.server.auth.delegation.issued import ANN, HIVE, PEER, SetClock, migrated
 
 PROTECTIONS = [("auth-int", None), ("auth-conf", "rc4"), ("auth-conf", "3des")]
+
+
+@pytest.fixture(scope="module")
+def store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SqlRepository]:
+    """Yield one database for all tests: each has tokens of its own."""
+    yield from migrated(f"sqlite:///{tmp_path_factory.mktemp('digest') / 'metastore.db'}")
 
 
 @pytest.fixture
@@ -155,19 +163,19 @@ def test_a_response_is_good_for_one_connection_and_once(tokens: DelegationTokenS
         mechanism.start(PEER).respond(response)
 
 
-BAD = {
+BAD: dict[str, tuple[dict[str, str | None], str]] = {
     "count": ({"nc": "00000002"}, "not to the challenge"),
     "short count": ({"nc": "1"}, "not to the challenge"),
     "nonce": ({"nonce": '"x"'}, "not to the challenge"),
     "realm": ({"realm": '"other"'}, "others than default"),
     "no realm": ({"realm": None}, "others than default"),
-    "server": ({"digest_uri": '"null/other"'}, "others than default"),
-    "service name": ({"digest_uri": '"null/default/other"'}, "others than default"),
-    "another host": ({"digest_uri": '"null/other/default"'}, "others than default"),
+    "server": ({"digest-uri": '"null/other"'}, "others than default"),
+    "service name": ({"digest-uri": '"null/default/other"'}, "others than default"),
+    "another host": ({"digest-uri": '"null/other/default"'}, "others than default"),
     "another user": ({"authzid": '"root"'}, "cannot act for another"),
     "quality": ({"qop": "auth-none"}, "not offered"),
     "two qualities": ({"qop": '"auth,auth-int"'}, "not offered"),
-    "cipher": ({"cipher": "des"}, "cipher 'des' is not offered"),
+    "cipher": ({"cipher": '"des"'}, "cipher 'des' is not offered"),
     "confidentiality without a cipher": ({"qop": "auth-conf"}, "cipher None is not offered"),
     "charset": ({"charset": "latin1"}, "charset"),
     "buffer": ({"maxbuf": "many"}, "maxbuf"),
@@ -184,7 +192,8 @@ BAD = {
 @pytest.mark.parametrize("bad", BAD)
 def test_other_responses_are_refused_by_name(exchange: DigestMd5Exchange, text: str, bad: str) -> None:
     changes, reason = BAD[bad]
-    client = token_client(text, **changes)
+    client = token_client(text)
+    client.changes = changes
     with pytest.raises(NegotiationError, match=reason) as refused:
         exchange.respond(client.respond(challenge_of(exchange)))
     assert refused.value.status is SaslStatus.BAD
