@@ -5,7 +5,15 @@ import shlex
 
 import click
 
-from interbed.spark_ext.session import CATALOG_CLASS, CATALOGS, JARS, REDACTION, SESSION_CATALOG_CLASS, spark_settings
+from interbed.spark_ext.session import (
+    CATALOG_CLASS,
+    CATALOGS,
+    JARS,
+    REDACTION,
+    SESSION_CATALOG_CLASS,
+    TEXT_REDACTION,
+    spark_settings,
+)
 from interbed.storage.base.terminal import SuggestingGroup
 
 
@@ -48,8 +56,8 @@ def settings_command(
         click.echo("\n".join(f"{key} {value}" for key, value in settings.items()))
     else:
         jars = settings.pop(JARS)
-        # The pattern needs quotes in a shell, and $(…) keeps none; the jar sets it when the session starts.
-        del settings[REDACTION]
+        # The patterns need quotes in a shell, and $(…) keeps none; the jar sets them when the session starts.
+        del settings[REDACTION], settings[TEXT_REDACTION]
         arguments = ["--jars", jars, *(a for key, value in settings.items() for a in ("--conf", f"{key}={value}"))]
         click.echo(shlex.join(arguments))
 

@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from interbed.storage.base.errors import InterbedError
+from interbed.storage.base.shown_text import SECRET_NAMES
 
 SPARK_MAJOR_MIN = 4
 JAVA_MIN = 17
@@ -113,11 +114,19 @@ JARS = "spark.jars"
 EXTENSIONS = "spark.sql.extensions"
 PYTHON = "spark.pyspark.python"
 REDACTION = "spark.redaction.regex"
-SECRETS = (
-    "(?i)secret|password|token|credential|access.?key|account.?key|private.?key|encryption.?key|api.?key|[.]sas[.]"
+SECRETS = SECRET_NAMES
+"""Names of settings and options that Spark masks. The jar has the same pattern (interbed.spark.catalog.Redaction)."""
+TEXT_REDACTION = "spark.redaction.string.regex"
+# Bounded, because Spark searches the texts of large plans.
+_NAME = rf"[\w.-]{{0,99}}(?:{SECRETS.removeprefix('(?i)')})[\w.-]{{0,99}}"
+_QUOTE = r"\\*['\"]"
+SECRET_TEXTS = (
+    rf"(?i){_QUOTE}{_NAME}{_QUOTE}\s*(?:=>?|,|:|value:)?\s*{_QUOTE}[^'\"\\]*"
+    rf"|\bspark[.]{_NAME}\s*=\s*[^\s'\";,)]+"
 )
-"""Names of settings and options that Spark masks: its own pattern, and credentials of object stores. The jar has the
-same pattern (interbed.spark.catalog.Redaction).
+"""Secret options with their values in the text of statements and plans, which Spark masks in pages and its event log.
+
+Statements are whole texts for a Spark Connect server and for the Thrift server. The jar has the same pattern.
 """
 EXTENSION_CLASS = "interbed.spark.SparkExtensions"
 CATALOGS = "spark.sql.catalog"
@@ -154,7 +163,8 @@ def spark_settings(present: Mapping[str, str] | None = None) -> dict[str, str]:
     settings = {
         JARS: _appended(known.get(JARS), str(jar_path())),
         EXTENSIONS: _appended(known.get(EXTENSIONS), EXTENSION_CLASS),
-        REDACTION: _widened(known.get(REDACTION)),
+        REDACTION: _widened(known.get(REDACTION), SECRETS),
+        TEXT_REDACTION: _widened(known.get(TEXT_REDACTION), SECRET_TEXTS),
     }
     if PYTHON not in known and "PYSPARK_PYTHON" not in os.environ:
         settings[PYTHON] = sys.executable
@@ -188,8 +198,8 @@ def _appended(existing: str | None, value: str) -> str:
     return ",".join(items if value in items else [*items, value])
 
 
-def _widened(pattern: str | None) -> str:
-    return SECRETS if pattern is None else pattern if SECRETS in pattern else f"{pattern}|{SECRETS}"
+def _widened(pattern: str | None, ours: str) -> str:
+    return ours if pattern is None else pattern if ours in pattern else f"{pattern}|{ours}"
 
 
 def _check_running(settings: Mapping[str, str]) -> None:

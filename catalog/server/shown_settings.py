@@ -7,6 +7,7 @@ from typing import Any
 from interbed.catalog.server.setting_checks import is_loopback
 from interbed.catalog.server.setting_kinds import mechanisms_of
 from interbed.catalog.server.settings import SETTINGS, ServerSettings
+from interbed.storage.base.shown_text import is_secret
 
 
 def shown(settings: ServerSettings) -> dict[str, Any]:
@@ -30,7 +31,7 @@ def without_password(db: str) -> str:
     except ArgumentError:
         # A text that is no url may be a password in the wrong place.
         return "***"
-    hidden = {key: "***" if "password" in key.lower() else value for key, value in url.query.items()}
+    hidden = {key: "***" if is_secret(key) else value for key, value in url.query.items()}
     return url.set(query=hidden).render_as_string(hide_password=True).replace("%2A%2A%2A", "***")
 
 

@@ -30,25 +30,42 @@ def _escape(match: re.Match[str]) -> str:
 
 MASK = "******"
 
-_SECRET = (
+_WORDS = (
     "password",
+    "passphrase",
     "token",
     "authorization",
+    "cookie",
     "secret",
     "credential",
-    "privatekey",
-    "encryptionkey",
-    "apikey",
-    "accountkey",
-    "sas",
+    "private.?key",
+    "encryption.?key",
+    "api.?key",
+    "account.?key",
+    "key[.]pem",
+    "oauthbearer[.]config",
+    "hms.?jwt",
+    r"(?:(?<![\w.-])|catalog[.][\w-]{1,99}[.])header[.]",
 )
 # An access key identifies an account and does not grant access, so its end may be shown.
-_IDENTIFYING = "accesskey"
-_MASKED_WORDS = tuple(word.encode() for word in (*_SECRET, _IDENTIFYING))
+_IDENTIFYING = "access.?key"
+_SIGNATURE = "(?<![a-z])sas(?![a-z])"
+"""Azure's shared access signature; other words contain these letters, such as `sasl`."""
+
+SECRET_NAMES = f"(?i){'|'.join((*_WORDS, _IDENTIFYING, _SIGNATURE))}"
+"""The pattern of the names of all secret options and settings, for Python, Java and Spark."""
+
+_SECRET_NAME = re.compile(SECRET_NAMES)
+_ACCESS_KEY = re.compile(_IDENTIFYING, re.IGNORECASE)
+_HIDDEN_NAME = re.compile("|".join((*_WORDS, _SIGNATURE)), re.IGNORECASE)
+# The last word is of requests: a header of a catalog.
+_MASKED_WORDS = tuple(
+    re.sub(r"\[.\]|\.\?", "", word).encode() for word in (*_WORDS[:-1], _IDENTIFYING, "sas", "header")
+)
 _SHORTEST_WITH_TAIL = 12
 _TAIL = 4
+_SHORTEST_SECRET = 5
 
-_SEPARATORS = re.compile(r"[^a-z0-9]")
 _SEPARATING_BYTES = bytes(code for code in range(128) if not chr(code).isalnum())
 # User and password before the host. A secret may have slashes and at signs; a port ends at the first slash.
 _USER_IN_URI = re.compile(r"(:/{1,3})[^/@\s:\"']*(?::|%3a)(?!\d*/)[^\s\"']*(?=@)", re.IGNORECASE)
@@ -58,18 +75,16 @@ _SETTING = re.compile(r"([\w.\-]+)((?:=|[\"']\s*[:=]\s*)[\"']?)([^\s&,;\"'})\]]+
 
 def is_secret(key: str) -> bool:
     """Return whether the value of this key is masked, entirely or except for its end."""
-    plain = _SEPARATORS.sub("", key.lower())
-    return _IDENTIFYING in plain or any(word in plain for word in _SECRET)
+    return _SECRET_NAME.search(key) is not None
 
 
 def masked(key: str, value: str) -> str:
     """Return the displayed form of a value: `******` for a secret, the last four letters of an access key, a URI
     without its password.
     """
-    plain = _SEPARATORS.sub("", key.lower())
-    if any(word in plain for word in _SECRET):
+    if _HIDDEN_NAME.search(key) is not None:
         return MASK
-    if _IDENTIFYING in plain:
+    if _ACCESS_KEY.search(key) is not None:
         return MASK + (value[-_TAIL:] if len(value) >= _SHORTEST_WITH_TAIL else "")
     return without_credentials(value)
 
@@ -138,15 +153,17 @@ def age_text(millis: int) -> str:
     return f"{seconds // 86_400} d"
 
 
-_SECRET_SETTING = re.compile(
-    r"password|passphrase|secret|token|credential|private|key\.pem|oauthbearer\.config", re.IGNORECASE
-)
-"""Names of librdkafka's settings whose values are secrets."""
-
-
 def secrets_of(settings: Mapping[str, str]) -> Sequence[str]:
     """Return the values of secret settings."""
-    return [value for name, value in settings.items() if value and _SECRET_SETTING.search(name)]
+    return [value for name, value in settings.items() if value and is_secret(name)]
+
+
+def without_secrets(text: str, secrets: Iterable[str]) -> str:
+    """Return the text with `******` in place of these secrets. A short one is part of many words, and stays."""
+    for secret in sorted(secrets, key=len, reverse=True):
+        if len(secret) >= _SHORTEST_SECRET:
+            text = text.replace(secret, MASK)
+    return text
 
 
 def shown_error(kafka: Any, error: Any, secrets: Sequence[str]) -> str:

@@ -10,7 +10,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from interbed.spark_ext import spark_settings
-from interbed.spark_ext.session import REDACTION, SECRETS
+from interbed.spark_ext.session import REDACTION, SECRET_TEXTS, SECRETS, TEXT_REDACTION
 from tests.spark_ext.conftest import SparkLake
 from tests.support.peers.process import PeerError
 from tests.support.peers.spark import SparkPeer
@@ -41,6 +41,8 @@ def test_the_jar_and_python_have_one_pattern(spark: SparkSession) -> None:
     assert jvm is not None
     assert jvm.interbed.spark.catalog.Redaction.SECRETS == SECRETS
     assert spark.conf.get(REDACTION) == SECRETS
+    assert jvm.interbed.spark.catalog.Redaction.SECRET_TEXTS == SECRET_TEXTS
+    assert spark.conf.get(TEXT_REDACTION) == SECRET_TEXTS
 
 
 @pytest.fixture

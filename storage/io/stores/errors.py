@@ -10,7 +10,7 @@ from collections.abc import Collection
 from urllib.parse import quote
 
 from interbed.storage.base.errors import AccessRefusedError, StorageAccessError
-from interbed.storage.base.shown_text import MASK
+from interbed.storage.base.shown_text import MASK, SECRET_NAMES
 
 _STATUS = re.compile(r"status code: (\d{3})")
 _CODE = re.compile(r"<Code>([^<]{1,100})</Code>")
@@ -30,7 +30,7 @@ _OTHER_PROTOCOL = re.compile(
 )
 """Messages of obstore, and of this package, about a response with status 200 that is not of the protocol."""
 _SECRET = re.compile(
-    r"(?i)((?:sig|x-amz-[a-z-]*|awsaccesskeyid|signature|access_token|key|secret|token|password)=)[^&\s\"',)]+"
+    rf"(?i)((?:sig|x-amz-[a-z-]*|signature|key|{SECRET_NAMES.removeprefix('(?i)')})(?:id)?=)[^&\s\"',)]+"
 )
 _USER = re.compile(r"(?<=://)[^/@\s]*:[^/@\s]*(?=@)")
 _AUTHORIZATION = re.compile(

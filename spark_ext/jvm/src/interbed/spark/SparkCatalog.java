@@ -60,6 +60,7 @@ public class SparkCatalog
           planner.openCatalog(reference);
           return null;
         });
+    HeldSecrets.holdBack(name);
   }
 
   @Override

@@ -4,10 +4,13 @@ import java.util.HashMap;
 import java.util.Map;
 import java.util.UUID;
 import java.util.concurrent.ConcurrentHashMap;
+import org.apache.spark.sql.internal.SQLConf;
+import scala.jdk.javaapi.CollectionConverters;
 
 /**
- * Secret options of catalogs of CREATE CATALOG. The event log has a session's settings with each of its jobs, and masks only the
- * settings with which the application was started. So the session's settings have a name in place of these options.
+ * Secret options of catalogs. Spark sends a session's settings to executors with each task. The event log has them with each job,
+ * and masks only the settings with which the application was started. So the session's settings have a name in place of these
+ * options. Of a catalog by settings, the options of the file system stay in them.
  */
 public final class HeldSecrets {
   /** The option of a catalog with that name. */
@@ -21,7 +24,7 @@ public final class HeldSecrets {
   static Map<String, String> withoutSecrets(Map<String, String> options) {
     Map<String, String> open = new HashMap<>(options);
     Map<String, String> secret = new HashMap<>(options);
-    open.keySet().removeIf(Redaction::isSecret);
+    open.entrySet().removeIf(option -> Redaction.isSecret(option.getKey(), option.getValue()));
     secret.keySet().removeAll(open.keySet());
     if (!secret.isEmpty()) {
       String name = UUID.randomUUID().toString();
@@ -40,9 +43,36 @@ public final class HeldSecrets {
       if (secret == null) {
         throw new IllegalStateException("The catalog was dropped, and its secret options with it; create it again");
       }
-      whole.putAll(secret);
+      // A setting that was made later wins.
+      secret.forEach(whole::putIfAbsent);
     }
     return whole;
+  }
+
+  /** Takes the secrets of a catalog by settings out of the settings of its session, when the catalog is opened. */
+  public static void holdBack(String catalog) {
+    SQLConf conf = SQLConf.get();
+    String prefix = CatalogRegistry.confKey(catalog) + ".";
+    Map<String, String> secret = new HashMap<>();
+    CollectionConverters.asJava(conf.getAllConfs())
+        .forEach(
+            (key, value) -> {
+              String option = key.startsWith(prefix) ? key.substring(prefix.length()) : "";
+              if (Redaction.isSecret(option, value) && !Redaction.isOfFileSystem(option)) {
+                secret.put(option, value);
+              }
+            });
+    if (secret.isEmpty()) {
+      return;
+    }
+    Map<String, String> before = HELD.get(conf.getConfString(prefix + KEY, ""));
+    if (before != null) {
+      before.forEach(secret::putIfAbsent);
+    }
+    String name = UUID.randomUUID().toString();
+    HELD.put(name, secret);
+    conf.setConfString(prefix + KEY, name);
+    secret.keySet().forEach(option -> conf.unsetConf(prefix + option));
   }
 
   static void forget(String name) {

@@ -2,7 +2,9 @@ package interbed.spark.read;
 
 import java.io.Serializable;
 import java.net.URI;
+import java.util.ArrayList;
 import java.util.Arrays;
+import java.util.List;
 import java.util.Map;
 import java.util.NoSuchElementException;
 import org.apache.hadoop.conf.Configuration;
@@ -79,7 +81,7 @@ final class NativeParquet implements Serializable {
     StructType readSchema = located ? columns.add(POSITION, DataTypes.LongType, true) : columns;
     SparkSession session = (SparkSession) org.apache.spark.sql.SparkSession.active();
     SQLConf conf = session.sessionState().conf();
-    Configuration hadoop = session.sessionState().newHadoopConf();
+    Configuration hadoop = withoutCatalogs(session.sessionState().newHadoopConf());
     // Our files have checksums of their pages, which Parquet's reader verifies only with this setting.
     hadoop.setIfUnset("parquet.page.verify-checksum.enabled", "true");
     hadoop.set("parquet.read.support.class", ParquetReadSupport.class.getName());
@@ -110,6 +112,14 @@ final class NativeParquet implements Serializable {
             Option.empty(),
             new ParquetOptions(scala.collection.immutable.Map.from(CollectionConverters.asScala(OPTIONS)), conf));
     return factory.supportColumnarReads(NO_FILES) ? new NativeParquet(factory) : null;
+  }
+
+  /** The configuration without the options of catalogs: Spark copies all settings of the session, and secrets are among them. */
+  private static Configuration withoutCatalogs(Configuration hadoop) {
+    List<String> settings = new ArrayList<>();
+    hadoop.forEach(setting -> settings.add(setting.getKey()));
+    settings.stream().filter(key -> key.startsWith("spark.sql.catalog.")).forEach(hadoop::unset);
+    return hadoop;
   }
 
   /**
