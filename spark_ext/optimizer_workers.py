@@ -19,11 +19,13 @@ from functools import partial
 from typing import Any
 
 from interbed.catalog.client.cli.group import pairs
+from interbed.catalog.client.options import options_of_files, secret_options
 from interbed.optimizer.flow.group import DEFAULT_GROUP
 from interbed.optimizer.service.local_workers import place
 from interbed.optimizer.service.scheduler_client import SchedulerClient
 from interbed.optimizer.service.worker import OptimizerWorker, WorkerSettings, opened_with
 from interbed.spark_ext.session import PYTHON
+from interbed.storage.base.errors import InvalidOptionError
 from interbed.storage.base.quantities import parse_duration_millis, parse_memory
 
 IDLE_SECONDS = 60.0
@@ -33,7 +35,7 @@ IDLE_SECONDS = 60.0
 class SparkWorkers:
     """Workers for the optimizer at `uri`, in the number `workers`, each with `memory` bytes.
 
-    `options` are options of the catalog, such as secrets, on top of those that the optimizer sends.
+    `options` are options of the catalog, such as keys of its files, on top of those that the optimizer sends.
     """
 
     uri: str
@@ -48,7 +50,14 @@ def run_workers(spark: Any, wanted: SparkWorkers) -> None:
     """Run the workers until each has had no tasks for the idle time.
 
     Raises the error that ends a worker, as Spark's exception: WorkerRefusedError, or an error of opening the catalog.
+    Raises InvalidOptionError for a secret of the catalog, which executors must not get.
     """
+    secret = [key for key in secret_options(wanted.options) if key not in options_of_files(wanted.options)]
+    if secret:
+        raise InvalidOptionError(
+            f"The option '{secret[0]}' is secret, and Spark would send it to the executors. Give the workers the "
+            "option 'token.provider.path', a file with a token on each executor, or run `interbed optimizer worker`."
+        )
     context = spark.sparkContext
     numbers = context.parallelize(range(wanted.workers), wanted.workers)
     with _python_of(context):

@@ -276,6 +276,8 @@ struct ScanPlan {
   21: optional map<string, i64> metrics,
   /** What Hadoop's configuration lacks to open the native files; it may hold secrets. */
   22: optional map<string, string> hadoopSettings,
+  /** The time, in milliseconds since 1970, after which a stage gets the task with new credentials; absent: never. */
+  23: optional i64 renewedAfter,
 }
 
 /** What is known of a column that is read; each absent when it is not known. */
@@ -370,6 +372,8 @@ struct WritePlan {
   2: required binary token,
   /** Spark's StructType of the rows as the workers want them, as JSON, where that is not the query's: of streams. */
   3: optional string schemaJson,
+  /** As ScanPlan's. */
+  4: optional i64 renewedAfter,
 }
 
 struct CommitResult {
@@ -569,6 +573,9 @@ service Planner {
       adds when its job is planned (nothing is changed before), and with a column for the kinds of the rows. */
   TableInfo targetOfRows(1: binary handle, 2: string schemaJson, 3: map<string, string> options, 4: bool caseSensitive)
     throws (1: PlannerError error),
+
+  // Tasks of scans and writes: the task with new credentials for the files of the table of a handle.
+  binary renewTask(1: binary handle, 2: binary task) throws (1: PlannerError error),
 
   // Statistics: of the columns, or of all plain ones.
   void analyzeTable(1: TableRef table, 2: list<string> columns, 3: bool allColumns) throws (1: PlannerError error),

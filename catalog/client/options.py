@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from interbed.storage.base.errors import InvalidOptionError
-from interbed.storage.base.shown_text import all_masked, did_you_mean
+from interbed.storage.base.shown_text import all_masked, did_you_mean, is_secret, without_credentials
 from interbed.storage.meta.options.core import CoreOptions
 
 
@@ -78,6 +78,30 @@ PREFIXES = (
     *("fs.", "s3.", "google.", "hadoop.", "dfs.", "hive.", "table-default.", "cache.", "store.", "local-cache."),
     "header.",
 )
+FILE_SYSTEM_PREFIXES = (
+    *("fs.", "s3.", "google.", "hadoop.", "dfs.", "hadoop-conf-dir", "hive-conf-dir"),
+    *("store.", "local-cache."),
+)
+"""Prefixes of a catalog's options of its file system; tables read them as dynamic options."""
+_BY_FILE = frozenset(
+    {
+        "metastore",
+        "uri",
+        "warehouse",
+        "client-timeout",
+        "data-token.enabled",
+        "token.provider",
+        "token.provider.path",
+        "dlf.region",
+        "dlf.token-path",
+        "dlf.token-loader",
+        "dlf.token-ecs-metadata-url",
+        "dlf.token-ecs-role-name",
+        "dlf.signing-algorithm",
+    }
+)
+"""Options of a REST catalog that authenticates by a file, or by the role of its machine. None of them is secret."""
+_HEADER = "header."
 UNNAMED = "default"
 """The name of a catalog that is described by options alone, and of the default catalog."""
 LOCATING = frozenset({"warehouse", "metastore", "uri", "hive-conf-dir"})
@@ -87,6 +111,34 @@ LOCATING = frozenset({"warehouse", "metastore", "uri", "hive-conf-dir"})
 def is_known(key: str) -> bool:
     """Return whether a catalog has an option of that name."""
     return key in KNOWN or key.startswith(PREFIXES)
+
+
+def options_of_files(raw: Mapping[str, str]) -> dict[str, str]:
+    """Return the options of a catalog that open files; keys of an object store are among them."""
+    return {key: value for key, value in raw.items() if key.startswith(FILE_SYSTEM_PREFIXES)}
+
+
+def secret_options(raw: Mapping[str, str]) -> list[str]:
+    """Return the names of the secret options of a catalog."""
+    return [key for key in raw if is_secret(key) and key not in _BY_FILE]
+
+
+def secret_values(raw: Mapping[str, str]) -> set[str]:
+    """Return the values that no message may contain: of secret options, and their parts after a colon or a blank."""
+    values = [raw[key] for key in secret_options(raw)]
+    return {part for value in values for part in (value, value.partition(":")[2], value.rpartition(" ")[2]) if part}
+
+
+def options_for_executors(raw: Mapping[str, str]) -> dict[str, str]:
+    """Return the options of a catalog for a process that opens files and may not act as its user.
+
+    These are the options of the file system. If the catalog authenticates by a file, they are joined by the address of
+    the server and the path of that file, with which the process renews credentials if the file exists on its machine.
+    """
+    found = options_of_files(raw)
+    if CatalogOptions(found | {k: v for k, v in raw.items() if k in _BY_FILE}).authenticates_by_file:
+        found |= {k: without_credentials(v) for k, v in raw.items() if k in _BY_FILE}
+    return found
 
 
 @dataclass(frozen=True, slots=True)
@@ -293,6 +345,12 @@ class CatalogOptions:
         return self.raw.get("dlf.signing-algorithm")
 
     @property
+    def authenticates_by_file(self) -> bool:
+        """Whether requests to a REST catalog are authenticated without a secret among the options."""
+        by_file = self.token_path or self.dlf_token_path or self.dlf_token_loader
+        return self.metastore is MetastoreKind.REST and bool(by_file)
+
+    @property
     def data_token_enabled(self) -> bool:
         """Whether the REST server hands out credentials for the files of each table."""
         return self._core.boolean("data-token.enabled", False)
@@ -300,8 +358,7 @@ class CatalogOptions:
     @property
     def headers(self) -> dict[str, str]:
         """Headers of all requests to a REST catalog: `header.<name>`."""
-        prefix = "header."
-        return {k[len(prefix) :]: v for k, v in self.raw.items() if k.startswith(prefix)}
+        return {k[len(_HEADER) :]: v for k, v in self.raw.items() if k.startswith(_HEADER)}
 
     @property
     def table_defaults(self) -> dict[str, str]:

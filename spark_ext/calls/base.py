@@ -7,6 +7,7 @@ from typing import Any
 from interbed.catalog.client.api import Catalog
 from interbed.catalog.client.factory import open_catalog
 from interbed.catalog.client.filesystem import FileSystemCatalog
+from interbed.catalog.client.options import secret_values
 from interbed.catalog.client.table_parts import as_format_table
 from interbed.spark_ext.handle.table_handle import NO_CATALOG, TableHandle
 from interbed.storage.base.errors import InvalidInputError, InvalidOptionError
@@ -27,12 +28,15 @@ class CatalogPool:
 
     def __init__(self) -> None:
         self._open: OrderedDict[tuple[str, frozenset[tuple[str, str]]], Catalog] = OrderedDict()
+        self.secrets: set[str] = set()
+        """Secrets of the catalogs of this process, which no error may contain."""
 
     def get(self, name: str, options: Mapping[str, str]) -> Catalog:
         """Return the catalog, opened if necessary.
 
         Raises InvalidOptionError, CatalogUnavailableError, StorageAccessError.
         """
+        self.secrets |= secret_values(options)
         key = (name, frozenset(options.items()))
         catalog = self._open.get(key)
         if catalog is None:

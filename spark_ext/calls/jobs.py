@@ -17,7 +17,7 @@ from interbed.spark_ext.handle.ddl import schema_to_create
 from interbed.spark_ext.handle.format_tables import info_of_format, open_format, refuse_format
 from interbed.spark_ext.handle.row_changes import RowsToCome, kind_field, whole_partitions
 from interbed.spark_ext.handle.session_options import table_options
-from interbed.spark_ext.handle.table_handle import NO_CATALOG, StagingInfo, TableHandle
+from interbed.spark_ext.handle.table_handle import NO_CATALOG, StagingInfo, TableHandle, renewed
 from interbed.spark_ext.read.format_reads import plan_format_scan
 from interbed.spark_ext.read.reader import answer, plan_global, plan_scan
 from interbed.spark_ext.read.streams import open_batches, open_stream
@@ -199,6 +199,13 @@ class WriteCalls(StagingCalls, MergingCalls):
         plan.abort(plan.handle.open(), decode_messages(messages))
 
 
+class TaskCalls(PlannerCalls):
+    """Calls about the tasks that executors get of scans and writes."""
+
+    def renewTask(self, handle: bytes, task: bytes) -> bytes:  # noqa: N802
+        return renewed(TableHandle.from_bytes(handle), task)
+
+
 class ScanCalls(PlannerCalls):
     """Calls of Spark's ScanBuilder and Scan."""
 
@@ -211,7 +218,10 @@ class ScanCalls(PlannerCalls):
         read = TableHandle.from_bytes(handle)
         if read.is_global:
             return plan_global(
-                self._catalogs.get(read.catalog, read.catalog_options), read, request, task_of(read, request).to_bytes()
+                self._catalogs.get(read.catalog, read.catalog_options),
+                read,
+                request,
+                task_of(read, request).for_executors().to_bytes(),
             )
         if read.is_format:
             return plan_format_scan(read, self._format_table_of(read), request)

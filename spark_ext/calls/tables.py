@@ -20,6 +20,7 @@ from interbed.catalog.client.identifier import (
     branch_to_alter,
     parse_table_name,
 )
+from interbed.catalog.client.options import options_of_files
 from interbed.catalog.client.partition import partitions_of, partitions_of_files
 from interbed.catalog.client.table_parts import as_format_table
 from interbed.spark_ext.calls.base import PlannerCalls, identifier_of
@@ -28,12 +29,7 @@ from interbed.spark_ext.handle.ddl import MANAGED_LOCATION, schema_changes, sche
 from interbed.spark_ext.handle.format_tables import format_table_info, refuse_format
 from interbed.spark_ext.handle.row_changes import hidden_columns_of, row_changes_of
 from interbed.spark_ext.handle.session_options import BRANCH, with_session_options
-from interbed.spark_ext.handle.table_handle import (
-    FILE_SYSTEM_PREFIXES,
-    NO_CATALOG,
-    TableHandle,
-    handle_of_table,
-)
+from interbed.spark_ext.handle.table_handle import NO_CATALOG, TableHandle, handle_of_table
 from interbed.spark_ext.values.partition_values import agrees, spec_from_spark, values_to_spark
 from interbed.spark_ext.values.predicates import partition_forms
 from interbed.spark_ext.values.spark_types import schema_to_spark
@@ -244,7 +240,7 @@ class PathCalls(PlannerCalls):
     """Calls of Spark's TableProvider."""
 
     def loadPath(self, path: str, options: dict[str, str], settings: dict[str, str]) -> TableInfo:  # noqa: N802
-        to_files = {key: value for key, value in options.items() if key.startswith(FILE_SYSTEM_PREFIXES)}
+        to_files = options_of_files(options)
         to_branch = {key: value for key, value in options.items() if key == BRANCH}
         table = load_table(path, options={**to_files, **to_branch})
         # The name is for messages, and has the suffix of the audit log.

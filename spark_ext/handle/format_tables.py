@@ -11,6 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+from interbed.catalog.client.options import options_of_files
 from interbed.spark_ext.handle.ddl import spark_properties
 from interbed.spark_ext.handle.format_definitions import (
     definition_from_text,
@@ -18,7 +19,7 @@ from interbed.spark_ext.handle.format_definitions import (
     partition_from_json,
     partition_to_json,
 )
-from interbed.spark_ext.handle.table_handle import FILE_SYSTEM_PREFIXES, TableHandle
+from interbed.spark_ext.handle.table_handle import TableHandle
 from interbed.spark_ext.values.spark_types import schema_to_spark
 from interbed.storage.base.errors import InvalidInputError, NotSupportedError
 from interbed.storage.io.resolve import file_io_for
@@ -131,7 +132,7 @@ def refuse_format(handle: TableHandle, what: str) -> None:
 
 
 def _added(options: Mapping[str, str], given: Mapping[str, str]) -> dict[str, str]:
-    return {k: v for k, v in options.items() if k.startswith(FILE_SYSTEM_PREFIXES) and given.get(k) != v}
+    return {k: v for k, v in options_of_files(options).items() if given.get(k) != v}
 
 
 def _tokens_of(table: FormatTable) -> str | None:

@@ -7,7 +7,7 @@ shown.
 """
 
 import traceback
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from functools import wraps
 from typing import Any
 
@@ -34,6 +34,7 @@ from interbed.storage.base.errors import (
     TagNotFoundError,
     UnsupportedVersionError,
 )
+from interbed.storage.base.shown_text import without_secrets
 from interbed.storage.scan.split import Plan
 from interbed.storage.write.commit_message import CommitMessage
 from interbed.thrift_idl.planner.ttypes import ErrorKind, PlannerError
@@ -68,13 +69,19 @@ _KINDS: tuple[tuple[type[InterbedError], int], ...] = (
 )
 
 
-def planner_error(error: Exception) -> PlannerError:
-    """Return the error for the JVM. An error that is not interbed's is INTERNAL, with its traceback."""
+def planner_error(error: Exception, secrets: Iterable[str] = ()) -> PlannerError:
+    """Return the error for the JVM, without these secrets.
+
+    Another error than interbed's is INTERNAL, with its traceback. The JVM shows the texts to users, and Spark writes
+    them to its event log.
+    """
     for kind_of, kind in _KINDS:
         if isinstance(error, kind_of):
-            return PlannerError(kind=kind, message=str(error))
+            return PlannerError(kind=kind, message=without_secrets(str(error), secrets))
     return PlannerError(
-        kind=ErrorKind.INTERNAL, message=message_of(error), detail="".join(traceback.format_exception(error))
+        kind=ErrorKind.INTERNAL,
+        message=without_secrets(message_of(error), secrets),
+        detail=without_secrets("".join(traceback.format_exception(error)), secrets),
     )
 
 
@@ -91,8 +98,10 @@ class GuardedHandler:
     For other exceptions Thrift's processor sends a message without the cause.
     """
 
-    def __init__(self, handler: object) -> None:
+    def __init__(self, handler: object, secrets: Collection[str] = ()) -> None:
+        """`secrets` may get more while the handler is used."""
         self._handler = handler
+        self._secrets = secrets
 
     def __getattr__(self, name: str) -> Callable[..., Any]:
         method = getattr(self._handler, name)
@@ -102,7 +111,7 @@ class GuardedHandler:
             try:
                 return method(*arguments)
             except Exception as error:
-                raise planner_error(error) from error
+                raise planner_error(error, self._secrets) from error
 
         return guarded
 

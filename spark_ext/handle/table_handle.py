@@ -2,21 +2,36 @@
 
 With it any planner and any worker can open the table without the catalog: it has the location, the schema and the
 options of the file system. A commit uses the catalog again, for its lock.
+
+A handle with the catalog's options stays on the driver. The handle for executors (`for_executors`) has no secrets of
+the catalog: it has the options of the file system, and the present token of the table if the server has tokens for its
+files.
 """
 
 import json
+from base64 import b64decode, b64encode
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
 
 from interbed.catalog.client.api import system_table
 from interbed.catalog.client.identifier import SYSTEM_DATABASE, TableName
-from interbed.catalog.client.options import CatalogOptions
+from interbed.catalog.client.options import (
+    FILE_SYSTEM_PREFIXES,
+    CatalogOptions,
+    options_for_executors,
+    options_of_files,
+)
 from interbed.spark_ext.handle.row_changes import RowsToCome, hidden_fields
 from interbed.spark_ext.handle.session_options import without_pins
+from interbed.storage.base.clock import now_millis
 from interbed.storage.base.errors import FileGoneError, InvalidInputError, SnapshotGoneError, SnapshotNotFoundError
+from interbed.storage.base.shown_text import is_secret
 from interbed.storage.base.types.data_type import DataField
 from interbed.storage.io.api import FileIO
+from interbed.storage.meta.options.known.check import known_option
+from interbed.storage.meta.options.log import KAFKA
 from interbed.storage.meta.schema.table_schema import TableSchema
 from interbed.storage.meta.snapshot.snapshot import Snapshot
 from interbed.storage.table.opening import open_store
@@ -25,11 +40,8 @@ from interbed.storage.table.table import Table, load_table
 from interbed.storage.views.changes import ChangeView
 from interbed.storage.views.system.table import SystemTable
 
-# Prefixes of a catalog's options of its file system; tables read them as dynamic options.
-FILE_SYSTEM_PREFIXES = (
-    *("fs.", "s3.", "google.", "hadoop.", "dfs.", "hadoop-conf-dir", "hive-conf-dir"),
-    *("store.", "local-cache."),
-)
+if TYPE_CHECKING:
+    from interbed.catalog.client.rest.data_tokens import DataToken
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,6 +51,9 @@ class StagingInfo:
     replaces: bool
     path: str | None
 
+
+_OF_COMMITS = "metadata.iceberg."
+"""Prefix of options that only a commit uses, which the driver makes."""
 
 NO_CATALOG = ""
 """The catalog's name in the handle of a table that was loaded by its path."""
@@ -62,7 +77,9 @@ class TableHandle:
     server_options: Mapping[str, str] = field(default_factory=dict)
     """Options of the file system that the server of the catalog adds to `catalog_options`."""
     tokens_of: str | None = None
-    """The id of the table if the server of the catalog has tokens for its files, which each process gets itself."""
+    """The id of the table if the server of the catalog has tokens for its files, which the driver gets."""
+    token: "DataToken | None" = field(default=None, repr=False)
+    """In the handle for executors: the token that the driver has got for the files of the table."""
     snapshot_identity: str | None = None
     """The identity of the snapshot, by which it differs from another one with its id after a rollback."""
     kind_column: str | None = None
@@ -89,6 +106,7 @@ class TableHandle:
                 "staged": None if self.staged is None else [self.staged.replaces, self.staged.path],
                 "serverOptions": dict(self.server_options),
                 "tokensOf": self.tokens_of,
+                "token": None if self.token is None else self.token.to_json(),
                 "kindColumn": self.kind_column,
                 "identity": self.snapshot_identity,
                 "format": self.is_format,
@@ -107,6 +125,7 @@ class TableHandle:
             value = json.loads(content)
             staged = value.get("staged")
             rows = value.get("rows")
+            token = value.get("token")
             return TableHandle(
                 catalog=value["catalog"],
                 catalog_options=value["catalogOptions"],
@@ -119,6 +138,7 @@ class TableHandle:
                 staged=None if staged is None else StagingInfo(replaces=staged[0], path=staged[1]),
                 server_options=value.get("serverOptions", {}),
                 tokens_of=value.get("tokensOf"),
+                token=None if token is None else _token_of_json(token),
                 kind_column=value.get("kindColumn"),
                 snapshot_identity=value.get("identity"),
                 is_format=value.get("format", False),
@@ -128,6 +148,31 @@ class TableHandle:
             )
         except (ValueError, KeyError, TypeError) as error:
             raise InvalidInputError(f"Not a table handle: {error}") from error
+
+    def for_executors(self) -> "TableHandle":
+        """Return the handle for processes that read and write the files, without secrets of the catalog.
+
+        Raises the errors of the catalog when the server does not give a token.
+        """
+        token = self.token
+        if self.tokens_of is not None and token is None:
+            # By use: most tables need no client of REST.
+            from interbed.catalog.client.rest.data_tokens import token_of
+
+            token = token_of(self.files_by_token(self.tokens_of))
+        return replace(
+            self,
+            catalog_options=options_for_executors(self.catalog_options),
+            server_options=options_of_files(self.server_options),
+            schema_json=_without_secrets(self.schema_json),
+            dynamic_options={k: v for k, v in self.dynamic_options.items() if not _stays(k)},
+            token=token,
+        )
+
+    @property
+    def renewed_after(self) -> int | None:
+        """The time, in milliseconds since 1970, after which a stage gets a newer token; None without a token."""
+        return None if self.token is None else self.token.renewal_millis(now_millis())
 
     @property
     def view(self) -> SystemTable | ChangeView | None:
@@ -179,16 +224,17 @@ class TableHandle:
     def files_by_token(self, table_id: str) -> FileIO:
         """Return the file system of the table of an id, for whose files the server of the catalog has tokens."""
         # By use: most tables need no client of REST.
-        from interbed.catalog.client.rest.data_tokens import DataTokenOrigin, file_io_of
+        from interbed.catalog.client.rest.data_tokens import DataTokenOrigin, file_io_of, files_with
 
         name = TableName.parse(f"{self.database}.{self.table}").identifier
-        return file_io_of(DataTokenOrigin(CatalogOptions(self.catalog_options), name, table_id, self.location))
+        options = self.catalog_options if self.token is None else {**self.catalog_options, **self.server_options}
+        origin = DataTokenOrigin(CatalogOptions(options), name, table_id, self.location)
+        return file_io_of(origin) if self.token is None else files_with(self.token, origin)
 
     @property
     def file_system_options(self) -> dict[str, str]:
         """The catalog's options of its file system, with those of its server."""
-        own = {k: v for k, v in self.catalog_options.items() if k.startswith(FILE_SYSTEM_PREFIXES)}
-        return {**own, **self.server_options}
+        return {**options_of_files(self.catalog_options), **self.server_options}
 
     @contextmanager
     def being_read(self) -> Iterator[None]:
@@ -210,6 +256,20 @@ class TableHandle:
         except SnapshotNotFoundError:
             return False
         return True
+
+
+def renewed(handle: TableHandle, task: bytes) -> bytes:
+    """Return a task of a scan or of a write with the present token of the table of a handle.
+
+    Raises InvalidInputError for other bytes, and the errors of the catalog.
+    """
+    try:
+        value = json.loads(task)
+        sent = TableHandle.from_bytes(b64decode(value["handle"]))
+    except (ValueError, KeyError, TypeError) as error:
+        raise InvalidInputError(f"Not a task of a scan or of a write: {error}") from error
+    renewed_handle = replace(sent, token=handle.for_executors().token)
+    return json.dumps({**value, "handle": b64encode(renewed_handle.to_bytes()).decode()}).encode()
 
 
 def handle_of_table(
@@ -239,8 +299,34 @@ def handle_of_table(
 
 def _server_options_of(table: Table, given: Mapping[str, str]) -> dict[str, str]:
     """Return the options of the file system that the server of a catalog adds to the given ones, or overrides."""
-    options = table.store.environment.file_options
-    return {k: v for k, v in options.items() if k.startswith(FILE_SYSTEM_PREFIXES) and given.get(k) != v}
+    options = options_of_files(table.store.environment.file_options)
+    return {k: v for k, v in options.items() if given.get(k) != v}
+
+
+def _token_of_json(value: Any) -> "DataToken":
+    # By use: most tables need no client of REST.
+    from interbed.catalog.client.rest.data_tokens import DataToken
+
+    return DataToken.from_json(value, source="A table handle")
+
+
+_NEEDED = (*FILE_SYSTEM_PREFIXES, KAFKA)
+"""Prefixes of options of a table whose secrets executors need: of its files, and of its log."""
+
+
+def _stays(key: str) -> bool:
+    """Return whether an option of a table stays on the driver: a secret that neither files nor the log need."""
+    of_driver = known_option(key) is None or key.startswith(_OF_COMMITS)
+    return of_driver and not key.startswith(_NEEDED) and is_secret(key)
+
+
+def _without_secrets(schema_json: str) -> str:
+    """Return a schema without the options that stay on the driver; the text is unchanged if there are none."""
+    schema = json.loads(schema_json)
+    options = schema.get("options") or {}
+    if not any(_stays(key) for key in options):
+        return schema_json
+    return json.dumps({**schema, "options": {k: v for k, v in options.items() if not _stays(k)}})
 
 
 def _tokens_of(table: Table) -> str | None:

@@ -2,13 +2,14 @@
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from interbed.ingest.run_settings import BadMessages
 from interbed.ingest.tables.computed_columns import ComputedColumn
 from interbed.ingest.tables.names import TableNames
 from interbed.ingest.tables.table_sink import TableSettings
+from interbed.spark_ext.handle.table_handle import TableHandle
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,6 +75,11 @@ class TargetTable:
     positions: str
     unit: int
 
+    def for_executors(self) -> "TargetTable":
+        """Return the table with a handle that has no secrets of the catalog. Raises the errors of TableHandle."""
+        handle = TableHandle.from_bytes(self.handle.encode()).for_executors()
+        return replace(self, handle=handle.to_bytes().decode())
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReadPlan:
@@ -83,8 +89,8 @@ class ReadPlan:
     targets: Sequence[TargetTable]
 
     def to_bytes(self) -> bytes:
-        """Encode the plan for tasks."""
-        targets = [asdict(target) for target in self.targets]
+        """Encode the plan for tasks, without secrets of the catalog. Raises the errors of TableHandle."""
+        targets = [asdict(target.for_executors()) for target in self.targets]
         return json.dumps({"settings": self.settings.to_json(), "targets": targets}).encode()
 
     @staticmethod

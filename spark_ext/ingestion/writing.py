@@ -85,7 +85,8 @@ _HEAD = struct.Struct("!ii")
 
 def shared_of(tokens: Mapping[int, CommitToken]) -> bytes:
     """Encode the tokens of the tables, the shared part of all tasks."""
-    return json.dumps({number: b64encode(token.to_bytes()).decode() for number, token in tokens.items()}).encode()
+    sent = {number: token.for_executors().to_bytes() for number, token in tokens.items()}
+    return json.dumps({number: b64encode(content).decode() for number, content in sent.items()}).encode()
 
 
 def payload_of(rows: Mapping[str, int]) -> bytes:

@@ -211,7 +211,7 @@ def _job(description: str, works: Sequence[_TableWork], noted: Mapping[str, Any]
     return Job(
         description=description,
         tasks=tasks,
-        shared=json.dumps([b64encode(work.token.to_bytes()).decode() for work in works]).encode(),
+        shared=json.dumps([b64encode(work.token.for_executors().to_bytes()).decode() for work in works]).encode(),
         token=json.dumps(
             {"description": description, "works": [work.to_json() for work in works], "noted": noted or {}}
         ).encode(),

@@ -153,9 +153,13 @@ def _rewrite_file_index(call: ProcedureCall) -> Answer:
     chosen = files_to_index(table.store, None if where is None else bound_filter(where, table.schema.fields))
     if not chosen:
         return ((0, 0),)
-    token = begun(call, str(name.of_table), table).to_bytes()
-    tasks = [encode_messages(files) for files in _shares(chosen)]
-    return Job(description=f"Index the files of {name.of_table}", tasks=tasks, shared=token, token=token)
+    token = begun(call, str(name.of_table), table)
+    return Job(
+        description=f"Index the files of {name.of_table}",
+        tasks=[encode_messages(files) for files in _shares(chosen)],
+        shared=token.for_executors().to_bytes(),
+        token=token.to_bytes(),
+    )
 
 
 def _shares(chosen: Sequence[CommitMessage]) -> Iterator[list[CommitMessage]]:

@@ -25,7 +25,7 @@ from thrift.Thrift import TException
 
 import interbed.thrift_idl
 from interbed.spark_ext.calls.base import CatalogPool
-from interbed.spark_ext.calls.jobs import RowChangeCalls, ScanCalls, StreamCalls, WriteCalls
+from interbed.spark_ext.calls.jobs import RowChangeCalls, ScanCalls, StreamCalls, TaskCalls, WriteCalls
 from interbed.spark_ext.calls.namespaces import NamespaceCalls, ViewCalls
 from interbed.spark_ext.calls.procedures import ProcedureCalls
 from interbed.spark_ext.calls.tables import PartitionCalls, PathCalls, StatisticsCalls, TableCalls
@@ -60,6 +60,7 @@ class PlannerHandler(
     TableCalls,
     PathCalls,
     ScanCalls,
+    TaskCalls,
     StreamCalls,
     WriteCalls,
     PartitionCalls,
@@ -75,6 +76,11 @@ class PlannerHandler(
 
     def checkInterface(self, version: str) -> None:  # noqa: N802 - Thrift's name.
         check_interface(version)
+
+    @property
+    def secrets(self) -> set[str]:
+        """Secrets of the catalogs that this planner has opened, more with each of them."""
+        return self._catalogs.secrets
 
     def close(self) -> None:
         """Close the connections of the catalogs."""
@@ -104,7 +110,7 @@ class _Streams:
 def serve(infile: BinaryIO, outfile: BinaryIO) -> None:
     """Answer calls until the driver closes the connection."""
     handler = PlannerHandler()
-    processor = Planner.Processor(GuardedHandler(handler))
+    processor = Planner.Processor(GuardedHandler(handler, handler.secrets))
     protocol = TBinaryProtocol(_Streams(infile, outfile))
     try:
         while True:

@@ -39,12 +39,14 @@ def plan_format_scan(handle: TableHandle, table: FormatTable, request: Any) -> S
     splits = [_for_spark(part) for part in _packed(files)]
     size = sum(split.file.size for split in files)
     columns = ", ".join(request.columns)
+    sent = task_of(handle, request).for_executors()
     return ScanPlan(
-        task=task_of(handle, request).to_bytes(),
+        task=sent.to_bytes(),
         splits=splits,
         rowCount=size // _ROW_BYTES,
         byteSize=size,
         description=f"(files={len(files)}, splits={len(splits)}, columns=[{columns}])",
+        renewedAfter=sent.handle.renewed_after,
     )
 
 

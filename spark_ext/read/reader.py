@@ -130,7 +130,7 @@ def plan_scan(handle: TableHandle, request: Any) -> ScanPlan:
         return _plan_view(task, request.limit)
     if handle.snapshot_id is None and not handle.open().access.falls_back:
         nothing = _description(None, [], task.columns, request.limit)
-        return ScanPlan(task=task.to_bytes(), splits=[], rowCount=0, byteSize=0, description=nothing)
+        return ScanPlan(task=task.for_executors().to_bytes(), splits=[], rowCount=0, byteSize=0, description=nothing)
     start = time.monotonic()
     table, plan = planned(handle, predicate, request.limit)
     top = _top(handle, table, request)
@@ -146,8 +146,9 @@ def plan_scan(handle: TableHandle, request: Any) -> ScanPlan:
     if partitioned is not None:
         for split, key in zip(splits, partitioned[1], strict=True):
             split.key = key
+    sent = task.for_executors()
     return ScanPlan(
-        task=task.to_bytes(),
+        task=sent.to_bytes(),
         splits=splits,
         rowCount=sum(split.row_count for split in plan.splits),
         byteSize=sum(split.byte_size for split in plan.splits),
@@ -156,6 +157,7 @@ def plan_scan(handle: TableHandle, request: Any) -> ScanPlan:
         estimate=estimate_for_spark(handle, table, plan, request),
         metrics=scan_metrics(plan, planning_millis),
         hadoopSettings=dict(native.hadoop_settings) or None,
+        renewedAfter=sent.handle.renewed_after,
     )
 
 
@@ -178,8 +180,14 @@ def _plan_view(task: ReadTask, limit: int | None) -> ScanPlan:
     rows = 0 if snapshot is None else snapshot.total_record_count
     split = ScanSplit(payload=b"", rowCount=rows, byteSize=rows * _VIEW_ROW_BYTES, nativeFiles=[], preferredHosts=[])
     description = _description(task.handle.snapshot_id, [split], task.columns, limit)
+    sent = task.for_executors()
     return ScanPlan(
-        task=task.to_bytes(), splits=[split], rowCount=rows, byteSize=split.byteSize, description=description
+        task=sent.to_bytes(),
+        splits=[split],
+        rowCount=rows,
+        byteSize=split.byteSize,
+        description=description,
+        renewedAfter=sent.handle.renewed_after,
     )
 
 

@@ -121,7 +121,7 @@ class SparkStream:
 
     def _scan_plan(self, splits: list[ScanSplit], end: str) -> ScanPlan:
         return ScanPlan(
-            task=self._task.to_bytes(),
+            task=self._task.for_executors().to_bytes(),
             splits=splits,
             rowCount=sum(split.rowCount or 0 for split in splits),
             byteSize=sum(split.byteSize or 0 for split in splits),

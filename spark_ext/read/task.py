@@ -1,8 +1,11 @@
-"""Task of the workers that read a scan: the table, the columns and the filters, for all of its splits."""
+"""Task of the workers that read a scan: the table, the columns and the filters, for all of its splits.
+
+The planner keeps the task with the handle of the driver, and sends the one of `for_executors`.
+"""
 
 import json
 from base64 import b64decode, b64encode
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from interbed.spark_ext.handle.table_handle import TableHandle
@@ -24,8 +27,12 @@ class ReadTask:
     hadoop_opens: bool = False
     """Whether Spark's Hadoop has a client for the table's store."""
 
+    def for_executors(self) -> "ReadTask":
+        """Return the task for the workers, without secrets of the catalog. Raises the errors of TableHandle."""
+        return replace(self, handle=self.handle.for_executors())
+
     def to_bytes(self) -> bytes:
-        """Encode the task for the workers."""
+        """Encode the task as JSON."""
         return json.dumps(
             {
                 "handle": b64encode(self.handle.to_bytes()).decode(),

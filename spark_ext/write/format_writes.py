@@ -42,8 +42,7 @@ def plan_format_write(handle: TableHandle, table: FormatTable, request: Any) -> 
         token.static_partition()
     # Opened here for its checks of the options.
     open_format(token.handle)
-    content = token.to_bytes()
-    return WritePlan(task=content, token=content)
+    return token.plan()
 
 
 class FormatTaskWriter:

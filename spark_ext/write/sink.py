@@ -101,7 +101,9 @@ def plan_epoch(handle: TableHandle, request: Any) -> WritePlan:
     table.new_write(job.commit_user).close()
     job.files(table).mark()
     return WritePlan(
-        task=job.to_bytes(), token=EpochToken(job=job, query=request.queryId).to_bytes(), schemaJson=columns
+        task=job.for_executors().to_bytes(),
+        token=EpochToken(job=job, query=request.queryId).to_bytes(),
+        schemaJson=columns,
     )
 
 

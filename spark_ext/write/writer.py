@@ -71,8 +71,17 @@ class CommitToken:
     distinct: bool = False
     stream: bool = False
 
+    def for_executors(self) -> "CommitToken":
+        """Return the token for the tasks, without secrets of the catalog. Raises the errors of TableHandle."""
+        return replace(self, handle=self.handle.for_executors())
+
+    def plan(self) -> WritePlan:
+        """Return the answer to a request of a write: the token for the tasks, and this one for the commit."""
+        sent = self.for_executors()
+        return WritePlan(task=sent.to_bytes(), token=self.to_bytes(), renewedAfter=sent.handle.renewed_after)
+
     def to_bytes(self) -> bytes:
-        """Encode the token for the JVM, which also sends it to the tasks."""
+        """Encode the token as JSON."""
         return json.dumps(
             {
                 "handle": b64encode(self.handle.to_bytes()).decode(),
@@ -205,8 +214,7 @@ def plan_write(handle: TableHandle, request: Any) -> WritePlan:
     table = token.handle.open()
     table.new_write(token.commit_user).close()
     token.files(table).mark()
-    content = token.to_bytes()
-    return WritePlan(task=content, token=content)
+    return token.plan()
 
 
 def _keeps_one_row(schema: TableSchema) -> bool:

@@ -8,6 +8,7 @@ from pyspark.sql import SparkSession
 
 from interbed.catalog.client.factory import open_catalog
 from interbed.spark_ext.optimizer_workers import SparkWorkers, run_workers
+from interbed.storage.base.errors import InvalidOptionError
 from tests.optimizer.service import lake
 from tests.optimizer.service.processes import optimizing
 
@@ -42,3 +43,10 @@ def test_a_refusal_of_the_optimizer_is_reported(spark: SparkSession, tmp_path: P
             with pytest.raises(Exception, match="There is no group 'nightly'; there are default"):
                 run_workers(spark, SparkWorkers(uri=optimizer.uri, workers=1, group="nightly"))
             optimizer.stop()
+
+
+def test_a_secret_of_the_catalog_is_not_sent_to_executors(spark: SparkSession) -> None:
+    for option in ("token", "credential", "header.X-Key"):
+        wanted = SparkWorkers(uri="thrift://127.0.0.1:1", workers=1, options={option: "hush", "s3.secret-key": "k"})
+        with pytest.raises(InvalidOptionError, match=rf"'{option}' is secret.*token\.provider\.path"):
+            run_workers(spark, wanted)

@@ -2461,11 +2461,12 @@ class ScanPlan(object):
      - estimate: Absent: the rows and bytes of the plan are all that is known.
      - metrics: What the planning found, by name; shown in Spark's UI.
      - hadoopSettings: What Hadoop's configuration lacks to open the native files; it may hold secrets.
+     - renewedAfter: The time, in milliseconds since 1970, after which a stage gets the task with new credentials; absent: never.
 
     """
 
 
-    def __init__(self, task=None, splits=None, rowCount=None, byteSize=None, description=None, partitioning=None, estimate=None, metrics=None, hadoopSettings=None,):
+    def __init__(self, task=None, splits=None, rowCount=None, byteSize=None, description=None, partitioning=None, estimate=None, metrics=None, hadoopSettings=None, renewedAfter=None,):
         self.task = task
         self.splits = splits
         self.rowCount = rowCount
@@ -2475,6 +2476,7 @@ class ScanPlan(object):
         self.estimate = estimate
         self.metrics = metrics
         self.hadoopSettings = hadoopSettings
+        self.renewedAfter = renewedAfter
 
     def read(self, iprot):
         if iprot._fast_decode is not None and isinstance(iprot.trans, TTransport.CReadableTransport) and self.thrift_spec is not None:
@@ -2550,6 +2552,11 @@ class ScanPlan(object):
                     iprot.readMapEnd()
                 else:
                     iprot.skip(ftype)
+            elif fid == 23:
+                if ftype == TType.I64:
+                    self.renewedAfter = iprot.readI64()
+                else:
+                    iprot.skip(ftype)
             else:
                 iprot.skip(ftype)
             iprot.readFieldEnd()
@@ -2606,6 +2613,10 @@ class ScanPlan(object):
                 oprot.writeString(kiter242.encode('utf-8') if sys.version_info[0] == 2 else kiter242)
                 oprot.writeString(viter243.encode('utf-8') if sys.version_info[0] == 2 else viter243)
             oprot.writeMapEnd()
+            oprot.writeFieldEnd()
+        if self.renewedAfter is not None:
+            oprot.writeFieldBegin('renewedAfter', TType.I64, 23)
+            oprot.writeI64(self.renewedAfter)
             oprot.writeFieldEnd()
         oprot.writeFieldStop()
         oprot.writeStructEnd()
@@ -3414,14 +3425,16 @@ class WritePlan(object):
      - task: For the workers.
      - token: For commit and abort.
      - schemaJson: Spark's StructType of the rows as the workers want them, as JSON, where that is not the query's: of streams.
+     - renewedAfter: As ScanPlan's.
 
     """
 
 
-    def __init__(self, task=None, token=None, schemaJson=None,):
+    def __init__(self, task=None, token=None, schemaJson=None, renewedAfter=None,):
         self.task = task
         self.token = token
         self.schemaJson = schemaJson
+        self.renewedAfter = renewedAfter
 
     def read(self, iprot):
         if iprot._fast_decode is not None and isinstance(iprot.trans, TTransport.CReadableTransport) and self.thrift_spec is not None:
@@ -3447,6 +3460,11 @@ class WritePlan(object):
                     self.schemaJson = iprot.readString().decode('utf-8', errors='replace') if sys.version_info[0] == 2 else iprot.readString()
                 else:
                     iprot.skip(ftype)
+            elif fid == 4:
+                if ftype == TType.I64:
+                    self.renewedAfter = iprot.readI64()
+                else:
+                    iprot.skip(ftype)
             else:
                 iprot.skip(ftype)
             iprot.readFieldEnd()
@@ -3468,6 +3486,10 @@ class WritePlan(object):
         if self.schemaJson is not None:
             oprot.writeFieldBegin('schemaJson', TType.STRING, 3)
             oprot.writeString(self.schemaJson.encode('utf-8') if sys.version_info[0] == 2 else self.schemaJson)
+            oprot.writeFieldEnd()
+        if self.renewedAfter is not None:
+            oprot.writeFieldBegin('renewedAfter', TType.I64, 4)
+            oprot.writeI64(self.renewedAfter)
             oprot.writeFieldEnd()
         oprot.writeFieldStop()
         oprot.writeStructEnd()
@@ -4614,6 +4636,7 @@ ScanPlan.thrift_spec = (
     (20, TType.STRUCT, 'estimate', [ScanEstimate, None], None, ),  # 20
     (21, TType.MAP, 'metrics', (TType.STRING, 'UTF8', TType.I64, None, False), None, ),  # 21
     (22, TType.MAP, 'hadoopSettings', (TType.STRING, 'UTF8', TType.STRING, 'UTF8', False), None, ),  # 22
+    (23, TType.I64, 'renewedAfter', None, None, ),  # 23
 )
 all_structs.append(ColumnEstimate)
 ColumnEstimate.thrift_spec = (
@@ -4682,6 +4705,7 @@ WritePlan.thrift_spec = (
     (1, TType.STRING, 'task', 'BINARY', None, ),  # 1
     (2, TType.STRING, 'token', 'BINARY', None, ),  # 2
     (3, TType.STRING, 'schemaJson', 'UTF8', None, ),  # 3
+    (4, TType.I64, 'renewedAfter', None, None, ),  # 4
 )
 all_structs.append(CommitResult)
 CommitResult.thrift_spec = (

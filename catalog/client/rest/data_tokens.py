@@ -4,7 +4,8 @@
 above those of the catalog; they have the names of Paimon (`s3.access-key`, `fs.s3.accessKeyId`) or of Hadoop. A token
 is renewed an hour before it expires, or after half of its time if that is shorter. The readers and writers of a process
 share the token of a table, and one of them renews it. An open file sends its next request with the newest token. Tokens
-are in no message, log line or pickle: a process that gets a table asks for tokens itself.
+are in no message, log line or pickle: a process that gets a table asks for tokens itself. A process without the
+catalog's secrets, such as an executor of Spark, gets the present token of one table (`files_with`).
 Source: paimon-common's RESTTokenFileIO, version 1.4.
 """
 
@@ -12,16 +13,17 @@ import logging
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from functools import lru_cache, partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
-from interbed.catalog.client.errors import CatalogUnavailableError
+from interbed.catalog.client.errors import CatalogAccessError, CatalogUnavailableError
 from interbed.catalog.client.identifier import Identifier
 from interbed.catalog.client.options import CatalogOptions
 from interbed.catalog.client.rest.client import RestClient
 from interbed.catalog.client.rest.refusal import RestRefusedError, catalog_error
 from interbed.storage.base.clock import Clock, now_millis
-from interbed.storage.base.errors import CorruptFileError, missing_extra
+from interbed.storage.base.errors import CorruptFileError, InvalidOptionError, missing_extra
 from interbed.storage.base.memory_cache import LruCache
 from interbed.storage.io.api import FileIO, FileStatus, WrappedFileIO, open_sized
 from interbed.storage.io.cached.options import PREFIX as CACHE_PREFIX
@@ -51,6 +53,15 @@ class DataToken:
     options: Mapping[str, str] = field(repr=False)
     expires_millis: int
 
+    def renewal_millis(self, now: int) -> int:
+        """Return the time from which the token is renewed, if it was got now."""
+        left = self.expires_millis - now
+        return max(self.expires_millis - RENEWED_BEFORE_MILLIS, now + max(left // 2, 1))
+
+    def to_json(self) -> Any:
+        """Return the token as a server sends it, for a process that uses it in place of this one."""
+        return {"token": dict(self.options), "expiresAtMillis": self.expires_millis}
+
     @staticmethod
     def from_json(value: Any, *, source: str) -> "DataToken":
         """Return the token of a response; raises CorruptFileError naming `source`, and not the content."""
@@ -61,16 +72,52 @@ class DataToken:
             raise CorruptFileError(f"{source} has no valid token ({type(error).__name__}).") from None
 
 
-class TableTokens:
-    """The tokens of one table, one after another. Thread-safe."""
+class ValidTokens(Protocol):
+    """Source of the present token of one table."""
 
-    def __init__(self, fetch: Callable[[], DataToken], name: str, clock: Clock = now_millis) -> None:
+    def valid(self) -> DataToken:
+        """Return a token that has not expired; raises the errors of its source."""
+        ...
+
+
+class HandedToken:
+    """The token of one table that another process has got, and that is not renewed here."""
+
+    def __init__(self, token: DataToken, name: str, clock: Clock = now_millis) -> None:
+        self._token = token
+        self._name = name
+        self._clock = clock
+
+    def valid(self) -> DataToken:
+        """Return the token. Raises CatalogAccessError after its end."""
+        if self._clock() >= self._token.expires_millis:
+            end = datetime.fromtimestamp(self._token.expires_millis / 1000, UTC)
+            raise CatalogAccessError(
+                f"The credentials of the files of '{self._name}' that this process was given expired at "
+                f"{end:%Y-%m-%dT%H:%M:%SZ}. Run the statement again. For longer tasks give the catalog a token in a "
+                "file that exists on the executors, too ('token.provider.path'): they renew the credentials by it."
+            )
+        return self._token
+
+
+class TableTokens:
+    """The tokens of one table, one after another. Thread-safe. `first` is a token that another process has got."""
+
+    def __init__(
+        self,
+        fetch: Callable[[], DataToken],
+        name: str,
+        clock: Clock = now_millis,
+        first: DataToken | None = None,
+    ) -> None:
         self._fetch = fetch
         self._name = name
         self._clock = clock
         self._guard = threading.Lock()
         self._token: DataToken | None = None
         self._renewal_millis = 0
+        if first is not None:
+            self._take(first)
 
     def valid(self) -> DataToken:
         """Return the token, renewed if it is time.
@@ -95,10 +142,12 @@ class TableTokens:
                 self._renewal_millis = now + _PAUSE_MILLIS
                 return token
             _log.debug("Got a data token of '%s', which expires at %d ms.", self._name, renewed.expires_millis)
-            left = renewed.expires_millis - now
-            self._renewal_millis = max(renewed.expires_millis - RENEWED_BEFORE_MILLIS, now + max(left // 2, 1))
-            self._token = renewed
+            self._take(renewed)
             return renewed
+
+    def _take(self, token: DataToken) -> None:
+        self._renewal_millis = token.renewal_millis(self._clock())
+        self._token = token
 
 
 class DataTokens:
@@ -118,7 +167,7 @@ class DataTokens:
             return inner, location
 
         def make() -> TableTokens:
-            return TableTokens(partial(self._fetch, identifier), str(identifier), self._clock)
+            return TableTokens(partial(self.fetch, identifier), str(identifier), self._clock)
 
         with self._guard:
             tokens = self._tables.get((table_id, identifier), make)
@@ -126,7 +175,8 @@ class DataTokens:
         cache = CacheOptions.of(self._options.raw)
         return (made if cache is None else cached_files(made, cache)), location
 
-    def _fetch(self, identifier: Identifier) -> DataToken:
+    def fetch(self, identifier: Identifier) -> DataToken:
+        """Return a new token of a table. Raises the errors of the catalog, CorruptFileError."""
         try:
             answer = self._client.table_token(identifier)
         except RestRefusedError as error:
@@ -152,8 +202,41 @@ def file_io_of(origin: DataTokenOrigin) -> FileIO:
 
 def origin_of(file_io: FileIO) -> DataTokenOrigin | None:
     """Return the origin of the tokens of a file system; None for one without tokens."""
+    inner = _by_tokens(file_io)
+    return None if inner is None else inner.origin
+
+
+def token_of(file_io: FileIO) -> DataToken | None:
+    """Return the present token of a file system; None for one without tokens. Raises the errors of the catalog."""
+    inner = _by_tokens(file_io)
+    return None if inner is None else inner.token
+
+
+def _by_tokens(file_io: FileIO) -> "DataTokenFileIO | None":
     inner = file_io.inner if isinstance(file_io, WrappedFileIO) else file_io
-    return inner.origin if isinstance(inner, DataTokenFileIO) else None
+    return inner if isinstance(inner, DataTokenFileIO) else None
+
+
+def files_with(token: DataToken, origin: DataTokenOrigin) -> FileIO:
+    """Return a file system with a token that another process has got.
+
+    The token is renewed if the options of the origin can authenticate this process, as those of a token in a file do.
+    """
+    name = str(origin.identifier)
+    tokens: ValidTokens = HandedToken(token, name)
+    if origin.options.authenticates_by_file:
+        tokens = TableTokens(partial(_renewed, origin), name, first=token)
+    made = DataTokenFileIO(tokens, origin)
+    cache = CacheOptions.of(origin.options.raw)
+    return made if cache is None else cached_files(made, cache)
+
+
+def _renewed(origin: DataTokenOrigin) -> DataToken:
+    try:
+        return _tokens_of(tuple(sorted(origin.options.raw.items()))).fetch(origin.identifier)
+    except InvalidOptionError as error:
+        # The file of the catalog's token is not on this machine: the given token serves to its end.
+        raise CatalogUnavailableError(str(error)) from error
 
 
 @lru_cache(maxsize=16)
@@ -167,7 +250,7 @@ def _tokens_of(options: tuple[tuple[str, str], ...]) -> DataTokens:
 class DataTokenFileIO:
     """FileIO of one table whose requests have the options of the newest token. Threads may share it."""
 
-    def __init__(self, tokens: TableTokens, origin: DataTokenOrigin) -> None:
+    def __init__(self, tokens: ValidTokens, origin: DataTokenOrigin) -> None:
         # The cache, which is in front of this, has the versions of files that are independent of tokens.
         self._options = {k: v for k, v in origin.options.raw.items() if not k.startswith(CACHE_PREFIX)}
         inner, _ = file_io_for(origin.path, self._options)
@@ -184,6 +267,11 @@ class DataTokenFileIO:
 
     def __reduce__(self) -> tuple[Any, ...]:
         return _unpickled, (self.origin,)
+
+    @property
+    def token(self) -> DataToken:
+        """The present token. Raises the errors of the catalog."""
+        return self._tokens.valid()
 
     @property
     def _inner(self) -> FileIO:

@@ -35,7 +35,9 @@ class SparkProcess:
         settings: Mapping[str, str],
         timeout_seconds: float = 300,
         variables: Mapping[str, str] | None = None,
+        jvm: str | None = None,
     ) -> None:
+        """Start the process; `jvm` are options of a JVM that the archive of Spark's classes does not fit."""
         self._directory = tempfile.TemporaryDirectory(prefix="interbed-spark-", ignore_cleanup_errors=True)
         home = Path(self._directory.name)
         values = {
@@ -43,7 +45,7 @@ class SparkProcess:
             "spark.ui.enabled": "false",
             "spark.sql.shuffle.partitions": "1",
             "spark.driver.host": "127.0.0.1",
-            "spark.driver.extraJavaOptions": f"{driver_jvm()} -Dderby.system.home={home}",
+            "spark.driver.extraJavaOptions": f"{jvm or driver_jvm()} -Dderby.system.home={home}",
             "spark.local.dir": str(home),
             "spark.sql.session.timeZone": "UTC",
             **settings,
@@ -88,8 +90,9 @@ class SparkPeer(SparkProcess):
         settings: Mapping[str, str],
         timeout_seconds: float = 300,
         variables: Mapping[str, str] | None = None,
+        jvm: str | None = None,
     ) -> None:
-        super().__init__(PROGRAM, settings, timeout_seconds, variables)
+        super().__init__(PROGRAM, settings, timeout_seconds, variables, jvm)
 
     def run(self, statement: str) -> Rows:
         """Return the result of one statement, each value as text or None. Raises PeerError when Spark refuses it."""

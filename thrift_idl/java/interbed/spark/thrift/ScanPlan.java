@@ -19,6 +19,7 @@ public class ScanPlan implements org.apache.thrift.TBase<ScanPlan, ScanPlan._Fie
   private static final org.apache.thrift.protocol.TField ESTIMATE_FIELD_DESC = new org.apache.thrift.protocol.TField("estimate", org.apache.thrift.protocol.TType.STRUCT, (short)20);
   private static final org.apache.thrift.protocol.TField METRICS_FIELD_DESC = new org.apache.thrift.protocol.TField("metrics", org.apache.thrift.protocol.TType.MAP, (short)21);
   private static final org.apache.thrift.protocol.TField HADOOP_SETTINGS_FIELD_DESC = new org.apache.thrift.protocol.TField("hadoopSettings", org.apache.thrift.protocol.TType.MAP, (short)22);
+  private static final org.apache.thrift.protocol.TField RENEWED_AFTER_FIELD_DESC = new org.apache.thrift.protocol.TField("renewedAfter", org.apache.thrift.protocol.TType.I64, (short)23);
 
   private static final org.apache.thrift.scheme.SchemeFactory STANDARD_SCHEME_FACTORY = new ScanPlanStandardSchemeFactory();
   private static final org.apache.thrift.scheme.SchemeFactory TUPLE_SCHEME_FACTORY = new ScanPlanTupleSchemeFactory();
@@ -50,6 +51,10 @@ public class ScanPlan implements org.apache.thrift.TBase<ScanPlan, ScanPlan._Fie
    * What Hadoop's configuration lacks to open the native files; it may hold secrets.
    */
   public @org.apache.thrift.annotation.Nullable java.util.Map<java.lang.String,java.lang.String> hadoopSettings; // optional
+  /**
+   * The time, in milliseconds since 1970, after which a stage gets the task with new credentials; absent: never.
+   */
+  public long renewedAfter; // optional
 
   /** The set of fields this struct contains, along with convenience methods for finding and manipulating them. */
   public enum _Fields implements org.apache.thrift.TFieldIdEnum {
@@ -79,7 +84,11 @@ public class ScanPlan implements org.apache.thrift.TBase<ScanPlan, ScanPlan._Fie
     /**
      * What Hadoop's configuration lacks to open the native files; it may hold secrets.
      */
-    HADOOP_SETTINGS((short)22, "hadoopSettings");
+    HADOOP_SETTINGS((short)22, "hadoopSettings"),
+    /**
+     * The time, in milliseconds since 1970, after which a stage gets the task with new credentials; absent: never.
+     */
+    RENEWED_AFTER((short)23, "renewedAfter");
 
     private static final java.util.Map<java.lang.String, _Fields> byName = new java.util.HashMap<java.lang.String, _Fields>();
 
@@ -113,6 +122,8 @@ public class ScanPlan implements org.apache.thrift.TBase<ScanPlan, ScanPlan._Fie
           return METRICS;
         case 22: // HADOOP_SETTINGS
           return HADOOP_SETTINGS;
+        case 23: // RENEWED_AFTER
+          return RENEWED_AFTER;
         default:
           return null;
       }
@@ -158,8 +169,9 @@ public class ScanPlan implements org.apache.thrift.TBase<ScanPlan, ScanPlan._Fie
   // isset id assignments
   private static final int __ROWCOUNT_ISSET_ID = 0;
   private static final int __BYTESIZE_ISSET_ID = 1;
+  private static final int __RENEWEDAFTER_ISSET_ID = 2;
   private byte __isset_bitfield = 0;
-  private static final _Fields optionals[] = {_Fields.PARTITIONING,_Fields.ESTIMATE,_Fields.METRICS,_Fields.HADOOP_SETTINGS};
+  private static final _Fields optionals[] = {_Fields.PARTITIONING,_Fields.ESTIMATE,_Fields.METRICS,_Fields.HADOOP_SETTINGS,_Fields.RENEWED_AFTER};
   public static final java.util.Map<_Fields, org.apache.thrift.meta_data.FieldMetaData> metaDataMap;
   static {
     java.util.Map<_Fields, org.apache.thrift.meta_data.FieldMetaData> tmpMap = new java.util.EnumMap<_Fields, org.apache.thrift.meta_data.FieldMetaData>(_Fields.class);
@@ -186,6 +198,8 @@ public class ScanPlan implements org.apache.thrift.TBase<ScanPlan, ScanPlan._Fie
         new org.apache.thrift.meta_data.MapMetaData(org.apache.thrift.protocol.TType.MAP, 
             new org.apache.thrift.meta_data.FieldValueMetaData(org.apache.thrift.protocol.TType.STRING), 
             new org.apache.thrift.meta_data.FieldValueMetaData(org.apache.thrift.protocol.TType.STRING))));
+    tmpMap.put(_Fields.RENEWED_AFTER, new org.apache.thrift.meta_data.FieldMetaData("renewedAfter", org.apache.thrift.TFieldRequirementType.OPTIONAL, 
+        new org.apache.thrift.meta_data.FieldValueMetaData(org.apache.thrift.protocol.TType.I64)));
     metaDataMap = java.util.Collections.unmodifiableMap(tmpMap);
     org.apache.thrift.meta_data.FieldMetaData.addStructMetaDataMap(ScanPlan.class, metaDataMap);
   }
@@ -244,6 +258,7 @@ public class ScanPlan implements org.apache.thrift.TBase<ScanPlan, ScanPlan._Fie
       java.util.Map<java.lang.String,java.lang.String> __this__hadoopSettings = new java.util.HashMap<java.lang.String,java.lang.String>(other.hadoopSettings);
       this.hadoopSettings = __this__hadoopSettings;
     }
+    this.renewedAfter = other.renewedAfter;
   }
 
   @Override
@@ -264,6 +279,8 @@ public class ScanPlan implements org.apache.thrift.TBase<ScanPlan, ScanPlan._Fie
     this.estimate = null;
     this.metrics = null;
     this.hadoopSettings = null;
+    setRenewedAfterIsSet(false);
+    this.renewedAfter = 0;
   }
 
   /**
@@ -570,6 +587,35 @@ public class ScanPlan implements org.apache.thrift.TBase<ScanPlan, ScanPlan._Fie
     }
   }
 
+  /**
+   * The time, in milliseconds since 1970, after which a stage gets the task with new credentials; absent: never.
+   */
+  public long getRenewedAfter() {
+    return this.renewedAfter;
+  }
+
+  /**
+   * The time, in milliseconds since 1970, after which a stage gets the task with new credentials; absent: never.
+   */
+  public ScanPlan setRenewedAfter(long renewedAfter) {
+    this.renewedAfter = renewedAfter;
+    setRenewedAfterIsSet(true);
+    return this;
+  }
+
+  public void unsetRenewedAfter() {
+    __isset_bitfield = org.apache.thrift.EncodingUtils.clearBit(__isset_bitfield, __RENEWEDAFTER_ISSET_ID);
+  }
+
+  /** Returns true if field renewedAfter is set (has been assigned a value) and false otherwise */
+  public boolean isSetRenewedAfter() {
+    return org.apache.thrift.EncodingUtils.testBit(__isset_bitfield, __RENEWEDAFTER_ISSET_ID);
+  }
+
+  public void setRenewedAfterIsSet(boolean value) {
+    __isset_bitfield = org.apache.thrift.EncodingUtils.setBit(__isset_bitfield, __RENEWEDAFTER_ISSET_ID, value);
+  }
+
   @Override
   public void setFieldValue(_Fields field, @org.apache.thrift.annotation.Nullable java.lang.Object value) {
     switch (field) {
@@ -649,6 +695,14 @@ public class ScanPlan implements org.apache.thrift.TBase<ScanPlan, ScanPlan._Fie
       }
       break;
 
+    case RENEWED_AFTER:
+      if (value == null) {
+        unsetRenewedAfter();
+      } else {
+        setRenewedAfter((java.lang.Long)value);
+      }
+      break;
+
     }
   }
 
@@ -683,6 +737,9 @@ public class ScanPlan implements org.apache.thrift.TBase<ScanPlan, ScanPlan._Fie
     case HADOOP_SETTINGS:
       return getHadoopSettings();
 
+    case RENEWED_AFTER:
+      return getRenewedAfter();
+
     }
     throw new java.lang.IllegalStateException();
   }
@@ -713,6 +770,8 @@ public class ScanPlan implements org.apache.thrift.TBase<ScanPlan, ScanPlan._Fie
       return isSetMetrics();
     case HADOOP_SETTINGS:
       return isSetHadoopSettings();
+    case RENEWED_AFTER:
+      return isSetRenewedAfter();
     }
     throw new java.lang.IllegalStateException();
   }
@@ -811,6 +870,15 @@ public class ScanPlan implements org.apache.thrift.TBase<ScanPlan, ScanPlan._Fie
         return false;
     }
 
+    boolean this_present_renewedAfter = true && this.isSetRenewedAfter();
+    boolean that_present_renewedAfter = true && that.isSetRenewedAfter();
+    if (this_present_renewedAfter || that_present_renewedAfter) {
+      if (!(this_present_renewedAfter && that_present_renewedAfter))
+        return false;
+      if (this.renewedAfter != that.renewedAfter)
+        return false;
+    }
+
     return true;
   }
 
@@ -849,6 +917,10 @@ public class ScanPlan implements org.apache.thrift.TBase<ScanPlan, ScanPlan._Fie
     hashCode = hashCode * 8191 + ((isSetHadoopSettings()) ? 131071 : 524287);
     if (isSetHadoopSettings())
       hashCode = hashCode * 8191 + hadoopSettings.hashCode();
+
+    hashCode = hashCode * 8191 + ((isSetRenewedAfter()) ? 131071 : 524287);
+    if (isSetRenewedAfter())
+      hashCode = hashCode * 8191 + org.apache.thrift.TBaseHelper.hashCode(renewedAfter);
 
     return hashCode;
   }
@@ -951,6 +1023,16 @@ public class ScanPlan implements org.apache.thrift.TBase<ScanPlan, ScanPlan._Fie
         return lastComparison;
       }
     }
+    lastComparison = java.lang.Boolean.compare(isSetRenewedAfter(), other.isSetRenewedAfter());
+    if (lastComparison != 0) {
+      return lastComparison;
+    }
+    if (isSetRenewedAfter()) {
+      lastComparison = org.apache.thrift.TBaseHelper.compareTo(this.renewedAfter, other.renewedAfter);
+      if (lastComparison != 0) {
+        return lastComparison;
+      }
+    }
     return 0;
   }
 
@@ -1044,6 +1126,12 @@ public class ScanPlan implements org.apache.thrift.TBase<ScanPlan, ScanPlan._Fie
       } else {
         sb.append(this.hadoopSettings);
       }
+      first = false;
+    }
+    if (isSetRenewedAfter()) {
+      if (!first) sb.append(", ");
+      sb.append("renewedAfter:");
+      sb.append(this.renewedAfter);
       first = false;
     }
     sb.append(")");
@@ -1219,6 +1307,14 @@ public class ScanPlan implements org.apache.thrift.TBase<ScanPlan, ScanPlan._Fie
               org.apache.thrift.protocol.TProtocolUtil.skip(iprot, schemeField.type);
             }
             break;
+          case 23: // RENEWED_AFTER
+            if (schemeField.type == org.apache.thrift.protocol.TType.I64) {
+              struct.renewedAfter = iprot.readI64();
+              struct.setRenewedAfterIsSet(true);
+            } else { 
+              org.apache.thrift.protocol.TProtocolUtil.skip(iprot, schemeField.type);
+            }
+            break;
           default:
             org.apache.thrift.protocol.TProtocolUtil.skip(iprot, schemeField.type);
         }
@@ -1313,6 +1409,11 @@ public class ScanPlan implements org.apache.thrift.TBase<ScanPlan, ScanPlan._Fie
           oprot.writeFieldEnd();
         }
       }
+      if (struct.isSetRenewedAfter()) {
+        oprot.writeFieldBegin(RENEWED_AFTER_FIELD_DESC);
+        oprot.writeI64(struct.renewedAfter);
+        oprot.writeFieldEnd();
+      }
       oprot.writeFieldStop();
       oprot.writeStructEnd();
     }
@@ -1355,7 +1456,10 @@ public class ScanPlan implements org.apache.thrift.TBase<ScanPlan, ScanPlan._Fie
       if (struct.isSetHadoopSettings()) {
         optionals.set(3);
       }
-      oprot.writeBitSet(optionals, 4);
+      if (struct.isSetRenewedAfter()) {
+        optionals.set(4);
+      }
+      oprot.writeBitSet(optionals, 5);
       if (struct.isSetPartitioning()) {
         struct.partitioning.write(oprot);
       }
@@ -1382,6 +1486,9 @@ public class ScanPlan implements org.apache.thrift.TBase<ScanPlan, ScanPlan._Fie
           }
         }
       }
+      if (struct.isSetRenewedAfter()) {
+        oprot.writeI64(struct.renewedAfter);
+      }
     }
 
     @Override
@@ -1407,7 +1514,7 @@ public class ScanPlan implements org.apache.thrift.TBase<ScanPlan, ScanPlan._Fie
       struct.setByteSizeIsSet(true);
       struct.description = iprot.readString();
       struct.setDescriptionIsSet(true);
-      java.util.BitSet incoming = iprot.readBitSet(4);
+      java.util.BitSet incoming = iprot.readBitSet(5);
       if (incoming.get(0)) {
         struct.partitioning = new ScanPartitioning();
         struct.partitioning.read(iprot);
@@ -1447,6 +1554,10 @@ public class ScanPlan implements org.apache.thrift.TBase<ScanPlan, ScanPlan._Fie
           }
         }
         struct.setHadoopSettingsIsSet(true);
+      }
+      if (incoming.get(4)) {
+        struct.renewedAfter = iprot.readI64();
+        struct.setRenewedAfterIsSet(true);
       }
     }
   }

@@ -13,6 +13,7 @@ public class WritePlan implements org.apache.thrift.TBase<WritePlan, WritePlan._
   private static final org.apache.thrift.protocol.TField TASK_FIELD_DESC = new org.apache.thrift.protocol.TField("task", org.apache.thrift.protocol.TType.STRING, (short)1);
   private static final org.apache.thrift.protocol.TField TOKEN_FIELD_DESC = new org.apache.thrift.protocol.TField("token", org.apache.thrift.protocol.TType.STRING, (short)2);
   private static final org.apache.thrift.protocol.TField SCHEMA_JSON_FIELD_DESC = new org.apache.thrift.protocol.TField("schemaJson", org.apache.thrift.protocol.TType.STRING, (short)3);
+  private static final org.apache.thrift.protocol.TField RENEWED_AFTER_FIELD_DESC = new org.apache.thrift.protocol.TField("renewedAfter", org.apache.thrift.protocol.TType.I64, (short)4);
 
   private static final org.apache.thrift.scheme.SchemeFactory STANDARD_SCHEME_FACTORY = new WritePlanStandardSchemeFactory();
   private static final org.apache.thrift.scheme.SchemeFactory TUPLE_SCHEME_FACTORY = new WritePlanTupleSchemeFactory();
@@ -29,6 +30,10 @@ public class WritePlan implements org.apache.thrift.TBase<WritePlan, WritePlan._
    * Spark's StructType of the rows as the workers want them, as JSON, where that is not the query's: of streams.
    */
   public @org.apache.thrift.annotation.Nullable java.lang.String schemaJson; // optional
+  /**
+   * As ScanPlan's.
+   */
+  public long renewedAfter; // optional
 
   /** The set of fields this struct contains, along with convenience methods for finding and manipulating them. */
   public enum _Fields implements org.apache.thrift.TFieldIdEnum {
@@ -43,7 +48,11 @@ public class WritePlan implements org.apache.thrift.TBase<WritePlan, WritePlan._
     /**
      * Spark's StructType of the rows as the workers want them, as JSON, where that is not the query's: of streams.
      */
-    SCHEMA_JSON((short)3, "schemaJson");
+    SCHEMA_JSON((short)3, "schemaJson"),
+    /**
+     * As ScanPlan's.
+     */
+    RENEWED_AFTER((short)4, "renewedAfter");
 
     private static final java.util.Map<java.lang.String, _Fields> byName = new java.util.HashMap<java.lang.String, _Fields>();
 
@@ -65,6 +74,8 @@ public class WritePlan implements org.apache.thrift.TBase<WritePlan, WritePlan._
           return TOKEN;
         case 3: // SCHEMA_JSON
           return SCHEMA_JSON;
+        case 4: // RENEWED_AFTER
+          return RENEWED_AFTER;
         default:
           return null;
       }
@@ -108,7 +119,9 @@ public class WritePlan implements org.apache.thrift.TBase<WritePlan, WritePlan._
   }
 
   // isset id assignments
-  private static final _Fields optionals[] = {_Fields.SCHEMA_JSON};
+  private static final int __RENEWEDAFTER_ISSET_ID = 0;
+  private byte __isset_bitfield = 0;
+  private static final _Fields optionals[] = {_Fields.SCHEMA_JSON,_Fields.RENEWED_AFTER};
   public static final java.util.Map<_Fields, org.apache.thrift.meta_data.FieldMetaData> metaDataMap;
   static {
     java.util.Map<_Fields, org.apache.thrift.meta_data.FieldMetaData> tmpMap = new java.util.EnumMap<_Fields, org.apache.thrift.meta_data.FieldMetaData>(_Fields.class);
@@ -118,6 +131,8 @@ public class WritePlan implements org.apache.thrift.TBase<WritePlan, WritePlan._
         new org.apache.thrift.meta_data.FieldValueMetaData(org.apache.thrift.protocol.TType.STRING        , true)));
     tmpMap.put(_Fields.SCHEMA_JSON, new org.apache.thrift.meta_data.FieldMetaData("schemaJson", org.apache.thrift.TFieldRequirementType.OPTIONAL, 
         new org.apache.thrift.meta_data.FieldValueMetaData(org.apache.thrift.protocol.TType.STRING)));
+    tmpMap.put(_Fields.RENEWED_AFTER, new org.apache.thrift.meta_data.FieldMetaData("renewedAfter", org.apache.thrift.TFieldRequirementType.OPTIONAL, 
+        new org.apache.thrift.meta_data.FieldValueMetaData(org.apache.thrift.protocol.TType.I64)));
     metaDataMap = java.util.Collections.unmodifiableMap(tmpMap);
     org.apache.thrift.meta_data.FieldMetaData.addStructMetaDataMap(WritePlan.class, metaDataMap);
   }
@@ -138,6 +153,7 @@ public class WritePlan implements org.apache.thrift.TBase<WritePlan, WritePlan._
    * Performs a deep copy on <i>other</i>.
    */
   public WritePlan(WritePlan other) {
+    __isset_bitfield = other.__isset_bitfield;
     if (other.isSetTask()) {
       this.task = org.apache.thrift.TBaseHelper.copyBinary(other.task);
     }
@@ -147,6 +163,7 @@ public class WritePlan implements org.apache.thrift.TBase<WritePlan, WritePlan._
     if (other.isSetSchemaJson()) {
       this.schemaJson = other.schemaJson;
     }
+    this.renewedAfter = other.renewedAfter;
   }
 
   @Override
@@ -159,6 +176,8 @@ public class WritePlan implements org.apache.thrift.TBase<WritePlan, WritePlan._
     this.task = null;
     this.token = null;
     this.schemaJson = null;
+    setRenewedAfterIsSet(false);
+    this.renewedAfter = 0;
   }
 
   /**
@@ -272,6 +291,35 @@ public class WritePlan implements org.apache.thrift.TBase<WritePlan, WritePlan._
     }
   }
 
+  /**
+   * As ScanPlan's.
+   */
+  public long getRenewedAfter() {
+    return this.renewedAfter;
+  }
+
+  /**
+   * As ScanPlan's.
+   */
+  public WritePlan setRenewedAfter(long renewedAfter) {
+    this.renewedAfter = renewedAfter;
+    setRenewedAfterIsSet(true);
+    return this;
+  }
+
+  public void unsetRenewedAfter() {
+    __isset_bitfield = org.apache.thrift.EncodingUtils.clearBit(__isset_bitfield, __RENEWEDAFTER_ISSET_ID);
+  }
+
+  /** Returns true if field renewedAfter is set (has been assigned a value) and false otherwise */
+  public boolean isSetRenewedAfter() {
+    return org.apache.thrift.EncodingUtils.testBit(__isset_bitfield, __RENEWEDAFTER_ISSET_ID);
+  }
+
+  public void setRenewedAfterIsSet(boolean value) {
+    __isset_bitfield = org.apache.thrift.EncodingUtils.setBit(__isset_bitfield, __RENEWEDAFTER_ISSET_ID, value);
+  }
+
   @Override
   public void setFieldValue(_Fields field, @org.apache.thrift.annotation.Nullable java.lang.Object value) {
     switch (field) {
@@ -307,6 +355,14 @@ public class WritePlan implements org.apache.thrift.TBase<WritePlan, WritePlan._
       }
       break;
 
+    case RENEWED_AFTER:
+      if (value == null) {
+        unsetRenewedAfter();
+      } else {
+        setRenewedAfter((java.lang.Long)value);
+      }
+      break;
+
     }
   }
 
@@ -322,6 +378,9 @@ public class WritePlan implements org.apache.thrift.TBase<WritePlan, WritePlan._
 
     case SCHEMA_JSON:
       return getSchemaJson();
+
+    case RENEWED_AFTER:
+      return getRenewedAfter();
 
     }
     throw new java.lang.IllegalStateException();
@@ -341,6 +400,8 @@ public class WritePlan implements org.apache.thrift.TBase<WritePlan, WritePlan._
       return isSetToken();
     case SCHEMA_JSON:
       return isSetSchemaJson();
+    case RENEWED_AFTER:
+      return isSetRenewedAfter();
     }
     throw new java.lang.IllegalStateException();
   }
@@ -385,6 +446,15 @@ public class WritePlan implements org.apache.thrift.TBase<WritePlan, WritePlan._
         return false;
     }
 
+    boolean this_present_renewedAfter = true && this.isSetRenewedAfter();
+    boolean that_present_renewedAfter = true && that.isSetRenewedAfter();
+    if (this_present_renewedAfter || that_present_renewedAfter) {
+      if (!(this_present_renewedAfter && that_present_renewedAfter))
+        return false;
+      if (this.renewedAfter != that.renewedAfter)
+        return false;
+    }
+
     return true;
   }
 
@@ -403,6 +473,10 @@ public class WritePlan implements org.apache.thrift.TBase<WritePlan, WritePlan._
     hashCode = hashCode * 8191 + ((isSetSchemaJson()) ? 131071 : 524287);
     if (isSetSchemaJson())
       hashCode = hashCode * 8191 + schemaJson.hashCode();
+
+    hashCode = hashCode * 8191 + ((isSetRenewedAfter()) ? 131071 : 524287);
+    if (isSetRenewedAfter())
+      hashCode = hashCode * 8191 + org.apache.thrift.TBaseHelper.hashCode(renewedAfter);
 
     return hashCode;
   }
@@ -441,6 +515,16 @@ public class WritePlan implements org.apache.thrift.TBase<WritePlan, WritePlan._
     }
     if (isSetSchemaJson()) {
       lastComparison = org.apache.thrift.TBaseHelper.compareTo(this.schemaJson, other.schemaJson);
+      if (lastComparison != 0) {
+        return lastComparison;
+      }
+    }
+    lastComparison = java.lang.Boolean.compare(isSetRenewedAfter(), other.isSetRenewedAfter());
+    if (lastComparison != 0) {
+      return lastComparison;
+    }
+    if (isSetRenewedAfter()) {
+      lastComparison = org.apache.thrift.TBaseHelper.compareTo(this.renewedAfter, other.renewedAfter);
       if (lastComparison != 0) {
         return lastComparison;
       }
@@ -494,6 +578,12 @@ public class WritePlan implements org.apache.thrift.TBase<WritePlan, WritePlan._
       }
       first = false;
     }
+    if (isSetRenewedAfter()) {
+      if (!first) sb.append(", ");
+      sb.append("renewedAfter:");
+      sb.append(this.renewedAfter);
+      first = false;
+    }
     sb.append(")");
     return sb.toString();
   }
@@ -519,6 +609,8 @@ public class WritePlan implements org.apache.thrift.TBase<WritePlan, WritePlan._
 
   private void readObject(java.io.ObjectInputStream in) throws java.io.IOException, java.lang.ClassNotFoundException {
     try {
+      // it doesn't seem like you should have to do this, but java serialization is wacky, and doesn't call the default constructor.
+      __isset_bitfield = 0;
       read(new org.apache.thrift.protocol.TCompactProtocol(new org.apache.thrift.transport.TIOStreamTransport(in)));
     } catch (org.apache.thrift.TException te) {
       throw new java.io.IOException(te);
@@ -569,6 +661,14 @@ public class WritePlan implements org.apache.thrift.TBase<WritePlan, WritePlan._
               org.apache.thrift.protocol.TProtocolUtil.skip(iprot, schemeField.type);
             }
             break;
+          case 4: // RENEWED_AFTER
+            if (schemeField.type == org.apache.thrift.protocol.TType.I64) {
+              struct.renewedAfter = iprot.readI64();
+              struct.setRenewedAfterIsSet(true);
+            } else { 
+              org.apache.thrift.protocol.TProtocolUtil.skip(iprot, schemeField.type);
+            }
+            break;
           default:
             org.apache.thrift.protocol.TProtocolUtil.skip(iprot, schemeField.type);
         }
@@ -602,6 +702,11 @@ public class WritePlan implements org.apache.thrift.TBase<WritePlan, WritePlan._
           oprot.writeFieldEnd();
         }
       }
+      if (struct.isSetRenewedAfter()) {
+        oprot.writeFieldBegin(RENEWED_AFTER_FIELD_DESC);
+        oprot.writeI64(struct.renewedAfter);
+        oprot.writeFieldEnd();
+      }
       oprot.writeFieldStop();
       oprot.writeStructEnd();
     }
@@ -626,9 +731,15 @@ public class WritePlan implements org.apache.thrift.TBase<WritePlan, WritePlan._
       if (struct.isSetSchemaJson()) {
         optionals.set(0);
       }
-      oprot.writeBitSet(optionals, 1);
+      if (struct.isSetRenewedAfter()) {
+        optionals.set(1);
+      }
+      oprot.writeBitSet(optionals, 2);
       if (struct.isSetSchemaJson()) {
         oprot.writeString(struct.schemaJson);
+      }
+      if (struct.isSetRenewedAfter()) {
+        oprot.writeI64(struct.renewedAfter);
       }
     }
 
@@ -639,10 +750,14 @@ public class WritePlan implements org.apache.thrift.TBase<WritePlan, WritePlan._
       struct.setTaskIsSet(true);
       struct.token = iprot.readBinary();
       struct.setTokenIsSet(true);
-      java.util.BitSet incoming = iprot.readBitSet(1);
+      java.util.BitSet incoming = iprot.readBitSet(2);
       if (incoming.get(0)) {
         struct.schemaJson = iprot.readString();
         struct.setSchemaJsonIsSet(true);
+      }
+      if (incoming.get(1)) {
+        struct.renewedAfter = iprot.readI64();
+        struct.setRenewedAfterIsSet(true);
       }
     }
   }

@@ -3,6 +3,7 @@ package interbed.spark.read;
 import interbed.spark.planner.Planner;
 import interbed.spark.planner.PlannerTable;
 import interbed.spark.planner.PythonCommand;
+import interbed.spark.planner.WorkerTask;
 import interbed.spark.thrift.ScanPlan;
 import interbed.spark.thrift.ScanRequest;
 import interbed.spark.thrift.StreamInfo;
@@ -37,6 +38,8 @@ final class SparkMicroBatchStream implements MicroBatchStream, SupportsTriggerAv
   private long lastSnapshot = ANY_SNAPSHOT;
   private boolean endsWithLastSnapshot;
   private long lastBatchMillis;
+  /** What executors get for the last planned batch: the credentials in it are as new as the plan. */
+  private WorkerTask workerTask;
 
   SparkMicroBatchStream(PlannerTable table, StructType readSchema, ScanRequest request, String checkpointLocation) {
     this.table = table;
@@ -119,10 +122,11 @@ final class SparkMicroBatchStream implements MicroBatchStream, SupportsTriggerAv
   }
 
   @Override
-  public InputPartition[] planInputPartitions(Offset after, Offset upTo) {
+  public synchronized InputPartition[] planInputPartitions(Offset after, Offset upTo) {
     ScanPlan plan =
         Planner.askOrThrow(
             planner -> planner.planMicroBatch(stream.bufferForTask(), after.json(), upTo.json()));
+    workerTask = WorkerTask.of(plan.getTask());
     return plan.getSplits().stream().map(SplitPartition::of).toArray(InputPartition[]::new);
   }
 
@@ -132,8 +136,11 @@ final class SparkMicroBatchStream implements MicroBatchStream, SupportsTriggerAv
       nativeParquet =
           NativeParquet.create(table.schema(), readSchema, new Predicate[0], false, stream.getHadoopSettings());
     }
+    if (workerTask == null) {
+      throw new IllegalStateException("A batch of " + table.name() + " is read before it is planned");
+    }
     // Only splits of the first batch may have deletions; Python reads these.
-    return new SplitReaderFactory(PythonCommand.current(), stream.getTask(), readSchema, nativeParquet, null);
+    return new SplitReaderFactory(PythonCommand.current(), workerTask, readSchema, nativeParquet, null);
   }
 
   @Override

@@ -4,6 +4,7 @@ import interbed.spark.metric.Metrics;
 import interbed.spark.planner.Planner;
 import interbed.spark.planner.PlannerTable;
 import interbed.spark.planner.PythonCommand;
+import interbed.spark.planner.WorkerTask;
 import interbed.spark.thrift.ScanPartitioning;
 import interbed.spark.thrift.ScanPlan;
 import interbed.spark.thrift.ScanRequest;
@@ -197,7 +198,7 @@ final class SparkScan
   @Override
   public PartitionReaderFactory createReaderFactory() {
     return new SplitReaderFactory(
-        PythonCommand.current(), plan().getTask(), readSchema, nativeReader(false), nativeReader(true));
+        PythonCommand.current(), WorkerTask.of(plan(), table), readSchema, nativeReader(false), nativeReader(true));
   }
 
   /** Spark's own reader for native splits with deletions, or for those without; null if there are no such splits. */

@@ -2,6 +2,7 @@ package interbed.spark.read;
 
 import interbed.spark.planner.PythonCommand;
 import interbed.spark.planner.PythonWorkerChannel;
+import interbed.spark.planner.WorkerTask;
 import java.io.IOException;
 import java.io.UncheckedIOException;
 import java.nio.ByteBuffer;
@@ -18,7 +19,7 @@ final class SplitReaderFactory implements PartitionReaderFactory {
   private static final long serialVersionUID = 1L;
 
   private final PythonCommand command;
-  private final byte[] task;
+  private final WorkerTask task;
   private final StructType readSchema;
   // Null when there are no native splits, and when this session has no columnar Parquet reader.
   private final NativeParquet nativeParquet;
@@ -27,7 +28,7 @@ final class SplitReaderFactory implements PartitionReaderFactory {
 
   SplitReaderFactory(
       PythonCommand command,
-      byte[] task,
+      WorkerTask task,
       StructType readSchema,
       NativeParquet nativeParquet,
       NativeParquet locatedParquet) {
@@ -61,13 +62,13 @@ final class SplitReaderFactory implements PartitionReaderFactory {
     if (split.isNative() && !split.hasDeletions() && nativeParquet != null) {
       return nativeParquet.open(split);
     }
-    return new ArrowSplitReader(command, task, split.payload(), readSchema.length());
+    return new ArrowSplitReader(command, task.bytes(), split.payload(), readSchema.length());
   }
 
   /** The positions of deleted rows of each file of the split, in ascending order. */
   private long[][] deletedPositions(SplitPartition split) {
     PythonWorkerChannel worker =
-        PythonWorkerChannel.open(command, PythonWorkerChannel.Operation.DELETIONS, task, split.payload());
+        PythonWorkerChannel.open(command, PythonWorkerChannel.Operation.DELETIONS, task.bytes(), split.payload());
     boolean done = false;
     try {
       if (worker.readInt() != PythonWorkerChannel.END) {

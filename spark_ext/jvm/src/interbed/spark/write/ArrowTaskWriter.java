@@ -41,7 +41,7 @@ public final class ArrowTaskWriter implements DataWriter<InternalRow> {
     root = rows.root();
     try {
       worker =
-          PythonWorkerChannel.open(factory.command(), PythonWorkerChannel.Operation.WRITE, factory.task());
+          PythonWorkerChannel.open(factory.command(), PythonWorkerChannel.Operation.WRITE, factory.task().bytes());
     } catch (RuntimeException error) {
       root.close();
       throw error;

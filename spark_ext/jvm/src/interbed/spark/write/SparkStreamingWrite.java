@@ -3,6 +3,7 @@ package interbed.spark.write;
 import interbed.spark.planner.Planner;
 import interbed.spark.planner.PlannerTable;
 import interbed.spark.planner.PythonCommand;
+import interbed.spark.planner.WorkerTask;
 import interbed.spark.thrift.WritePlan;
 import interbed.spark.thrift.WriteRequest;
 import java.nio.ByteBuffer;
@@ -36,7 +37,7 @@ final class SparkStreamingWrite implements StreamingWrite {
     plan = Planner.askOrThrow(planner -> planner.planEpoch(table.info().bufferForHandle(), request));
     return new ArrowTaskWriterFactory(
         PythonCommand.current(),
-        plan.getTask(),
+        WorkerTask.of(plan.getTask()),
         (StructType) DataType.fromJson(plan.getSchemaJson()),
         SQLConf.get().sessionLocalTimeZone());
   }

@@ -5,6 +5,7 @@ import interbed.spark.metric.Metrics;
 import interbed.spark.planner.Planner;
 import interbed.spark.planner.PlannerTable;
 import interbed.spark.planner.PythonCommand;
+import interbed.spark.planner.WorkerTask;
 import interbed.spark.thrift.CommitResult;
 import interbed.spark.thrift.WriteClustering;
 import interbed.spark.thrift.WriteMode;
@@ -161,7 +162,7 @@ public class SparkWrite implements RequiresDistributionAndOrdering, BatchWrite {
 
   protected final ArrowTaskWriterFactory taskWriters() {
     return new ArrowTaskWriterFactory(
-        PythonCommand.current(), plan().getTask(), schema, SQLConf.get().sessionLocalTimeZone());
+        PythonCommand.current(), WorkerTask.of(plan(), table), schema, SQLConf.get().sessionLocalTimeZone());
   }
 
   @Override
