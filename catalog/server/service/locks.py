@@ -49,6 +49,7 @@ from interbed.catalog.server.service.lock_model import (
     is_blocked_by,
 )
 from interbed.catalog.server.service.model import DEFAULT_CATALOG
+from interbed.catalog.server.service.names import normalized
 from interbed.catalog.server.service.repository import Repository, Transaction
 
 logger = logging.getLogger(__name__)
@@ -308,8 +309,17 @@ class LockService(SecuredService):
         for number, component in enumerate(request.components):
             any_of = (Privilege.SELECT, *_EXCLUDES) if component.type == LockType.SHARED_READ else _EXCLUDES
             catalog = catalogs[number] if number < len(catalogs) else DEFAULT_CATALOG
-            self._access.require(any_of, _locked(component, catalog))
+            if not self._may_create(component, catalog):
+                self._access.require(any_of, _locked(component, catalog))
         return replace(request, user=caller.name)
+
+    def _may_create(self, component: LockComponent, catalog: str) -> bool:
+        """Return whether the caller may create the missing table of a component: clients do so under its lock."""
+        name = component.table
+        if name is None or not self._access.may((Privilege.CREATE,), database_object(catalog, component.database)):
+            return False
+        key = (catalog, normalized(component.database), normalized(name))
+        return self._store.read(lambda transaction: transaction.tables.find(*key) is None)
 
     def _unchanged(self, transaction: Transaction, lock_id: int, process: str) -> Lock | None:
         """Return the lock if it still has to wait and nothing must be written: its lease is young, and this process is

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from interbed.catalog.server.service.access.objects import Privilege, catalog_object, table_object
+from interbed.catalog.server.service.access.objects import Privilege, catalog_object, database_object, table_object
 from interbed.catalog.server.service.errors import (
     AccessDeniedError,
     AlreadyExistsError,
@@ -233,6 +233,24 @@ def test_locks_of_unseen_and_of_missing_tables_are_refused_alike(guarded: Guarde
     with served(READER):
         locks.unlock(held.id)
     assert locks.show() == []
+
+
+def test_a_client_that_may_create_a_table_locks_the_name_of_a_missing_one_only(guarded: GuardedMetastore) -> None:
+    def request(name: str, database: str = "sales") -> LockRequest:
+        part = LockComponent(type=LockType.EXCLUSIVE, level=LockLevel.TABLE, database=database, table=name)
+        return LockRequest(components=(part,), user="boss", host="h")
+
+    locks = guarded.metastore.locks
+    guarded.grant(READER, database_object("hive", "sales"), Privilege.CREATE)
+    with served(READER):
+        made = locks.lock(request("New"))
+        assert made.request.user == READER
+        locks.unlock(made.id)
+        for name, database in (("orders", "sales"), ("ORDERS", "sales"), ("new", "hr")):
+            with pytest.raises(AccessDeniedError):
+                locks.lock(request(name, database))
+    with served(WRITER), pytest.raises(AccessDeniedError):
+        locks.lock(request("new"))
 
 
 def test_a_call_about_the_lock_of_another_client_does_not_end_its_connection(guarded: GuardedMetastore) -> None:
