@@ -61,6 +61,48 @@ class BoundRules:
     masks: Mapping[str, ColumnMask]
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GuardedRead:
+    """Read under rules with the conditions of a query: what is read of the files, and what is shown of that."""
+
+    rules: BoundRules
+    predicate: Predicate | None = None
+
+    @property
+    def before(self) -> Predicate:
+        """The row filter, and the conditions that are evaluated on unmasked columns."""
+        return and_(self.rules.predicate, *(each for each in self._conditions if not self._is_masked(each)))
+
+    @property
+    def after(self) -> Predicate | None:
+        """The conditions that are evaluated on masked values."""
+        found = [each for each in self._conditions if self._is_masked(each)]
+        return and_(*found) if found else None
+
+    def needed(self, columns: Sequence[str]) -> frozenset[str]:
+        """Return the columns to read in order to show these columns of rows that `before` selects."""
+        after = self.after
+        shown = frozenset(columns) if after is None else frozenset(columns) | columns_of(after)
+        return shown.union(*(mask.columns for name, mask in self.rules.masks.items() if name in shown))
+
+    def shown(self, rows: pa.RecordBatch, columns: Sequence[str]) -> pa.RecordBatch:
+        """Return these columns, masked, of rows that `before` selects; `rows` has the needed columns."""
+        after = self.after
+        seen = {*columns} if after is None else {*columns, *columns_of(after)}
+        masked = apply_masks(rows, {name: mask for name, mask in self.rules.masks.items() if name in seen})
+        if after is not None:
+            masked = masked.filter(evaluate.mask(after, masked))
+        found: pa.RecordBatch = masked.select(list(columns))
+        return found
+
+    @property
+    def _conditions(self) -> Sequence[Predicate]:
+        return () if self.predicate is None else conjuncts(self.predicate)
+
+    def _is_masked(self, condition: Predicate) -> bool:
+        return not columns_of(condition).isdisjoint(self.rules.masks)
+
+
 @dataclass(frozen=True, repr=False)
 class GuardedScan(SnapshotQuery):
     """The rows and values of one snapshot that row filters and column masks show, projected, filtered and limited."""
@@ -85,7 +127,8 @@ class GuardedScan(SnapshotQuery):
 
     def count(self) -> int:
         """Return the number of rows; they are read, unless no condition needs their values."""
-        total = sum(batch.num_rows for batch in self._batches(())) if self._after else self._inner(()).count()
+        needs_rows = self._read.after is not None
+        total = sum(batch.num_rows for batch in self._batches(())) if needs_rows else self._inner(()).count()
         return total if self.limit is None else min(total, self.limit)
 
     @property
@@ -93,33 +136,20 @@ class GuardedScan(SnapshotQuery):
         return self.store.schema.arrow
 
     @cached_property
-    def _conditions(self) -> list[Predicate]:
-        return [] if self.predicate is None else conjuncts(self.predicate)
-
-    @cached_property
-    def _after(self) -> list[Predicate]:
-        """The conditions that are evaluated on masked values."""
-        return [each for each in self._conditions if not columns_of(each).isdisjoint(self.rules.masks)]
+    def _read(self) -> GuardedRead:
+        return GuardedRead(rules=self.rules, predicate=self.predicate)
 
     def _inner(self, columns: Sequence[str]) -> Scan:
         """Return the scan of the rows that the filters select, with unmasked values."""
-        before = [each for each in self._conditions if columns_of(each).isdisjoint(self.rules.masks)]
-        limit = None if self._after else self.limit
-        predicate = and_(self.rules.predicate, *before)
-        return Scan(self.store, tuple(columns), predicate, limit, self.snapshot_id, self.threads)
+        limit = self.limit if self._read.after is None else None
+        return Scan(self.store, tuple(columns), self._read.before, limit, self.snapshot_id, self.threads)
 
     def _batches(self, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
         """Yield the rows with these columns, masked."""
-        after = and_(*self._after)
-        shown = {*columns, *columns_of(after)}
-        masks = {name: mask for name, mask in self.rules.masks.items() if name in shown}
-        needed = shown.union(*(mask.columns for mask in masks.values()))
+        needed = self._read.needed(columns)
         names = [name for name in self.store.schema.names if name in needed]
         for batch in self._inner(names).to_arrow_batch_reader():
-            masked = apply_masks(batch, masks)
-            if self._after:
-                masked = masked.filter(evaluate.mask(after, masked))
-            yield masked.select(list(columns))
+            yield self._read.shown(batch, columns)
 
     # -- the interface of engines --------------------------------------------------------------------------------------
 

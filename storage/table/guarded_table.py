@@ -1,11 +1,12 @@
 """A table whose catalog has row filters or column masks for its reader (`query-auth.enabled`).
 
-Its rows are read by scans alone, which apply them (`read/guarded_scan.py`), as for lookups by key. All else that a
-table offers would go past the policies, and is refused by name: changes and streams, levels, system tables, plans,
-files, and writes.
+Its rows are read by scans, which apply them (`read/guarded_scan.py`), as for lookups by key, and as changes and streams
+(`views/guarded_changes.py`). All else that a table offers would go past the policies, and is refused by name: levels,
+system tables, plans, files, and writes.
 """
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, NoReturn
 
 from interbed.storage.base.errors import InvalidInputError, NotSupportedError
@@ -15,10 +16,14 @@ from interbed.storage.table.table import Table
 
 if TYPE_CHECKING:
     from interbed.storage.base.predicate.expr import Predicate
+    from interbed.storage.meta.file_store import FileStore
     from interbed.storage.meta.options.core import CoreOptions
+    from interbed.storage.meta.options.stream import IncrementalScanMode
     from interbed.storage.meta.schema.table_schema import TableSchema
-    from interbed.storage.read.guarded_scan import GuardedScan, RowRules
+    from interbed.storage.read.guarded_scan import BoundRules, GuardedScan, RowRules
     from interbed.storage.read.point_lookup import Key
+    from interbed.storage.views.guarded_changes import GuardedChangeQuery, GuardedChangeRead
+    from interbed.storage.views.stream.stream_scan import TableStream
 
 QUERY_AUTH = "query-auth.enabled"
 
@@ -26,13 +31,31 @@ RulesOf = Callable[[str], "RowRules"]
 """Function that returns the present rules of a branch for the reader."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReaderGuard:
+    """A table without its policies, for engines that apply them, and the function that returns them."""
+
+    table: Table
+    rules_of: RulesOf
+
+
+def guard_of(table: object) -> ReaderGuard | None:
+    """Return the parts of a table that has policies for its reader; None for any other table.
+
+    The caller has to apply the rules to all that it reads, and to refuse all other uses.
+    """
+    return ReaderGuard(table=table._table, rules_of=table.rules_of) if isinstance(table, GuardedTable) else None
+
+
 class GuardedTable(DescribedTable, ScannedRows):
     """Rows and values of a table that policies show to the reader. `rules_of` is asked for each scan."""
 
     def __init__(self, table: Table, rules_of: RulesOf) -> None:
-        # Without the option, by which tables are not read unless this class reads them.
-        self._table = Table(table.name, table.store.with_options({QUERY_AUTH: "false"}))
-        self._rules_of = rules_of
+        # Without the option, by which tables are not read unless this class reads them. A copy of the table must not
+        # have it, either.
+        store = table.store.with_options({QUERY_AUTH: None}).with_options({QUERY_AUTH: "false"})
+        self._table = Table(table.name, store)
+        self.rules_of = rules_of
 
     def __repr__(self) -> str:
         return f"GuardedTable({self.name!r}, {self.location!r})"
@@ -46,7 +69,7 @@ class GuardedTable(DescribedTable, ScannedRows):
         """Return the error for a way to read or change the table that would go past its policies."""
         return NotSupportedError(
             f"The table '{self.name}' has row filters or column masks for you, and {what!r} would not keep to them. "
-            "Read it by scan, get or to_arrow, or have its owner exempt you."
+            "Read it by scan, get, changes or stream, or have its owner exempt you."
         )
 
     # -- what it is ------------------------------------------------------------------------------------------------
@@ -74,11 +97,11 @@ class GuardedTable(DescribedTable, ScannedRows):
     def copy(self, dynamic_options: Mapping[str, object]) -> "GuardedTable":
         """Return the same table with options on top of its own, under the same policies; see Table.copy."""
         options = {key: value for key, value in dynamic_options.items() if key != QUERY_AUTH}
-        return GuardedTable(self._table.copy(options), self._rules_of)
+        return GuardedTable(self._table.copy(options), self.rules_of)
 
     def branch(self, name: str) -> "GuardedTable":
         """Return a branch of this table, under the policies of the table."""
-        return GuardedTable(self._table.branch(name), self._rules_of)
+        return GuardedTable(self._table.branch(name), self.rules_of)
 
     # -- read ------------------------------------------------------------------------------------------------------
 
@@ -109,10 +132,7 @@ class GuardedTable(DescribedTable, ScannedRows):
             raise InvalidInputError(
                 f"The table '{self.name}' has no column {unknown[0]!r}; it has {', '.join(store.schema.names)}."
             )
-        newest = store.schemas.latest()
-        rules = self._rules_of(store.paths.branch).bound(
-            store.schema.fields, (store.schema if newest is None else newest).fields
-        )
+        rules = self._bound_rules(store)
         predicate = None if filter is None else bound_filter(filter, store.schema.fields)
         return GuardedScan(store, tuple(names), predicate, limit, snapshot_id, threads, rules=rules)
 
@@ -124,6 +144,75 @@ class GuardedTable(DescribedTable, ScannedRows):
 
         rows = python_rows(self.scan(columns, self._with_key(key)).to_arrow())
         return rows[0] if rows else None
+
+    # -- changes ---------------------------------------------------------------------------------------------------
+
+    def changes(
+        self,
+        from_snapshot: int | None = None,
+        to_snapshot: int | None = None,
+        *,
+        columns: Sequence[str] | None = None,
+        filter: "str | Predicate | None" = None,  # noqa: A002 - the field's word for it
+        mode: str = "auto",
+    ) -> "GuardedChangeQuery":
+        """Query the changes of snapshots as Table.changes does; a condition on a masked column sees the mask.
+
+        An update that moves a row out of the row filter is a deletion, one that moves it into the filter an insertion.
+        Raises NotSupportedError, when it is read, for a table with a primary key whose changes lack the rows before
+        updates.
+        """
+        from interbed.storage.views.guarded_changes import GuardedChangeQuery
+
+        source = self._table.changes(from_snapshot, to_snapshot, mode=mode)
+        return GuardedChangeQuery(source, self._change_read(source.store, columns, filter, source.mode))
+
+    def stream(
+        self,
+        from_snapshot: int | str | None = None,
+        *,
+        columns: Sequence[str] | None = None,
+        filter: "str | Predicate | None" = None,  # noqa: A002
+        poll_seconds: float | None = None,
+        idle_seconds: float | None = None,
+        max_splits: int | None = None,
+        max_files: int | None = None,
+    ) -> "TableStream":
+        """Stream the changes of the table as Table.stream does, without its log. Rows are those of `changes`; the
+        policies are asked for with each part of the stream.
+        """
+        from interbed.storage.meta.options.stream import IncrementalScanMode
+        from interbed.storage.views.stream.stream_scan import StreamLimits, TableStream, streamed
+
+        store = streamed(self._table.store)
+        scan = self._table.new_stream_scan()
+        scan.restore(from_snapshot)
+        return TableStream(
+            scan=scan,
+            read=self._change_read(store, columns, filter, IncrementalScanMode.AUTO),
+            limits=StreamLimits(splits=max_splits, files=max_files),
+            poll_seconds=store.options.discovery_interval_millis / 1000 if poll_seconds is None else poll_seconds,
+            idle_seconds=idle_seconds,
+        )
+
+    def _change_read(
+        self,
+        store: "FileStore",
+        columns: Sequence[str] | None,
+        condition: "str | Predicate | None",
+        mode: "IncrementalScanMode",
+    ) -> "GuardedChangeRead":
+        from interbed.storage.base.predicate.conditions import bound_filter
+        from interbed.storage.views.guarded_changes import GuardedChangeRead
+
+        predicate = None if condition is None else bound_filter(condition, store.schema.fields)
+        return GuardedChangeRead(store, columns, predicate, lambda: self._bound_rules(store), mode=mode)
+
+    def _bound_rules(self, store: "FileStore") -> "BoundRules":
+        newest = store.schemas.latest()
+        return self.rules_of(store.paths.branch).bound(
+            store.schema.fields, (store.schema if newest is None else newest).fields
+        )
 
     def _with_key(self, key: "Key") -> "Predicate":
         """Return the condition on a primary key. InvalidInputError, NotSupportedError as by Table.get."""

@@ -208,7 +208,7 @@ READS = frozenset(
     (
         *("name", "schema", "location", "options", "fields", "field_names", "arrow_schema", "primary_keys"),
         *("partition_keys", "copy", "branch", "refused"),
-        *("scan", "get", "count", "to_arrow", "to_pandas", "to_polars", "to_duckdb"),
+        *("scan", "get", "changes", "stream", "count", "to_arrow", "to_pandas", "to_polars", "to_duckdb"),
     )
 )
 """Members that keep to the policies; the others of a table are refused."""
