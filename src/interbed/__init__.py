@@ -75,7 +75,13 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from interbed.catalog.client.access.grants import AccessGrant, GrantHolder, GrantObject, RoleMembership
+    from interbed.catalog.client.access.grants import (
+        AccessGrant,
+        AccessPolicy,
+        GrantHolder,
+        GrantObject,
+        RoleMembership,
+    )
     from interbed.catalog.client.api import Catalog, Database
     from interbed.catalog.client.dropped import DroppedEntry
     from interbed.catalog.client.errors import (
@@ -201,6 +207,7 @@ __version__ = "0.1.0"
 
 __all__ = [
     "AccessGrant",
+    "AccessPolicy",
     "AccessRefusedError",
     "ArrayType",
     "AtomicType",
@@ -335,7 +342,7 @@ __all__ = [
 
 # Module -> the public names that it holds.
 _HOLDS = {
-    "interbed.catalog.client.access.grants": "AccessGrant GrantHolder GrantObject RoleMembership",
+    "interbed.catalog.client.access.grants": "AccessGrant AccessPolicy GrantHolder GrantObject RoleMembership",
     "interbed.catalog.client.api": "Catalog Database",
     "interbed.catalog.client.errors": (
         "CallStateUnknownError CatalogAccessError CatalogError CatalogUnavailableError DatabaseExistsError "

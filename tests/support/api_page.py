@@ -64,6 +64,7 @@ A catalog has databases, and a database has tables; a table is named `database.t
             "FunctionDefinition",
             "FunctionChange",
             "AccessGrant",
+            "AccessPolicy",
             "GrantHolder",
             "GrantObject",
             "RoleMembership",

@@ -1,4 +1,4 @@
-"""Roles and grants of a catalog's server: their values, and the part of a catalog that lists and changes them.
+"""Roles, grants and policies of a catalog's server: their values, and the part of a catalog that changes them.
 
 The model is that of Hive: a grant gives a privilege on an object to a user, a group or a role; a role has members. The
 server decides what the caller may change. Objects are written `table sales.orders`, `database sales`, `catalog`,
@@ -103,8 +103,29 @@ class RoleMembership:
     granted_at: int = 0
 
 
+@plain_errors
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AccessPolicy:
+    """A row filter of a table, or the mask of a `column`. It binds the grantees of `to` that are not in `exempt`;
+    `created_at` is in seconds since the epoch.
+    """
+
+    name: str
+    expression: str
+    to: tuple[GrantHolder, ...]
+    column: str | None = None
+    exempt: tuple[GrantHolder, ...] = ()
+    created_by: str | None = None
+    created_at: int = 0
+
+    @property
+    def kind(self) -> str:
+        """`filter` or `mask`."""
+        return "filter" if self.column is None else "mask"
+
+
 class GrantCalls(Protocol):
-    """Calls to a server about roles and grants. All raise NotSupportedError for a server that keeps none,
+    """Calls to a server about roles, grants and policies. All raise NotSupportedError for a server that keeps none,
     CatalogAccessError or CatalogError for a caller that may not do this, and InvalidInputError for what does not exist.
     """
 
@@ -120,10 +141,13 @@ class GrantCalls(Protocol):
     def revoke(
         self, privileges: Sequence[str], on: GrantObject, to: GrantHolder, *, grant_option_only: bool, cascade: bool
     ) -> None: ...
+    def policies(self, on: GrantObject) -> Sequence[AccessPolicy]: ...
+    def set_policy(self, on: GrantObject, policy: AccessPolicy) -> None: ...
+    def drop_policy(self, on: GrantObject, name: str) -> None: ...
 
 
 class CatalogGrants(ABC):
-    """The part of a catalog that has the roles and grants of its server; this base class has none."""
+    """The part of a catalog that has the roles, grants and policies of its server; this base class has none."""
 
     name: str
 
@@ -209,6 +233,67 @@ class CatalogGrants(ABC):
         self._grant_calls().revoke(
             _privileges(privileges), _object(on), _holder(of), grant_option_only=grant_option_only, cascade=cascade
         )
+
+    def list_policies(self, table: str) -> list[AccessPolicy]:
+        """Return the row filters and column masks of a table, by name; for its owner and administrators.
+
+        Raises NotSupportedError unless the catalog's server keeps policies, as with 'metastore' = 'rest'.
+        """
+        return list(self._grant_calls().policies(_table(table)))
+
+    def set_row_filter(
+        self,
+        table: str,
+        condition: str,
+        *,
+        to: Sequence[str | GrantHolder] = ("role public",),
+        exempt: Sequence[str | GrantHolder] = (),
+        name: str = "filter",
+    ) -> None:
+        """Show only rows of a table for which a condition is true to these grantees, in place of the policy of its
+        name: `set_row_filter("sales.orders", "country = 'de'", to=["role analysts"])`.
+
+        Raises InvalidInputError for a condition that does not fit the table, or that readers cannot apply.
+        """
+        policy = AccessPolicy(name=name, expression=condition, to=_holders(to), exempt=_holders(exempt))
+        self._grant_calls().set_policy(_table(table), policy)
+
+    def set_column_mask(
+        self,
+        table: str,
+        column: str,
+        expression: str,
+        *,
+        to: Sequence[str | GrantHolder] = ("role public",),
+        exempt: Sequence[str | GrantHolder] = (),
+        name: str | None = None,
+    ) -> None:
+        """Show an expression in place of a column of a table to these grantees, in place of the policy of the name,
+        `mask-` and the column by default: `set_column_mask("sales.customers", "phone", "NULL")`.
+
+        Raises InvalidInputError for an expression that does not fit the table, or that readers cannot apply.
+        """
+        policy = AccessPolicy(
+            name=name or f"mask-{column}",
+            expression=expression,
+            column=column,
+            to=_holders(to),
+            exempt=_holders(exempt),
+        )
+        self._grant_calls().set_policy(_table(table), policy)
+
+    def drop_policy(self, table: str, name: str) -> None:
+        """Remove a row filter or a column mask of a table by its name. Raises InvalidInputError if there is none."""
+        self._grant_calls().drop_policy(_table(table), name)
+
+
+def _table(name: str) -> GrantObject:
+    parsed = parse_table_name(name)
+    return GrantObject(kind="table", database=parsed.database, name=parsed.table)
+
+
+def _holders(given: Sequence[str | GrantHolder]) -> tuple[GrantHolder, ...]:
+    return tuple(map(_holder, [given] if isinstance(given, str) else given))
 
 
 def _object(given: str | GrantObject) -> GrantObject:

@@ -1,6 +1,6 @@
 """Calls of Hive's Thrift interface about roles and grants, which interbed's server and Java metastores have.
 
-Hive's interface has no privileges on functions and catalogs, and no revocation of dependent grants.
+Hive's interface has no privileges on functions and catalogs, no revocation of dependent grants, and no policies.
 """
 
 from collections.abc import Callable, Sequence
@@ -8,7 +8,7 @@ from typing import Any, Protocol, TypeVar
 
 from thrift.Thrift import TException
 
-from interbed.catalog.client.access.grants import AccessGrant, GrantHolder, GrantObject, RoleMembership
+from interbed.catalog.client.access.grants import AccessGrant, AccessPolicy, GrantHolder, GrantObject, RoleMembership
 from interbed.catalog.client.errors import CatalogError
 from interbed.storage.base.errors import InterbedError, InvalidInputError, NotSupportedError
 from interbed.thrift_idl.hive_metastore import ttypes
@@ -136,6 +136,15 @@ class ThriftGrants:
             lambda client: client.grant_revoke_privileges(request),
         )
 
+    def policies(self, on: GrantObject) -> Sequence[AccessPolicy]:
+        raise _no_policies(on)
+
+    def set_policy(self, on: GrantObject, policy: AccessPolicy) -> None:
+        raise _no_policies(on)
+
+    def drop_policy(self, on: GrantObject, name: str) -> None:
+        raise _no_policies(on)
+
     def _role_request(self, kind: int, role: str, member: GrantHolder, option: bool) -> Any:
         # Without a grantor it is the caller.
         return ttypes.GrantRevokeRoleRequest(
@@ -162,6 +171,13 @@ class ThriftGrants:
     def _refused(self, what: str, error: TException) -> InterbedError:
         message = f"the metastore {self._uri} refused to {what}: {getattr(error, 'message', None) or error}"
         return InvalidInputError(message) if isinstance(error, _WRONG) else CatalogError(message)
+
+
+def _no_policies(on: GrantObject) -> NotSupportedError:
+    return NotSupportedError(
+        f"Hive's interface has no row filters and column masks, as for the {on}: use a catalog with 'metastore' = "
+        "'rest', or `interbed metastore policy` on the server."
+    )
 
 
 def _ref(on: GrantObject) -> Any:

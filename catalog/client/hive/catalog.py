@@ -11,6 +11,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, cast
 
 from interbed.catalog.client.access.grants import GrantCalls
+from interbed.catalog.client.access.reader_policies import is_bound, rules_of_parameters
 from interbed.catalog.client.api import Catalog, Database, View, parse_table_name
 from interbed.catalog.client.dropped import DropCalls, ServedDrops
 from interbed.catalog.client.errors import (
@@ -35,7 +36,7 @@ from interbed.catalog.client.options import CatalogOptions, LockMode
 from interbed.catalog.client.partition import PartitionSpecs, PartitionStatistics, partition_specs, partitions_of
 from interbed.catalog.client.repair_report import RepairReport
 from interbed.catalog.client.staging import StagedTable, TableFill
-from interbed.storage.base.errors import InterbedError, InvalidInputError
+from interbed.storage.base.errors import InterbedError, InvalidInputError, NotSupportedError
 from interbed.storage.io.api import FileIO
 from interbed.storage.meta.file_store import FileStore
 from interbed.storage.meta.schema.change import SchemaChange
@@ -46,6 +47,8 @@ from interbed.storage.table.table import Table
 if TYPE_CHECKING:
     from interbed.catalog.client.hive.format_tables import HiveFormatTables
     from interbed.iceberg.table import IcebergTable
+    from interbed.storage.read.guarded_scan import RowRules
+    from interbed.storage.table.guarded_table import GuardedTable
 
 
 class HiveCatalog(ServedDrops, Catalog):
@@ -167,6 +170,7 @@ class HiveCatalog(ServedDrops, Catalog):
         entry = self._entry_of_iceberg(identifier)
         if entry is None:
             return None
+        _refuse_bound(TableName.parse(identifier).identifier, entry)
         # Imported by use: pyiceberg loads slowly, and may not be installed.
         from interbed.catalog.client.hive.iceberg_home import registered_table
 
@@ -187,6 +191,7 @@ class HiveCatalog(ServedDrops, Catalog):
         except NotAnInterbedTableError as error:
             if error.format_entry is None:
                 raise
+            _refuse_bound(identifier, error.format_entry)
             # Readers and writers use only methods that both kinds of tables have.
             return cast(Table, self._format_tables().open(identifier, error.format_entry))
         store = self._entries.open(identifier, entry)
@@ -195,7 +200,21 @@ class HiveCatalog(ServedDrops, Catalog):
             alter=partial(self._tables.alter, identifier),
             roll_back_schema=partial(self._tables.roll_back_schema, identifier),
         )
-        return Table(str(identifier), replace(store, environment=environment))
+        table = Table(str(identifier), replace(store, environment=environment))
+        # Readers use only methods that both kinds of tables have, or are refused by name.
+        return cast(Table, self._guarded(identifier, table)) if is_bound(entry.parameters) else table
+
+    def _guarded(self, identifier: Identifier, table: Table) -> "GuardedTable":
+        from interbed.storage.table.guarded_table import GuardedTable
+
+        def rules_of(branch: str) -> "RowRules":
+            fields = (
+                table.store if branch == table.store.paths.branch else table.store.on_branch(branch)
+            ).schema.fields
+            parameters = self._entries.table(identifier).parameters
+            return rules_of_parameters(parameters, fields, f"{self._entries.client.uri} ({identifier})")
+
+        return GuardedTable(table, rules_of)
 
     def _location_of(self, identifier: Identifier) -> str:
         return self._entries.path(self._entries.locations.of(self._entries.table(identifier)))
@@ -452,3 +471,12 @@ def _text(store: FileStore, spec: Mapping[str, object]) -> dict[str, str]:
         raise InvalidInputError(f"{unknown[0]!r} is not a partition column; they are {', '.join(keys)}.")
     whole = _complete(store, {**dict.fromkeys(keys, defaults), **spec})
     return {name: whole[name] for name in keys if name in spec}
+
+
+def _refuse_bound(identifier: Identifier, entry: Any) -> None:
+    """Raise NotSupportedError if policies bind the reader of a table of another format."""
+    if is_bound(entry.parameters):
+        raise NotSupportedError(
+            f"The table '{identifier}' has row filters or column masks for you, and files of its format are read "
+            "without them. Have its owner exempt you."
+        )

@@ -1,4 +1,4 @@
-"""Roles and grants of interbed's server, by its own interface `/interbed/v1/access` beside `/paimon`.
+"""Roles, grants and policies of interbed's server, by its own interface `/interbed/v1/access` beside `/paimon`.
 
 Its OpenAPI document is docs/access-openapi.yaml. Other servers have no such interface.
 """
@@ -6,7 +6,7 @@ Its OpenAPI document is docs/access-openapi.yaml. Other servers have no such int
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar
 
-from interbed.catalog.client.access.grants import AccessGrant, GrantHolder, GrantObject, RoleMembership
+from interbed.catalog.client.access.grants import AccessGrant, AccessPolicy, GrantHolder, GrantObject, RoleMembership
 from interbed.catalog.client.errors import CatalogError
 from interbed.catalog.client.rest.http import RestHttp
 from interbed.catalog.client.rest.refusal import NOT_FOUND, RestRefusedError, catalog_error, encoded
@@ -20,7 +20,7 @@ _NO_ROUTE = "NOSUCHROUTE"
 
 
 class RestGrants:
-    """The roles and grants of a server; `catalog` is the name of the catalog there. Thread-safe."""
+    """The roles, grants and policies of a server; `catalog` is the name of the catalog there. Thread-safe."""
 
     def __init__(self, http: RestHttp, catalog: str) -> None:
         self._http = http
@@ -81,6 +81,28 @@ class RestGrants:
         }
         self._asked(lambda: self._http.post(f"{_ROOT}/grants/revoke", body))
 
+    def policies(self, on: GrantObject) -> Sequence[AccessPolicy]:
+        """Return the policies of a table."""
+        query = self._object_json(on)
+        return self._asked(lambda: [_policy(each) for each in self._http.get(f"{_ROOT}/policies", query)["policies"]])
+
+    def set_policy(self, on: GrantObject, policy: AccessPolicy) -> None:
+        """Set a policy of a table, in place of the one of its name."""
+        body = {
+            "on": self._object_json(on),
+            "name": policy.name,
+            "expression": policy.expression,
+            "to": [_holder_json(each) for each in policy.to],
+            "except": [_holder_json(each) for each in policy.exempt],
+            **({} if policy.column is None else {"column": policy.column}),
+        }
+        self._asked(lambda: self._http.post(f"{_ROOT}/policies", body, repeatable=True))
+
+    def drop_policy(self, on: GrantObject, name: str) -> None:
+        """Remove a policy of a table."""
+        body = {"on": self._object_json(on), "name": name}
+        self._asked(lambda: self._http.post(f"{_ROOT}/policies/drop", body))
+
     def _grants_json(
         self, privileges: Sequence[str], on: GrantObject, to: GrantHolder, *, grant_option: bool
     ) -> list[dict[str, Any]]:
@@ -126,6 +148,18 @@ def _membership(each: Mapping[str, Any]) -> RoleMembership:
         admin_option=each["admin-option"],
         grantor=each["grantor"],
         granted_at=each["granted-at"],
+    )
+
+
+def _policy(each: Mapping[str, Any]) -> AccessPolicy:
+    return AccessPolicy(
+        name=each["name"],
+        expression=each["expression"],
+        column=each["column"],
+        to=tuple(map(_holder, each["to"])),
+        exempt=tuple(map(_holder, each["except"])),
+        created_by=each["created-by"],
+        created_at=each["created-at"],
     )
 
 

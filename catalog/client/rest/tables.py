@@ -58,6 +58,11 @@ class RestTables:
         """
         entry = self._entry(identifier)
         if entry.type == FORMAT_TABLE and self.format_tables:
+            if entry.schema.options.get(QUERY_AUTH, "").lower() == "true":
+                raise NotSupportedError(
+                    f"The format table '{identifier}' has row filters or column masks for you, and its files are read "
+                    "without them. Have its owner exempt you."
+                )
             # Readers and writers use only methods that both kinds of tables have.
             return cast(Table, self._format_table(identifier, entry))
         if entry.type not in _PAIMON_TYPES:

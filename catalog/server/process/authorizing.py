@@ -7,6 +7,7 @@ from interbed.catalog.server.database.session import SqlRepository
 from interbed.catalog.server.service.access.administration import AccessAdministration
 from interbed.catalog.server.service.access.authorizer import Authorizer
 from interbed.catalog.server.service.access.builtin import BuiltinAuthorizer
+from interbed.catalog.server.service.access.policy_administration import PolicyAdministration
 from interbed.catalog.server.service.errors import MetastoreError
 from interbed.catalog.server.service.service import Metastore
 from interbed.catalog.server.setting_kinds import listed
@@ -33,6 +34,11 @@ def administration_for(
     if not isinstance(authorizer, BuiltinAuthorizer):
         return None
     return AccessAdministration(store, authorizer, admins=listed(settings.access_admins))
+
+
+def policies_for(store: SqlRepository, authorizer: Authorizer | None) -> PolicyAdministration | None:
+    """Return the administration of row filters and column masks, None if the authorizer keeps no roles and grants."""
+    return PolicyAdministration(store, authorizer) if isinstance(authorizer, BuiltinAuthorizer) else None
 
 
 def grant_handler_for(settings: ServerSettings, store: SqlRepository, metastore: Metastore) -> GrantHandler | None:

@@ -219,7 +219,7 @@ def loop_for(
         if isinstance(service, HttpService):
             # Only servers of this port load the REST interfaces.
             from interbed.catalog.server.http.answers import HttpAnswers
-            from interbed.catalog.server.process.authorizing import administration_for
+            from interbed.catalog.server.process.authorizing import administration_for, policies_for
             from interbed.catalog.server.rest.iceberg.names import NamespaceMapping
             from interbed.catalog.server.rest.mounted import RestSettings, mounts
 
@@ -235,6 +235,7 @@ def loop_for(
                 namespaces=NamespaceMapping(settings.iceberg_namespace_separator),
                 credentials=credentials_for(settings, store, metastore.access, metastore.policies),
                 administration=administration_for(settings, store, metastore.access.authorizer),
+                policies=policies_for(store, metastore.access.authorizer),
             )
             answers = HttpAnswers(loop.shared, deaths)
             further = mounts(metastore, answers, rest)

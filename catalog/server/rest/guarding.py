@@ -52,13 +52,15 @@ ASKED_INSIDE: Mapping[str, AnyOf] = {
     "paimon.dropPartitions": (Privilege.DELETE, Privilege.ALTER),
     "paimon.createPartitions": (Privilege.INSERT, Privilege.ALTER),
     "paimon.markDonePartitions": (*WRITE, Privilege.ALTER),
-    # The administration of roles and grants decides by admin options, grant options and owners.
+    # The administration of roles, grants and policies decides by admin options, grant options and owners.
     "interbed.createRole": (),
     "interbed.dropRole": (),
     "interbed.addMember": (),
     "interbed.removeMember": (),
     "interbed.grant": (),
     "interbed.revoke": (),
+    "interbed.setPolicy": (),
+    "interbed.dropPolicy": (),
 }
 """Operations whose handlers and services ask for more, or for something else, than the privilege of their route; the
 privileges are those that are asked for before.

@@ -23,6 +23,7 @@ from interbed.catalog.server.rest.iceberg.routes import interface as iceberg_int
 from interbed.catalog.server.rest.interface import RestInterface
 from interbed.catalog.server.rest.own_interface import own_interface
 from interbed.catalog.server.service.access.administration import AccessAdministration
+from interbed.catalog.server.service.access.policy_administration import PolicyAdministration
 from interbed.catalog.server.service.service import Metastore
 from interbed.catalog.server.thrift.edge.serving import SharedEdge
 from interbed.storage.base.errors import is_installed
@@ -48,6 +49,7 @@ class RestSettings:
     namespaces: NamespaceMapping = field(default_factory=NamespaceMapping)
     credentials: TableCredentials | None = None
     administration: AccessAdministration | None = None
+    policies: PolicyAdministration | None = None
 
 
 class LazyEndpoint:
@@ -87,7 +89,7 @@ def interfaces(
         return guarded_paimon(metastore, found, settings.warehouses)
 
     def own() -> RestInterface:
-        return guarded_own(metastore, own_interface(metastore, settings.administration))
+        return guarded_own(metastore, own_interface(metastore, settings.administration, settings.policies))
 
     return {"iceberg": iceberg, "paimon": paimon, "interbed": own}
 

@@ -1,8 +1,9 @@
 """The REST interface of this server's own, beside the specifications of Iceberg and Paimon: dropped objects, the
-history of metadata, roles and grants.
+history of metadata, roles, grants and policies.
 
 Dropped objects and history are below `/interbed/v1/{prefix}`, where `prefix` is the name of a catalog of the metastore;
-dropped.py and history.py have the routes. Roles and grants are below `/interbed/v1/access` (access/routes.py).
+dropped.py and history.py have the routes. Roles, grants and policies are below `/interbed/v1/access`
+(access/routes.py).
 """
 
 from collections.abc import Callable
@@ -15,6 +16,7 @@ from interbed.catalog.server.rest.dropped import DroppedRoutes
 from interbed.catalog.server.rest.history import HistoryRoutes
 from interbed.catalog.server.rest.interface import RestError, RestInterface, RestRequest, RestResponse, RestRoute
 from interbed.catalog.server.service.access.administration import AccessAdministration
+from interbed.catalog.server.service.access.policy_administration import PolicyAdministration
 from interbed.catalog.server.service.errors import (
     AccessDeniedError,
     AccessUnavailableError,
@@ -43,9 +45,13 @@ _KINDS: tuple[tuple[type[MetastoreError], HTTPStatus, str], ...] = (
 )
 
 
-def own_interface(metastore: Metastore, administration: AccessAdministration | None = None) -> RestInterface:
-    """Return the interface over the dropped objects and the history of a metastore, and over its roles and grants;
-    `administration` is None where there are none.
+def own_interface(
+    metastore: Metastore,
+    administration: AccessAdministration | None = None,
+    policies: PolicyAdministration | None = None,
+) -> RestInterface:
+    """Return the interface over the dropped objects and the history of a metastore, and over its roles, grants and
+    policies; `administration` and `policies` are None where there are none.
     """
     routes = [*DroppedRoutes(metastore).routes(), *HistoryRoutes(metastore).routes()]
     return RestInterface(
@@ -53,7 +59,7 @@ def own_interface(metastore: Metastore, administration: AccessAdministration | N
         path=PATH,
         routes=[
             *(_of_a_catalog(metastore, each) for each in routes),
-            *AccessRoutes(metastore, administration).routes(),
+            *AccessRoutes(metastore, administration, policies).routes(),
         ],
         error_body=_error_body,
         translated=_translated,

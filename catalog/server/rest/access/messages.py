@@ -19,6 +19,7 @@ from interbed.catalog.server.service.access.objects import (
     catalog_object,
     database_object,
 )
+from interbed.catalog.server.service.access.policies import PolicyKind, TablePolicy
 from interbed.catalog.server.service.errors import InvalidObjectError
 from interbed.catalog.server.service.names import normalized, shortened
 
@@ -80,6 +81,45 @@ class GrantsToRevoke(msgspec.Struct, kw_only=True, forbid_unknown_fields=True, r
     grants: list[GrantJson]
     grant_option_only: bool = False
     cascade: bool = False
+
+
+class NewPolicy(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
+    """The body that sets a row filter of a table, or with `column` the mask of a column, in place of the policy of its
+    name. It binds the grantees of `to` that are not in `except`.
+    """
+
+    on: ObjectJson
+    name: str
+    expression: str
+    to: list[GranteeJson]
+    exempt: list[GranteeJson] = msgspec.field(name="except", default_factory=list)
+    column: str | None = None
+
+
+class PolicyToDrop(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
+    """The body that removes a policy of a table."""
+
+    on: ObjectJson
+    name: str
+
+
+class PolicyAnswer(msgspec.Struct, kw_only=True):
+    """A row filter, or the mask of a column. `created-at` is in seconds since the epoch."""
+
+    name: str
+    kind: PolicyKind
+    column: str | None
+    expression: str
+    to: list[GranteeJson]
+    exempt: list[GranteeJson] = msgspec.field(name="except")
+    created_by: str | None = msgspec.field(name="created-by")
+    created_at: int = msgspec.field(name="created-at")
+
+
+class PoliciesAnswer(msgspec.Struct, kw_only=True):
+    """The policies of a table, ordered by name."""
+
+    policies: list[PolicyAnswer]
 
 
 class RoleAnswer(msgspec.Struct, kw_only=True, rename="kebab"):
@@ -209,6 +249,32 @@ def requests_of(given: Sequence[GrantJson]) -> list[GrantRequest]:
         )
         for each in given
     ]
+
+
+def policy_of(given: NewPolicy) -> TablePolicy:
+    """Return the policy of a body."""
+    return TablePolicy(
+        name=given.name,
+        kind=PolicyKind.FILTER if given.column is None else PolicyKind.MASK,
+        column=given.column,
+        expression=given.expression,
+        bound=tuple(map(grantee_of, given.to)),
+        exempt=tuple(map(grantee_of, given.exempt)),
+    )
+
+
+def policy_answer(policy: TablePolicy) -> PolicyAnswer:
+    """Return the JSON of a policy."""
+    return PolicyAnswer(
+        name=policy.name,
+        kind=policy.kind,
+        column=policy.column,
+        expression=policy.expression,
+        to=[GranteeJson(kind=each.kind, name=each.name) for each in policy.bound],
+        exempt=[GranteeJson(kind=each.kind, name=each.name) for each in policy.exempt],
+        created_by=policy.created_by,
+        created_at=policy.created_at,
+    )
 
 
 def role_answer(role: Role) -> RoleAnswer:

@@ -1,10 +1,11 @@
-"""The routes about roles and grants, below `/interbed/v1/access`.
+"""The routes about roles, grants and policies, below `/interbed/v1/access`.
 
     GET    roles                            POST roles
     DELETE roles/{role}
     GET    roles/{role}/members             POST roles/{role}/members        POST roles/{role}/members/remove
     GET    memberships?kind=&name=          GET  current
     GET    grants?kind=&...&grantee=        POST grants                      POST grants/revoke
+    GET    policies?kind=table&...          POST policies                    POST policies/drop
     GET    effective?principal=&group=&...  GET  why-denied?principal=&privilege=&...
 
 What callers may do here is decided by the rules of Hive (service/access/administration.py): each route needs an
@@ -30,6 +31,8 @@ from interbed.catalog.server.rest.access.messages import (
     member_answer,
     object_json,
     object_of,
+    policy_answer,
+    policy_of,
     requests_of,
     role_answer,
 )
@@ -47,6 +50,7 @@ from interbed.catalog.server.service.access.administration import AccessAdminist
 from interbed.catalog.server.service.access.authorizer import Caller
 from interbed.catalog.server.service.access.grants import Grantee, GranteeKind, group_named, role_named, user_named
 from interbed.catalog.server.service.access.objects import SERVER, Access, Privilege, SecuredKind, SecuredObject
+from interbed.catalog.server.service.access.policy_administration import PolicyAdministration
 from interbed.catalog.server.service.errors import AccessDeniedError
 from interbed.catalog.server.service.names import shortened
 from interbed.catalog.server.service.service import Metastore
@@ -88,6 +92,9 @@ MESSAGES: Mapping[str, OperationMessages] = {
     "listGrants": OperationMessages(query=(*OBJECT, "grantee-kind", "grantee"), answer=messages.GrantsAnswer),
     "grant": OperationMessages(body=messages.NewGrants),
     "revoke": OperationMessages(body=messages.GrantsToRevoke, answer=messages.GrantsAnswer),
+    "listPolicies": OperationMessages(query=OBJECT, needed=OBJECT, answer=messages.PoliciesAnswer),
+    "setPolicy": OperationMessages(body=messages.NewPolicy),
+    "dropPolicy": OperationMessages(body=messages.PolicyToDrop),
     "effectivePrivileges": OperationMessages(
         query=("principal", "groups", *OBJECT), needed=("principal", "kind"), answer=messages.EffectiveAnswer
     ),
@@ -103,13 +110,20 @@ MESSAGES: Mapping[str, OperationMessages] = {
 class AccessRoutes:
     """The routes about the roles and grants of a metastore. Without an administration each answers that it has none."""
 
-    def __init__(self, metastore: Metastore, administration: AccessAdministration | None) -> None:
+    def __init__(
+        self,
+        metastore: Metastore,
+        administration: AccessAdministration | None,
+        policies: PolicyAdministration | None = None,
+    ) -> None:
         self._access = metastore.access
         self._found = administration
+        self._policies = policies
 
     def routes(self) -> Sequence[RestRoute]:
         """Return the routes. The administration decides what a caller may do."""
         roles, members, grants = f"{ROOT}/roles", f"{ROOT}/roles/{{role}}/members", f"{ROOT}/grants"
+        policies = f"{ROOT}/policies"
         return [
             self._read("GET", roles, "listRoles", self.list_roles),
             self._change("POST", roles, "createRole", self.create_role, _named_role),
@@ -122,6 +136,9 @@ class AccessRoutes:
             self._read("GET", grants, "listGrants", self.list_grants),
             self._change("POST", grants, "grant", self.grant, _named_grants),
             self._change("POST", f"{grants}/revoke", "revoke", self.revoke, _named_grants),
+            self._read("GET", policies, "listPolicies", self.list_policies),
+            self._change("POST", policies, "setPolicy", self.set_policy, _named_policy),
+            self._change("POST", f"{policies}/drop", "dropPolicy", self.drop_policy, _named_policy),
             self._read("GET", f"{ROOT}/effective", "effectivePrivileges", self.effective),
             self._read("GET", f"{ROOT}/why-denied", "whyDenied", self.why_denied),
         ]
@@ -213,6 +230,27 @@ class AccessRoutes:
 
     # -- decisions -----------------------------------------------------------------------------------------------------
 
+    # -- policies ------------------------------------------------------------------------------------------------------
+
+    def list_policies(self, request: RestRequest) -> RestResponse:
+        """Return the row filters and column masks of a table, for its owner and administrators."""
+        found = self._policy_administration.policies(_object(request), self._access.caller())
+        return json_response(messages.PoliciesAnswer(policies=[policy_answer(each) for each in found]))
+
+    def set_policy(self, request: RestRequest) -> RestResponse:
+        """Set a row filter of a table, or the mask of a column, in place of the policy of its name."""
+        body = request.json(messages.NewPolicy)
+        self._policy_administration.set(object_of(body.on), policy_of(body), self._access.caller())
+        return NO_CONTENT
+
+    def drop_policy(self, request: RestRequest) -> RestResponse:
+        """Remove a policy of a table."""
+        body = request.json(messages.PolicyToDrop)
+        self._policy_administration.drop(object_of(body.on), body.name, self._access.caller())
+        return NO_CONTENT
+
+    # -- questions -----------------------------------------------------------------------------------------------------
+
     def effective(self, request: RestRequest) -> RestResponse:
         """Return the privileges that a user has on an object. Administrators ask about others, all about themselves."""
         on, holder = _object(request), _holder(request)
@@ -256,6 +294,12 @@ class AccessRoutes:
         if self._found is None:
             raise RestError(HTTPStatus.NOT_IMPLEMENTED, "NoRoles", NO_ROLES)
         return self._found
+
+    @property
+    def _policy_administration(self) -> PolicyAdministration:
+        if self._policies is None:
+            raise RestError(HTTPStatus.NOT_IMPLEMENTED, "NoRoles", NO_ROLES)
+        return self._policies
 
     def _roles_of(self, holder: Caller, actor: Caller | None) -> list[str]:
         """Return the roles that a caller has, directly or by its groups and other roles."""
@@ -358,6 +402,12 @@ def _named_grants(request: RestRequest) -> Mapping[str, object]:
     return {"grants": _joined(grants), "grant_count": len(grants)}
 
 
+def _named_policy(request: RestRequest) -> Mapping[str, object]:
+    body = request.json(_AnyPolicy)
+    names = [name for name in (body.on.catalog, body.on.database, body.on.name) if name is not None]
+    return {"policy": shortened(f"{body.name} of {'.'.join(names)}")}
+
+
 def _joined(grants: Iterable[messages.GrantJson]) -> str:
     return ", ".join(map(messages.shown_request, list(grants)[:GRANTS_SHOWN_MAX]))
 
@@ -376,3 +426,10 @@ class _AnyGrants(msgspec.Struct):
     """The grants in a body."""
 
     grants: list[messages.GrantJson]
+
+
+class _AnyPolicy(msgspec.Struct):
+    """The table and the name of a policy in a body."""
+
+    on: ObjectJson
+    name: str

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
+from interbed.catalog.server.service.access.objects import table_object
 from interbed.catalog.server.service.dropped import DroppedKind, DroppedObject
 from interbed.catalog.server.service.errors import (
     InvalidObjectError,
@@ -69,6 +70,7 @@ class TableHandler:
     def __init__(self, metastore: Metastore) -> None:
         self._tables = metastore.tables
         self._dropped = metastore.dropped
+        self._policies = metastore.policies
 
     def create_table(self, tbl: Any) -> None:
         self._create(tbl)
@@ -120,12 +122,24 @@ class TableHandler:
 
     def get_table(self, dbname: str, tbl_name: str) -> Any:
         catalog, database = split_catalog(dbname)
-        return convert.table_to_thrift(self._tables.get(catalog, database or "", tbl_name))
+        return self._shown(self._tables.get(catalog, database or "", tbl_name))
 
     def get_table_req(self, req: Any) -> Any:
         catalog, database = split_catalog(req.dbName, req.catName)
         table = self._tables.get(catalog, database or "", req.tblName)
-        return ttypes.GetTableResult(table=convert.table_to_thrift(table))
+        return ttypes.GetTableResult(table=self._shown(table))
+
+    def _shown(self, table: MetastoreTable) -> Any:
+        """Return the structure of one table, with the policies that bind the caller: interbed's clients apply them."""
+        made = convert.table_to_thrift(table)
+        found = self._policies.binding(table_object(table.catalog, table.database, table.name))
+        if found:
+            texts = {
+                "filters": [each.expression for each in found.filters],
+                "masks": {column: each.expression for column, each in found.masks.items()},
+            }
+            made.parameters = {**(made.parameters or {}), convert.READER_POLICIES: json.dumps(texts)}
+        return made
 
     def get_table_objects_by_name(self, dbname: str, tbl_names: list[str]) -> list[Any]:
         catalog, database = split_catalog(dbname)

@@ -114,6 +114,10 @@ def database_to_thrift(database: MetastoreDatabase) -> Any:
     )
 
 
+READER_POLICIES = "interbed.reader-policies"
+"""Parameter of a table in answers to callers that its policies bind: row filters and masks by column, as JSON."""
+
+
 def table_from_thrift(thrift: Any, catalog: str | None = None) -> MetastoreTable:
     """Convert a Table structure; `catalog` is the request's own field. MetastoreError if a name is missing."""
     name_catalog, database = split_catalog(thrift.dbName, thrift.catName or catalog)
@@ -129,7 +133,8 @@ def table_from_thrift(thrift: Any, catalog: str | None = None) -> MetastoreTable
         retention=thrift.retention or 0,
         storage=storage_from_thrift(thrift.sd),
         partition_keys=_columns_from_thrift(thrift.partitionKeys),
-        parameters=_strings(thrift.parameters),
+        # A client that changes what it has read sends the policies back, which are none of the table's parameters.
+        parameters={key: value for key, value in _strings(thrift.parameters).items() if key != READER_POLICIES},
         view_original_text=thrift.viewOriginalText,
         view_expanded_text=thrift.viewExpandedText,
         extra={

@@ -50,7 +50,8 @@ EXPECTED = {
         iceberg.getConfig iceberg.reportMetrics iceberg.loadFunction paimon.getConfig paimon.getTableToken
         interbed.listRoles interbed.createRole interbed.dropRole interbed.listMembers interbed.addMember
         interbed.removeMember interbed.listMemberships interbed.currentCaller interbed.listGrants
-        interbed.grant interbed.revoke interbed.effectivePrivileges interbed.whyDenied
+        interbed.grant interbed.revoke interbed.effectivePrivileges interbed.whyDenied interbed.listPolicies
+        interbed.setPolicy interbed.dropPolicy
     """,
 }
 

@@ -32,6 +32,7 @@ from interbed.catalog.server.rest.paimon.interface import paimon_interface
 from interbed.catalog.server.service.access.administration import AccessAdministration
 from interbed.catalog.server.service.access.builtin import BuiltinAuthorizer
 from interbed.catalog.server.service.access.guard import AccessGuard
+from interbed.catalog.server.service.access.policy_administration import PolicyAdministration
 from interbed.catalog.server.service.errors import AlreadyExistsError, MetastoreError, NoSuchObjectError
 from interbed.catalog.server.service.model import MetastoreDatabase, MetastoreTable, StorageDescriptor
 from interbed.catalog.server.service.service import Metastore
@@ -107,7 +108,9 @@ def fuzzed_target(kind: str, directory: Path) -> Iterator[RestTarget]:
     if kind == "iceberg":
         made = iceberg_interface(metastore, PaimonAsIceberg(access, None))
     elif kind == "interbed":
-        made = own_interface(metastore, AccessAdministration(store, authorizer))
+        made = own_interface(
+            metastore, AccessAdministration(store, authorizer), PolicyAdministration(store, authorizer)
+        )
     with closing(store), chdir(directory), sandbox(directory):
         if kind == "iceberg":
             _create_own_table(RestTarget(paimon, RouteTable(paimon.routes), metastore), directory)

@@ -16,6 +16,7 @@ from interbed.catalog.server.rest.own_interface import own_interface
 from interbed.catalog.server.service.access.administration import AccessAdministration
 from interbed.catalog.server.service.access.builtin import BuiltinAuthorizer
 from interbed.catalog.server.service.access.guard import AccessGuard
+from interbed.catalog.server.service.access.policy_administration import PolicyAdministration
 from interbed.catalog.server.service.model import MetastoreDatabase
 from interbed.catalog.server.service.service import Metastore
 from interbed.catalog.server.thrift.edge.call import current_session
@@ -77,7 +78,9 @@ def managed_access(root: Path) -> Iterator[ManagedAccess]:
     metastore.databases.create(MetastoreDatabase(name="sales", owner_name="boss", owner_type=1))
     metastore.tables.create(table("orders", owner="olga"))
     administration = AccessAdministration(store, authorizer, admins=["root"])
-    interface = guarded_own(metastore, own_interface(metastore, administration))
+    interface = guarded_own(
+        metastore, own_interface(metastore, administration, PolicyAdministration(store, authorizer))
+    )
     try:
         yield ManagedAccess(metastore, administration, interface)
     finally:
