@@ -9,6 +9,7 @@ from interbed.catalog.client.factory import open_catalog
 from interbed.catalog.client.filesystem import FileSystemCatalog
 from interbed.catalog.client.options import secret_values
 from interbed.catalog.client.table_parts import as_format_table
+from interbed.spark_ext.handle.guarded_tables import with_present_rules
 from interbed.spark_ext.handle.table_handle import NO_CATALOG, TableHandle
 from interbed.storage.base.errors import InvalidInputError, InvalidOptionError
 from interbed.storage.table.format_table.format_table import FormatTable
@@ -90,6 +91,18 @@ class PlannerCalls:
         if table is None or table.location != handle.location:
             raise _replaced(handle)
         return table.copy(handle.dynamic_options) if handle.dynamic_options else table
+
+    def _with_present_rules(self, handle: TableHandle, options: Mapping[str, str]) -> TableHandle:
+        """Return the handle of a read with these options with the row filters and masks that are in force now."""
+        if handle.rules is None:
+            return handle
+        catalog = self._catalogs.get(handle.catalog, handle.catalog_options)
+        table = catalog.get_table(f"{handle.database}.{handle.table}")
+        if table.location != handle.location:
+            raise InvalidInputError(
+                f"The table '{handle.database}.{handle.table}' was replaced by another one; read again."
+            )
+        return with_present_rules(handle, options, table)
 
     def _table_of(self, handle: TableHandle) -> Table:
         if handle.catalog == NO_CATALOG:

@@ -15,10 +15,12 @@ from interbed.spark_ext.calls.tables import table_info
 from interbed.spark_ext.handle.clustering import without_functions
 from interbed.spark_ext.handle.ddl import schema_to_create
 from interbed.spark_ext.handle.format_tables import info_of_format, open_format, refuse_format
+from interbed.spark_ext.handle.guarded_tables import refuse_guarded
 from interbed.spark_ext.handle.row_changes import RowsToCome, kind_field, whole_partitions
 from interbed.spark_ext.handle.session_options import table_options
 from interbed.spark_ext.handle.table_handle import NO_CATALOG, StagingInfo, TableHandle, renewed
 from interbed.spark_ext.read.format_reads import plan_format_scan
+from interbed.spark_ext.read.guarded_rows import guarded_handling
 from interbed.spark_ext.read.reader import answer, plan_global, plan_scan
 from interbed.spark_ext.read.streams import open_batches, open_stream
 from interbed.spark_ext.read.task import task_of
@@ -50,6 +52,7 @@ class MergingCalls(PlannerCalls):
         self, handle: bytes, schema_json: str, options: Mapping[str, str], case_sensitive: bool
     ) -> TableInfo:
         given = TableHandle.from_bytes(handle)
+        refuse_guarded(given, "a write")
         if given.is_format:
             # Spark refuses columns that the table does not have.
             return info_of_format(given, open_format(given))
@@ -153,11 +156,12 @@ class RowChangeCalls(PlannerCalls):
 
     def canDeleteWhere(self, handle: bytes, filters: list[str]) -> bool:  # noqa: N802
         changed = TableHandle.from_bytes(handle)
-        # deleteWhere refuses a system table, with a better message than Spark's.
-        return changed.is_system or whole_partitions(changed.schema, filters) is not None
+        # deleteWhere refuses such tables, with a better message than Spark's.
+        return changed.rules is not None or changed.is_system or whole_partitions(changed.schema, filters) is not None
 
     def deleteWhere(self, handle: bytes, filters: list[str]) -> None:  # noqa: N802
         changed = TableHandle.from_bytes(handle)
+        refuse_guarded(changed, "DELETE")
         if changed.is_system:
             raise NotSupportedError(f"The system table '{changed.database}.{changed.table}' is read only.")
         if changed.is_format:
@@ -178,6 +182,7 @@ class WriteCalls(StagingCalls, MergingCalls):
 
     def planWrite(self, handle: bytes, request: Any) -> WritePlan:  # noqa: N802
         target = TableHandle.from_bytes(handle)
+        refuse_guarded(target, "a write")
         if target.is_format:
             return plan_format_write(target, self._format_table_of(target), request)
         return plan_write(self._merged(target, request.options), request)
@@ -211,6 +216,8 @@ class ScanCalls(PlannerCalls):
 
     def pushFilters(self, handle: bytes, filters: list[str]) -> list[int]:  # noqa: N802
         read = TableHandle.from_bytes(handle)
+        if read.rules is not None:
+            return [int(guarded_handling(read, tree)) for tree in filters]
         partition_keys = read.schema.partition_keys if read.view is None else ()
         return [int(handling_of(tree, read.fields, partition_keys)) for tree in filters]
 
@@ -225,7 +232,7 @@ class ScanCalls(PlannerCalls):
             )
         if read.is_format:
             return plan_format_scan(read, self._format_table_of(read), request)
-        return plan_scan(read, request)
+        return plan_scan(self._with_present_rules(read, request.options), request)
 
     def aggregate(self, handle: bytes, request: Any, aggregates: list[Any]) -> AggregateAnswer:
         read = TableHandle.from_bytes(handle)
@@ -238,7 +245,7 @@ class StreamCalls(MergingCalls):
     def openStream(self, handle: bytes, request: Any) -> StreamInfo:  # noqa: N802
         read = TableHandle.from_bytes(handle)
         refuse_format(read, "stream of changes")
-        return open_stream(read, request)
+        return open_stream(self._with_present_rules(read, request.options), request)
 
     def startOfStream(self, task: bytes) -> StreamOffset:  # noqa: N802
         return StreamOffset(json=open_batches(task).start())
@@ -257,6 +264,7 @@ class StreamCalls(MergingCalls):
 
     def planEpoch(self, handle: bytes, request: Any) -> WritePlan:  # noqa: N802
         given = TableHandle.from_bytes(handle)
+        refuse_guarded(given, "a write")
         refuse_format(given, "commits of a stream that are made once")
         target = self._merged_for(given, request.schemaJson, request.options)
         return plan_epoch(target, request)

@@ -27,6 +27,7 @@ from interbed.spark_ext.calls.base import PlannerCalls, identifier_of
 from interbed.spark_ext.handle.clustering import clustering_of, without_functions
 from interbed.spark_ext.handle.ddl import MANAGED_LOCATION, schema_changes, schema_to_create, spark_properties
 from interbed.spark_ext.handle.format_tables import format_table_info, refuse_format
+from interbed.spark_ext.handle.guarded_tables import guarded_info, refused, unguarded
 from interbed.spark_ext.handle.row_changes import hidden_columns_of, row_changes_of
 from interbed.spark_ext.handle.session_options import BRANCH, with_session_options
 from interbed.spark_ext.handle.table_handle import NO_CATALOG, TableHandle, handle_of_table
@@ -73,6 +74,9 @@ class TableCalls(PlannerCalls):
         loaded = catalog.get_table(name.of_table)
         if (of_files := as_format_table(loaded)) is not None:
             return _format_info(table, catalog, of_files, at)
+        loaded, guard = unguarded(loaded)
+        if guard is not None and name.system is not None:
+            raise refused(identifier_of(table), f"its system table ${name.system}")
         named = at.version is not None or at.timestampMicros is not None
         loaded, options = with_session_options(
             loaded, table.settings or {}, table.catalog.name, table.database, travels=not (named or at.newest)
@@ -97,6 +101,8 @@ class TableCalls(PlannerCalls):
         if loaded.location == f"{catalog.warehouse}/{table.database}{DB_SUFFIX}/{table.table}":
             # For the default location SHOW CREATE TABLE has no LOCATION, so that it works for another name.
             info.properties = {**(info.properties or {}), MANAGED_LOCATION: "true"}
+        if guard is not None:
+            guarded_info(info, guard, loaded.access.branch_name)
         return info
 
     def createTable(self, table: Any, request: Any) -> TableInfo:  # noqa: N802

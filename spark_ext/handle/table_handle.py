@@ -34,6 +34,7 @@ from interbed.storage.meta.options.known.check import known_option
 from interbed.storage.meta.options.log import KAFKA
 from interbed.storage.meta.schema.table_schema import TableSchema
 from interbed.storage.meta.snapshot.snapshot import Snapshot
+from interbed.storage.read.guarded_scan import RowRules
 from interbed.storage.table.opening import open_store
 from interbed.storage.table.read_optimized import READ_OPTIMIZED, ReadOptimizedTable
 from interbed.storage.table.table import Table, load_table
@@ -91,6 +92,9 @@ class TableHandle:
     partitions_elsewhere: tuple[str, ...] = ()
     """Of a format table: partitions that are not as their values say, as format_definitions.py encodes them."""
 
+    rules: RowRules | None = None
+    """Row filters and masks for the reader of the table; None if none bind it, and no read applies any."""
+
     def to_bytes(self) -> bytes:
         """Encode the handle for the JVM."""
         return json.dumps(
@@ -113,6 +117,7 @@ class TableHandle:
                 "definition": self.format_definition,
                 "elsewhere": self.partitions_elsewhere,
                 "rows": None if self.rows is None else [self.rows.schema_json, self.rows.case_sensitive],
+                "rules": None if self.rules is None else [list(self.rules.filters), dict(self.rules.masks)],
             },
             separators=(",", ":"),
             sort_keys=True,
@@ -126,6 +131,7 @@ class TableHandle:
             staged = value.get("staged")
             rows = value.get("rows")
             token = value.get("token")
+            rules = value["rules"]
             return TableHandle(
                 catalog=value["catalog"],
                 catalog_options=value["catalogOptions"],
@@ -145,6 +151,7 @@ class TableHandle:
                 format_definition=value.get("definition", ""),
                 partitions_elsewhere=tuple(value.get("elsewhere", ())),
                 rows=None if rows is None else RowsToCome(schema_json=rows[0], case_sensitive=rows[1]),
+                rules=None if rules is None else RowRules(filters=rules[0], masks=rules[1]),
             )
         except (ValueError, KeyError, TypeError) as error:
             raise InvalidInputError(f"Not a table handle: {error}") from error

@@ -27,6 +27,7 @@ from interbed.spark_ext.handle.reports import scan_metrics
 from interbed.spark_ext.handle.row_changes import read_with_hidden, whole_partitions
 from interbed.spark_ext.handle.session_options import TRAVEL_KEYS, read_options
 from interbed.spark_ext.handle.table_handle import TableHandle
+from interbed.spark_ext.read.guarded_rows import check_columns, guarded_rows, pruning_condition, rules_of
 from interbed.spark_ext.read.native import NativeFiles, native_files
 from interbed.spark_ext.read.task import ReadTask, task_of
 from interbed.spark_ext.values.predicates import FilterHandling, conjunction_of, handling_of, has_literal, literals
@@ -131,6 +132,8 @@ def plan_scan(handle: TableHandle, request: Any) -> ScanPlan:
     if handle.snapshot_id is None and not handle.open().access.falls_back:
         nothing = _description(None, [], task.columns, request.limit)
         return ScanPlan(task=task.for_executors().to_bytes(), splits=[], rowCount=0, byteSize=0, description=nothing)
+    if (rules := rules_of(handle)) is not None:
+        return _plan_guarded(task, pruning_condition(handle, rules, request.filters))
     start = time.monotonic()
     table, plan = planned(handle, predicate, request.limit)
     top = _top(handle, table, request)
@@ -158,6 +161,20 @@ def plan_scan(handle: TableHandle, request: Any) -> ScanPlan:
         metrics=scan_metrics(plan, planning_millis),
         hadoopSettings=dict(native.hadoop_settings) or None,
         renewedAfter=sent.handle.renewed_after,
+    )
+
+
+def _plan_guarded(task: ReadTask, condition: Predicate) -> ScanPlan:
+    """Plan a read under row filters and masks, by a condition that hides what they hide. Spark gets no statistics."""
+    check_columns(task.handle, task.columns)
+    _, plan = planned(task.handle, condition)
+    splits = [split_for_spark(split, None) for split in plan.splits]
+    return ScanPlan(
+        task=task.for_executors().to_bytes(),
+        splits=splits,
+        rowCount=sum(split.row_count for split in plan.splits),
+        byteSize=sum(split.byte_size for split in plan.splits),
+        description=_description(task.handle.snapshot_id, splits, task.columns, None, lacks="row filters or masks"),
     )
 
 
@@ -256,7 +273,7 @@ def read_split(task: bytes, split: bytes) -> Iterator[pa.RecordBatch]:
     narrow = NarrowedFields.of(fields, read_task.schema_json)
     arrow = arrow_schema_for_spark(narrow.fields)
     with handle.being_read():
-        for batch in _batches(read_task, conjunction_of(read_task.filters, handle.fields), split):
+        for batch in _rows(read_task, conjunction_of(read_task.filters, handle.fields), split):
             if batch.num_rows:
                 yield batch_for_spark(narrow.apply(batch), arrow)
 
@@ -272,6 +289,11 @@ def deleted_positions(task: bytes, split: bytes) -> Iterator[bytes]:
     for file in planned_split.files:
         deleted = deleted_of(file)
         yield b"" if deleted is None else deleted.positions.astype(">i8").tobytes()
+
+
+def _rows(task: ReadTask, predicate: Predicate | None, split: bytes) -> Iterable[pa.RecordBatch]:
+    rules = rules_of(task.handle)
+    return _batches(task, predicate, split) if rules is None else guarded_rows(task, rules, predicate, split, _batches)
 
 
 def _batches(task: ReadTask, predicate: Predicate | None, split: bytes) -> Iterable[pa.RecordBatch]:
@@ -310,7 +332,7 @@ def answer(handle: TableHandle, request: Any, asked: Sequence[Any]) -> list[str]
     """Return the rows of planner.thrift's AggregateAnswer for a ScanRequest; None when Spark has to read."""
     handle = as_read(handle, request.options)
     schema = handle.schema
-    if handle.view is not None or handle.snapshot_id is None:
+    if handle.view is not None or handle.snapshot_id is None or handle.rules is not None:
         return None
     if any(
         handling_of(tree, schema.fields, schema.partition_keys) is not FilterHandling.EXACT for tree in request.filters

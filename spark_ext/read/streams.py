@@ -14,6 +14,7 @@ from typing import Any
 
 from interbed.spark_ext.handle.session_options import read_options
 from interbed.spark_ext.handle.table_handle import TableHandle
+from interbed.spark_ext.read.guarded_rows import check_columns
 from interbed.spark_ext.read.native import NativeFiles, native_files
 from interbed.spark_ext.read.reader import split_for_spark, step_for_spark
 from interbed.spark_ext.read.task import ReadTask
@@ -49,6 +50,8 @@ def open_stream(handle: TableHandle, request: Any) -> StreamInfo:
             f"With '{READ_CHANGELOG}' the table '{name}' has one more column, which Spark must have when it loads the "
             f"table: stream '{name}$audit_log' instead, or load the table by its path."
         )
+    if handle.rules is not None:
+        check_columns(handle, request.columns)
     # An invalid mode is refused now, not when the first batch is planned.
     _ = table.options.startup_mode
     given = table.options
@@ -134,7 +137,7 @@ class SparkStream:
     @cached_property
     def _native(self) -> NativeFiles | None:
         table = self._table
-        if self._task.handle.view is not None:
+        if self._task.handle.view is not None or self._task.handle.rules is not None:
             return None
         return native_files(self._task.handle, table, self._task.columns, hadoop_opens=self._task.hadoop_opens)
 
