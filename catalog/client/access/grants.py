@@ -119,8 +119,8 @@ class AccessPolicy:
     created_at: int = 0
 
     @property
+    def kind(self) -> str:
         """Return `filter` or `mask`, by whether it has a column."""
-        """`filter` or `mask`."""
         return "filter" if self.column is None else "mask"
 
 
