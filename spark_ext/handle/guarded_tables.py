@@ -44,7 +44,9 @@ def guarded_info(info: Any, guard: ReaderGuard, branch: str) -> Any:
     handle = TableHandle.from_bytes(info.handle)
     name = f"{handle.database}.{handle.table}"
     options = {**handle.dynamic_options, QUERY_AUTH: "false"}
-    info.handle = replace(handle, rules=guard.rules_of(branch), dynamic_options=options).to_bytes()
+    info.handle = replace(
+        handle, rules=guard.rules_of(branch, guard.table.schema.names), dynamic_options=options
+    ).to_bytes()
     info.hiddenColumns = []
     info.mergesSchema = False
     # Without a row id, no statement changes rows.
@@ -63,7 +65,9 @@ def with_present_rules(handle: TableHandle, options: Mapping[str, str], table: o
     Raises NotSupportedError for rules that do not fit the version of the table that is read.
     """
     store = replace(handle, dynamic_options=read_options(handle.dynamic_options, options)).open().store
-    rules = table.rules_of(store.paths.branch) if isinstance(table, GuardedTable) else RowRules()
     newest = store.schemas.latest()
-    rules.bound(handle.schema.fields, (handle.schema if newest is None else newest).fields)
+    present = (handle.schema if newest is None else newest).fields
+    names = [field.name for field in present]
+    rules = table.rules_of(store.paths.branch, names) if isinstance(table, GuardedTable) else RowRules()
+    rules.bound(handle.schema.fields, present)
     return replace(handle, rules=rules)

@@ -46,6 +46,7 @@ def _change(call: ProcedureCall) -> Answer:
     grantee, on = _grantee(call), _object(call)
     assert grantee is not None, "each other statement has a grantee"
     names, has_option = str(call.needed("names")).split(","), call.given("option") == "true"
+    columns = call.given("columns")
     if action == "grant role":
         for name in names:
             catalog.grant_role(name, to=grantee, admin_option=has_option)
@@ -58,10 +59,12 @@ def _change(call: ProcedureCall) -> Answer:
             catalog.revoke_role(name, of=grantee, admin_option_only=has_option)
         return ()
     assert on is not None, "privileges are on an object"
+    granted = None if columns is None else name_parts(str(columns))
+    assert columns is None or granted, "the statement quotes the names"
     if action == "grant":
-        catalog.grant(names, on=on, to=grantee, grant_option=has_option)
+        catalog.grant(names, on=on, to=grantee, columns=granted, grant_option=has_option)
     else:
-        catalog.revoke(names, on=on, of=grantee, grant_option_only=has_option, cascade=is_cascade)
+        catalog.revoke(names, on=on, of=grantee, columns=granted, grant_option_only=has_option, cascade=is_cascade)
     return ()
 
 
@@ -82,7 +85,8 @@ def _show_grants(call: ProcedureCall) -> Answer:
         (
             each.privilege,
             each.on.kind,
-            ".".join(name for name in (each.on.database, each.on.name) if name is not None) or each.on.catalog,
+            ".".join(name for name in (each.on.database, each.on.name, each.on.column) if name is not None)
+            or each.on.catalog,
             each.to.kind,
             each.to.name,
             each.grant_option,
@@ -104,6 +108,7 @@ STATEMENTS = (
             required("action"),
             optional("role"),
             optional("names"),
+            optional("columns"),
             *_OBJECT,
             *_GRANTEE,
             optional("option"),

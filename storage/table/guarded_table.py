@@ -1,11 +1,12 @@
-"""A table whose catalog has row filters or column masks for its reader (`query-auth.enabled`).
+"""A table whose catalog has row filters or column masks for its reader, or lets it read some columns only
+(`query-auth.enabled`).
 
-Its rows are read by scans, which apply them (`read/guarded_scan.py`), as for lookups by key, and as changes and streams
-(`views/guarded_changes.py`). All else that a table offers would go past the policies, and is refused by name: levels,
-system tables, plans, files, and writes.
+Its rows are read by scans, which ask the catalog about the columns that they need, and apply what it answers
+(`read/guarded_scan.py`), as for lookups by key, and as changes and streams (`views/guarded_changes.py`). All else that
+a table offers would go past the policies, and is refused by name: levels, system tables, plans, files, and writes.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NoReturn
 
@@ -16,6 +17,7 @@ from interbed.storage.table.table import Table
 
 if TYPE_CHECKING:
     from interbed.storage.base.predicate.expr import Predicate
+    from interbed.storage.base.types.data_type import DataField
     from interbed.storage.meta.file_store import FileStore
     from interbed.storage.meta.options.core import CoreOptions
     from interbed.storage.meta.options.stream import IncrementalScanMode
@@ -27,8 +29,8 @@ if TYPE_CHECKING:
 
 QUERY_AUTH = "query-auth.enabled"
 
-RulesOf = Callable[[str], "RowRules"]
-"""Function that returns the present rules of a branch for the reader."""
+RulesOf = Callable[[str, Sequence[str]], "RowRules"]
+"""Function that returns the present rules of a branch for a reader of columns."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,8 +70,9 @@ class GuardedTable(DescribedTable, ScannedRows):
     def refused(self, what: str) -> NotSupportedError:
         """Return the error for a way to read or change the table that would go past its policies."""
         return NotSupportedError(
-            f"The table '{self.name}' has row filters or column masks for you, and {what!r} would not keep to them. "
-            "Read it by scan, get, changes or stream, or have its owner exempt you."
+            f"The table '{self.name}' has row filters or column masks for you, and {what!r} would not keep to them, or "
+            "you may read some of its columns only. Read it by scan, get, changes or stream, or have its owner exempt "
+            "you or grant you SELECT on the whole table."
         )
 
     # -- what it is ------------------------------------------------------------------------------------------------
@@ -116,9 +119,11 @@ class GuardedTable(DescribedTable, ScannedRows):
     ) -> "GuardedScan":
         """Query the table as Table.scan does; a condition on a masked column sees the mask.
 
-        Raises NotSupportedError for a version of the table that the policies do not fit.
+        Raises NotSupportedError for a version of the table that the policies do not fit, InterbedError naming the
+        columns of the query that the reader may not read.
         """
         from interbed.storage.base.predicate.conditions import bound_filter
+        from interbed.storage.base.predicate.expr import columns_of
         from interbed.storage.read.guarded_scan import GuardedScan
         from interbed.storage.scan.starting_point import at_snapshot
 
@@ -132,9 +137,14 @@ class GuardedTable(DescribedTable, ScannedRows):
             raise InvalidInputError(
                 f"The table '{self.name}' has no column {unknown[0]!r}; it has {', '.join(store.schema.names)}."
             )
-        rules = self._bound_rules(store)
         predicate = None if filter is None else bound_filter(filter, store.schema.fields)
+        asked = {*names, *(() if predicate is None else columns_of(predicate))}
+        rules = self._bound_rules(store, asked)
         return GuardedScan(store, tuple(names), predicate, limit, snapshot_id, threads, rules=rules)
+
+    def count(self) -> int:
+        """Return the number of rows of the newest snapshot that the row filters show; it needs no column."""
+        return self.scan([]).count()
 
     def get(self, key: "Key", columns: Sequence[str] | None = None) -> dict[str, object] | None:
         """Return the row of a primary key as Table.get does; None also for one that is not shown. Of a masked key
@@ -203,16 +213,19 @@ class GuardedTable(DescribedTable, ScannedRows):
         mode: "IncrementalScanMode",
     ) -> "GuardedChangeRead":
         from interbed.storage.base.predicate.conditions import bound_filter
+        from interbed.storage.base.predicate.expr import columns_of
         from interbed.storage.views.guarded_changes import GuardedChangeRead
 
         predicate = None if condition is None else bound_filter(condition, store.schema.fields)
-        return GuardedChangeRead(store, columns, predicate, lambda: self._bound_rules(store), mode=mode)
+        asked = {*(store.schema.names if columns is None else columns)}
+        asked.update(() if predicate is None else columns_of(predicate))
+        return GuardedChangeRead(store, columns, predicate, lambda: self._bound_rules(store, asked), mode=mode)
 
-    def _bound_rules(self, store: "FileStore") -> "BoundRules":
+    def _bound_rules(self, store: "FileStore", names: Iterable[str]) -> "BoundRules":
         newest = store.schemas.latest()
-        return self.rules_of(store.paths.branch).bound(
-            store.schema.fields, (store.schema if newest is None else newest).fields
-        )
+        present = (store.schema if newest is None else newest).fields
+        rules = self.rules_of(store.paths.branch, _present_names(names, store.schema.fields, present))
+        return rules.bound(store.schema.fields, present)
 
     def _with_key(self, key: "Key") -> "Predicate":
         """Return the condition on a primary key. InvalidInputError, NotSupportedError as by Table.get."""
@@ -230,3 +243,10 @@ class GuardedTable(DescribedTable, ScannedRows):
         if sorted(values) != sorted(names) or None in values.values():
             raise InvalidInputError(f"The key of '{self.name}' has values of {', '.join(names)}, not {key!r}.")
         return and_(*(Comparison(Op.EQ, name, values[name]) for name in names))
+
+
+def _present_names(names: Iterable[str], fields: Sequence["DataField"], present: Sequence["DataField"]) -> list[str]:
+    """Return the present names of the columns of a version of a table, in its order; that of a dropped one stays."""
+    wanted = set(names)
+    now = {field.id: field.name for field in present}
+    return [now.get(field.id, field.name) for field in fields if field.name in wanted]

@@ -13,6 +13,7 @@ import interbed
 from interbed.catalog.client.access.grants import GrantHolder, GrantObject
 from interbed.catalog.client.errors import CatalogError
 from interbed.storage.base.errors import InterbedError, InvalidInputError, NotSupportedError
+from interbed.storage.meta.schema.change import RenameColumn
 from tests.catalog.server.migration.commands import run
 from tests.support.servers.metastore import MetastoreUnderTest, metastore_under_test
 from tests.support.waits import wait_until
@@ -181,3 +182,27 @@ def test_a_catalog_without_grants_says_so(tmp_path: Path) -> None:
 def test_texts_that_name_no_grantee_are_refused(text: str) -> None:
     with pytest.raises(InvalidInputError, match="not a grantee"):
         GrantHolder.parse(text)
+
+
+def test_privileges_on_columns_are_granted_listed_and_revoked(lake: GrantedLake) -> None:
+    root = lake.of("root")
+    root.create_table("sales.wide", pa.schema([KEY, pa.field("city", pa.string())]), primary_keys=["id"])
+    root.grant("SELECT", on="table sales.wide", columns=["id", "city"], to="user ann")
+    of_columns = [("SELECT", f"column hive.sales.wide.{name}", "user ann", False, "root") for name in ("id", "city")]
+    assert shown(root.list_grants(to="user ann")) == of_columns
+    assert shown(root.list_grants(on="column sales.wide.city")) == of_columns[1:]
+    root.revoke("SELECT", on="table sales.wide", columns=["id"], of="user ann")
+    root.alter_table("sales.wide", [RenameColumn("city", "town")])
+    [left] = root.list_grants(to="user ann")
+    assert left.on == GrantObject(kind="column", catalog="hive", database="sales", name="wide", column="town")
+    root.revoke("SELECT", on=left.on, of="user ann")
+    assert root.list_grants(to="user ann") == []
+    for on, columns, message in (
+        ("database sales", ["id"], "has no columns"),
+        ("table sales.wide", [], "has no columns"),
+        ("column sales.wide", None, "is not an object of privileges"),
+        ("table sales.wide", ["size"], "size.* does not exist"),
+    ):
+        with pytest.raises(InterbedError, match=message):
+            root.grant("SELECT", on=on, columns=columns, to="user ann")
+    root.drop_table("sales.wide")

@@ -8,6 +8,7 @@ from interbed.catalog.server.service.access.objects import (
     SERVER,
     Access,
     Privilege,
+    SecuredKind,
     SecuredObject,
     database_object,
     function_object,
@@ -53,11 +54,17 @@ class GrantsInMemory:
 
 
 def _has(held: set[tuple[Privilege, SecuredObject]], question: Access) -> bool:
-    places = (question.on, *question.on.containers)
+    places = {question.on, *question.on.containers}
+    if question.on.kind is SecuredKind.COLUMN and question.on.column is None:
+        # Any column of the table.
+        places |= {on for _, on in held if on.kind is SecuredKind.COLUMN and on.container == question.on.container}
     return any((each, on) in held for on in places for each in (question.privilege, Privilege.ALL))
 
 
 def _sees(held: set[tuple[Privilege, SecuredObject]], on: SecuredObject) -> bool:
+    if on.kind is SecuredKind.COLUMN and on.container is not None:
+        # A caller that sees a table sees its columns.
+        on = on.container
     above = on.containers
     return any(
         where == on or on in where.containers or (where in above and privilege not in _CONTAINER_ONLY)

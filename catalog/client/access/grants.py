@@ -1,13 +1,13 @@
 """Roles, grants and policies of a catalog's server: their values, and the part of a catalog that changes them.
 
 The model is that of Hive: a grant gives a privilege on an object to a user, a group or a role; a role has members. The
-server decides what the caller may change. Objects are written `table sales.orders`, `database sales`, `catalog`,
-`server` or `function sales.f`, grantees `user ann`, `group etl` or `role readers`.
+server decides what the caller may change. Objects are written `table sales.orders`, `column sales.orders.id`,
+`database sales`, `catalog`, `server` or `function sales.f`, grantees `user ann`, `group etl` or `role readers`.
 """
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 from interbed.catalog.client.identifier import parse_table_name
@@ -24,14 +24,16 @@ _NAMELESS, _OF_DATABASES = ("server", "catalog"), ("table", "function")
 @plain_errors
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GrantObject:
-    """An object of privileges. `kind` is `server`, `catalog`, `database`, `table` (also for views) or `function`;
-    `catalog` is its name at the server, None for the catalog that it is used with.
+    """An object of privileges. `kind` is `server`, `catalog`, `database`, `table` (also for views), `function` or
+    `column`, whose `name` is that of its table; `catalog` is its name at the server, None for the catalog that it is
+    used with.
     """
 
     kind: str
     catalog: str | None = None
     database: str | None = None
     name: str | None = None
+    column: str | None = None
 
     @staticmethod
     def parse(text: str) -> "GrantObject":
@@ -46,13 +48,25 @@ class GrantObject:
         if kind in _OF_DATABASES and name.count(".") == 1:
             parsed = parse_table_name(name)
             return GrantObject(kind=kind, database=parsed.database, name=parsed.table)
+        table, _, column = name.rpartition(".")
+        if kind == "column" and table.count(".") == 1 and column:
+            return GrantObject.parse(f"table {table}").of_columns([column])[0]
         raise InvalidInputError(
-            f"{text!r} is not an object of privileges: write 'table database.name', 'function database.name', "
-            "'database name', 'catalog' or 'server'."
+            f"{text!r} is not an object of privileges: write 'table database.name', 'column database.table.name', "
+            "'function database.name', 'database name', 'catalog' or 'server'."
         )
 
+    def of_columns(self, names: Sequence[str]) -> list["GrantObject"]:
+        """Return columns of this table; raises InvalidInputError for an object without columns, and for no name."""
+        if self.kind != "table" or not names or not all(each.strip() for each in names):
+            raise InvalidInputError(
+                f"The {self} has no columns {', '.join(map(repr, names)) or '(none)'}: name those of a table."
+            )
+        unique = dict.fromkeys(each.strip() for each in names)
+        return [replace(self, kind="column", column=each) for each in unique]
+
     def __str__(self) -> str:
-        names = [each for each in (self.catalog, self.database, self.name) if each is not None]
+        names = [each for each in (self.catalog, self.database, self.name, self.column) if each is not None]
         return f"{self.kind} {'.'.join(names)}".rstrip()
 
 
@@ -124,6 +138,10 @@ class AccessPolicy:
         return "filter" if self.column is None else "mask"
 
 
+Privileges = Sequence[tuple[str, GrantObject]]
+"""Names of privileges, each with the object that it is on."""
+
+
 class GrantCalls(Protocol):
     """Calls to a server about roles, grants and policies. All raise NotSupportedError for a server that keeps none,
     CatalogAccessError or CatalogError for a caller that may not do this, and InvalidInputError for what does not exist.
@@ -137,10 +155,8 @@ class GrantCalls(Protocol):
     def add_member(self, role: str, member: GrantHolder, *, admin_option: bool) -> None: ...
     def remove_member(self, role: str, member: GrantHolder, *, admin_option_only: bool) -> None: ...
     def grants(self, on: GrantObject | None, to: GrantHolder | None) -> Sequence[AccessGrant]: ...
-    def grant(self, privileges: Sequence[str], on: GrantObject, to: GrantHolder, *, grant_option: bool) -> None: ...
-    def revoke(
-        self, privileges: Sequence[str], on: GrantObject, to: GrantHolder, *, grant_option_only: bool, cascade: bool
-    ) -> None: ...
+    def grant(self, privileges: Privileges, to: GrantHolder, *, grant_option: bool) -> None: ...
+    def revoke(self, privileges: Privileges, to: GrantHolder, *, grant_option_only: bool, cascade: bool) -> None: ...
     def policies(self, on: GrantObject) -> Sequence[AccessPolicy]: ...
     def set_policy(self, on: GrantObject, policy: AccessPolicy) -> None: ...
     def drop_policy(self, on: GrantObject, name: str) -> None: ...
@@ -209,13 +225,16 @@ class CatalogGrants(ABC):
         *,
         on: str | GrantObject,
         to: str | GrantHolder,
+        columns: Sequence[str] | None = None,
         grant_option: bool = False,
     ) -> None:
-        """Give privileges on an object: `grant(["SELECT", "INSERT"], on="table sales.orders", to="role writers")`.
+        """Give privileges on an object: `grant(["SELECT", "INSERT"], on="table sales.orders", to="role writers")`; with
+        `columns` on these of a table alone, `grant("SELECT", on="table sales.orders", columns=["id"], to="user ann")`.
 
         Raises InvalidInputError for an unknown privilege, object, role, CatalogError if the caller may not give them.
         """
-        self._grant_calls().grant(_privileges(privileges), _object(on), _holder(to), grant_option=grant_option)
+        given = _with_objects(privileges, on, columns)
+        self._grant_calls().grant(given, _holder(to), grant_option=grant_option)
 
     def revoke(
         self,
@@ -223,15 +242,20 @@ class CatalogGrants(ABC):
         *,
         on: str | GrantObject,
         of: str | GrantHolder,
+        columns: Sequence[str] | None = None,
         grant_option_only: bool = False,
         cascade: bool = False,
     ) -> None:
-        """Revoke privileges on an object, or only their grant options; with `cascade` also what was given by them.
+        """Revoke privileges on an object, or on columns of a table, or only their grant options; with `cascade` also
+        what was given by them.
 
         Raises NotSupportedError for `cascade` through Hive's interface, which has no form for it.
         """
         self._grant_calls().revoke(
-            _privileges(privileges), _object(on), _holder(of), grant_option_only=grant_option_only, cascade=cascade
+            _with_objects(privileges, on, columns),
+            _holder(of),
+            grant_option_only=grant_option_only,
+            cascade=cascade,
         )
 
     def list_policies(self, table: str) -> list[AccessPolicy]:
@@ -302,6 +326,12 @@ def _object(given: str | GrantObject) -> GrantObject:
 
 def _holder(given: str | GrantHolder) -> GrantHolder:
     return GrantHolder.parse(given) if isinstance(given, str) else given
+
+
+def _with_objects(privileges: str | Sequence[str], on: str | GrantObject, columns: Sequence[str] | None) -> Privileges:
+    found = _object(on)
+    objects = [found] if columns is None else found.of_columns(columns)
+    return [(name, each) for name in _privileges(privileges) for each in objects]
 
 
 def _privileges(given: str | Sequence[str]) -> list[str]:

@@ -8,7 +8,14 @@ from typing import Any, Protocol, TypeVar
 
 from thrift.Thrift import TException
 
-from interbed.catalog.client.access.grants import AccessGrant, AccessPolicy, GrantHolder, GrantObject, RoleMembership
+from interbed.catalog.client.access.grants import (
+    AccessGrant,
+    AccessPolicy,
+    GrantHolder,
+    GrantObject,
+    Privileges,
+    RoleMembership,
+)
 from interbed.catalog.client.errors import CatalogError
 from interbed.storage.base.errors import InterbedError, InvalidInputError, NotSupportedError
 from interbed.thrift_idl.hive_metastore import ttypes
@@ -24,6 +31,7 @@ _OBJECTS = {
     "server": ttypes.HiveObjectType.GLOBAL,
     "database": ttypes.HiveObjectType.DATABASE,
     "table": ttypes.HiveObjectType.TABLE,
+    "column": ttypes.HiveObjectType.COLUMN,
 }
 _WRONG = (ttypes.NoSuchObjectException, ttypes.AlreadyExistsException, ttypes.InvalidObjectException)
 
@@ -107,19 +115,17 @@ class ThriftGrants:
         found = self._read("list privileges", lambda client: client.list_privileges(name, kind, ref))
         return [_grant(each) for each in found]
 
-    def grant(self, privileges: Sequence[str], on: GrantObject, to: GrantHolder, *, grant_option: bool) -> None:
+    def grant(self, privileges: Privileges, to: GrantHolder, *, grant_option: bool) -> None:
         """Give privileges, all or none."""
         request = ttypes.GrantRevokePrivilegeRequest(
-            requestType=ttypes.GrantRevokeType.GRANT, privileges=_bag(privileges, on, to, grant_option=grant_option)
+            requestType=ttypes.GrantRevokeType.GRANT, privileges=_bag(privileges, to, grant_option=grant_option)
         )
         self._change(
-            f"grant {', '.join(privileges)} on the {on} to the {to}",
+            f"grant {_listed(privileges)} to the {to}",
             lambda client: client.grant_revoke_privileges(request),
         )
 
-    def revoke(
-        self, privileges: Sequence[str], on: GrantObject, to: GrantHolder, *, grant_option_only: bool, cascade: bool
-    ) -> None:
+    def revoke(self, privileges: Privileges, to: GrantHolder, *, grant_option_only: bool, cascade: bool) -> None:
         """Revoke privileges, all or none, or only their grant options."""
         if cascade:
             raise NotSupportedError(
@@ -128,11 +134,11 @@ class ThriftGrants:
             )
         request = ttypes.GrantRevokePrivilegeRequest(
             requestType=ttypes.GrantRevokeType.REVOKE,
-            privileges=_bag(privileges, on, to, grant_option=grant_option_only),
+            privileges=_bag(privileges, to, grant_option=grant_option_only),
             revokeGrantOption=grant_option_only,
         )
         self._change(
-            f"revoke {', '.join(privileges)} on the {on} from the {to}",
+            f"revoke {_listed(privileges)} from the {to}",
             lambda client: client.grant_revoke_privileges(request),
         )
 
@@ -191,16 +197,20 @@ def _ref(on: GrantObject) -> Any:
         dbName=on.database,
         objectName=on.database if on.kind == "database" else on.name,
         partValues=[],
+        columnName=on.column,
         catName=None if on.kind == "server" else on.catalog,
     )
 
 
-def _bag(privileges: Sequence[str], on: GrantObject, to: GrantHolder, *, grant_option: bool) -> Any:
-    ref = _ref(on)
+def _listed(privileges: Privileges) -> str:
+    return ", ".join(f"{name} on the {on}" for name, on in privileges)
+
+
+def _bag(privileges: Privileges, to: GrantHolder, *, grant_option: bool) -> Any:
     return ttypes.PrivilegeBag(
         privileges=[
             ttypes.HiveObjectPrivilege(
-                hiveObject=ref,
+                hiveObject=_ref(on),
                 principalName=to.name,
                 principalType=_KINDS[to.kind],
                 grantInfo=ttypes.PrivilegeGrantInfo(
@@ -208,7 +218,7 @@ def _bag(privileges: Sequence[str], on: GrantObject, to: GrantHolder, *, grant_o
                 ),
                 authorizer="SQL",
             )
-            for each in privileges
+            for each, on in privileges
         ]
     )
 
@@ -228,7 +238,8 @@ def _grant(each: Any) -> AccessGrant:
             kind=kind,
             catalog=ref.catName or None,
             database=ref.dbName if kind != "server" else None,
-            name=ref.objectName if kind == "table" else None,
+            name=ref.objectName if kind in ("table", "column") else None,
+            column=ref.columnName if kind == "column" else None,
         ),
         to=_holder(each.principalName, each.principalType),
         grant_option=bool(info.grantOption),

@@ -207,7 +207,7 @@ class HiveCatalog(ServedDrops, Catalog):
     def _guarded(self, identifier: Identifier, table: Table) -> "GuardedTable":
         from interbed.storage.table.guarded_table import GuardedTable
 
-        def rules_of(branch: str) -> "RowRules":
+        def rules_of(branch: str, _columns: Sequence[str]) -> "RowRules":
             fields = (
                 table.store if branch == table.store.paths.branch else table.store.on_branch(branch)
             ).schema.fields

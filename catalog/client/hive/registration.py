@@ -9,6 +9,7 @@ that would otherwise open an object store that they cannot reach. Then both are 
 does.
 """
 
+import json
 import time
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
@@ -65,6 +66,11 @@ _TRANSLATED = "TRANSLATED_TO_EXTERNAL"
 
 CURRENT_SNAPSHOT = "interbed.current-snapshot-id"
 """Parameter that holds the id of the newest snapshot that an interbed writer made."""
+
+COLUMN_CHANGES = "interbed.column-changes"
+"""Property of a change of an entry: a JSON list of the name of each column before, and its name after or null. The
+server's grants on columns follow it.
+"""
 
 MANAGED_AS = "interbed.managed-as"
 """Parameter of an entry that is external only during a rename: its usual table type."""
@@ -316,6 +322,23 @@ def partition_columns(schema: TableSchema) -> list[FieldSchema]:
 def same_columns(left: Iterable[Any], right: Iterable[Any]) -> bool:
     """Return whether the columns have equal names, types and comments, as far as a metastore keeps them."""
     return [_identity(c) for c in left] == [_identity(c) for c in right]
+
+
+def column_changes(entry: Any, previous: TableSchema, schema: TableSchema) -> str | None:
+    """Return the value of COLUMN_CHANGES for the change of an entry from one schema to another, by the ids of their
+    fields; None if all columns keep their names, or if the entry is not that of the previous schema.
+    """
+    keys = {key.name.lower() for key in entry.partitionKeys or ()}
+    columns = [column.name.lower() for column in entry.sd.cols]
+    if columns != [column.name.lower() for column in plain_columns(previous, keys)]:
+        return None
+    ids = {field.name.lower(): field.id for field in previous.fields}
+    names = {field.id: field.name.lower() for field in schema.fields}
+    listed = [*columns, *(key.name.lower() for key in entry.partitionKeys or ())]
+    pairs = [(name, names.get(ids[name])) for name in listed if name in ids]
+    if len(pairs) != len(listed) or all(before == after for before, after in pairs):
+        return None
+    return json.dumps(pairs)
 
 
 def differences(entry: Any, schema: TableSchema, *, everything: bool) -> list[str]:

@@ -37,9 +37,11 @@ from interbed.catalog.client.files.table_files import (
 from interbed.catalog.client.hive.connection import CallStateUnknownError
 from interbed.catalog.client.hive.entries import MetastoreEntries, unregistered
 from interbed.catalog.client.hive.registration import (
+    COLUMN_CHANGES,
     CURRENT_SNAPSHOT,
     PARTITIONED_IN_METASTORE,
     check_columns,
+    column_changes,
     differences,
     is_external,
     is_ours,
@@ -404,13 +406,14 @@ class HiveTables:
         for attempt in range(1, _TRIES + 1):
             entry = self._entries.table(identifier)
             pointer = (entry.parameters or {}).get(CURRENT_SNAPSHOT)
+            changes = None if previous is None else column_changes(entry, previous, schema)
             entry = with_schema(entry, schema, previous=previous, sync_properties=self._options.sync_all_properties)
             try:
                 self._client.alter_table(
                     identifier.database,
                     identifier.table,
                     entry,
-                    properties=properties,
+                    properties=properties if changes is None else {**properties, COLUMN_CHANGES: changes},
                     expected_parameter=None if pointer is None else (CURRENT_SNAPSHOT, pointer),
                 )
             except (TableModifiedError, CallStateUnknownError):

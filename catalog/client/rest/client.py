@@ -92,10 +92,12 @@ class RestClient:
         """Return a table: `id`, `path`, `isExternal`, `schemaId`, `schema`."""
         return self._object(self._table(identifier, branch))
 
-    def authorize(self, identifier: Identifier, branch: str = MAIN_BRANCH) -> Json:
-        """Return the row filters and column masks of a table for the caller: `filter`, `columnMasking`."""
+    def authorize(self, identifier: Identifier, branch: str, columns: Sequence[str]) -> Json:
+        """Return the row filters and column masks of a table for the caller that reads columns: `filter`,
+        `columnMasking`. RestRefusedError for columns that it may not read.
+        """
         path = f"{self._table(identifier, branch)}/auth"
-        return self._checked(path, self._http.post(path, {}, repeatable=True))
+        return self._checked(path, self._http.post(path, {"select": list(columns)}, repeatable=True))
 
     def table_token(self, identifier: Identifier) -> Json:
         """Return the token for the files of a table: `token`, `expiresAtMillis`."""

@@ -6,7 +6,14 @@ Its OpenAPI document is docs/access-openapi.yaml. Other servers have no such int
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar
 
-from interbed.catalog.client.access.grants import AccessGrant, AccessPolicy, GrantHolder, GrantObject, RoleMembership
+from interbed.catalog.client.access.grants import (
+    AccessGrant,
+    AccessPolicy,
+    GrantHolder,
+    GrantObject,
+    Privileges,
+    RoleMembership,
+)
 from interbed.catalog.client.errors import CatalogError
 from interbed.catalog.client.rest.http import RestHttp
 from interbed.catalog.client.rest.refusal import NOT_FOUND, RestRefusedError, catalog_error, encoded
@@ -65,17 +72,15 @@ class RestGrants:
             query |= {"grantee-kind": to.kind, "grantee": to.name}
         return self._asked(lambda: [_grant(each) for each in self._http.get(f"{_ROOT}/grants", query)["grants"]])
 
-    def grant(self, privileges: Sequence[str], on: GrantObject, to: GrantHolder, *, grant_option: bool) -> None:
+    def grant(self, privileges: Privileges, to: GrantHolder, *, grant_option: bool) -> None:
         """Give privileges, all or none."""
-        body = {"grants": self._grants_json(privileges, on, to, grant_option=grant_option)}
+        body = {"grants": self._grants_json(privileges, to, grant_option=grant_option)}
         self._asked(lambda: self._http.post(f"{_ROOT}/grants", body, repeatable=True))
 
-    def revoke(
-        self, privileges: Sequence[str], on: GrantObject, to: GrantHolder, *, grant_option_only: bool, cascade: bool
-    ) -> None:
+    def revoke(self, privileges: Privileges, to: GrantHolder, *, grant_option_only: bool, cascade: bool) -> None:
         """Revoke privileges, all or none, or only their grant options."""
         body = {
-            "grants": self._grants_json(privileges, on, to, grant_option=False),
+            "grants": self._grants_json(privileges, to, grant_option=False),
             "grant-option-only": grant_option_only,
             "cascade": cascade,
         }
@@ -103,15 +108,13 @@ class RestGrants:
         body = {"on": self._object_json(on), "name": name}
         self._asked(lambda: self._http.post(f"{_ROOT}/policies/drop", body))
 
-    def _grants_json(
-        self, privileges: Sequence[str], on: GrantObject, to: GrantHolder, *, grant_option: bool
-    ) -> list[dict[str, Any]]:
-        common = {"on": self._object_json(on), "to": _holder_json(to), "grant-option": grant_option}
-        return [{"privilege": each, **common} for each in privileges]
+    def _grants_json(self, privileges: Privileges, to: GrantHolder, *, grant_option: bool) -> list[dict[str, Any]]:
+        common = {"to": _holder_json(to), "grant-option": grant_option}
+        return [{"privilege": each, "on": self._object_json(on), **common} for each, on in privileges]
 
     def _object_json(self, on: GrantObject) -> dict[str, str]:
         catalog = None if on.kind == "server" else on.catalog or self._catalog
-        named = {"kind": on.kind, "catalog": catalog, "database": on.database, "name": on.name}
+        named = {"kind": on.kind, "catalog": catalog, "database": on.database, "name": on.name, "column": on.column}
         return {key: value for key, value in named.items() if value is not None}
 
     def _asked(self, call: Callable[[], T]) -> T:
@@ -167,7 +170,13 @@ def _grant(each: Mapping[str, Any]) -> AccessGrant:
     on = each["on"]
     return AccessGrant(
         privilege=each["privilege"],
-        on=GrantObject(kind=on["kind"], catalog=on.get("catalog"), database=on.get("database"), name=on.get("name")),
+        on=GrantObject(
+            kind=on["kind"],
+            catalog=on.get("catalog"),
+            database=on.get("database"),
+            name=on.get("name"),
+            column=on.get("column"),
+        ),
         to=_holder(each["to"]),
         grant_option=each["grant-option"],
         grantor=each["grantor"],

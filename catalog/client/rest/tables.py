@@ -88,9 +88,10 @@ class RestTables:
         from interbed.catalog.client.rest.row_rules import rules_from_json
         from interbed.storage.table.guarded_table import GuardedTable
 
-        def rules_of(branch: str) -> "RowRules":
+        def rules_of(branch: str, columns: Sequence[str]) -> "RowRules":
             try:
-                return rules_from_json(self._client.authorize(identifier, branch), f"{self._client.uri} ({identifier})")
+                answer = self._client.authorize(identifier, branch, columns)
+                return rules_from_json(answer, f"{self._client.uri} ({identifier})")
             except RestRefusedError as error:
                 raise catalog_error(error) from error
 

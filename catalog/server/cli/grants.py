@@ -26,6 +26,10 @@ _catalog = click.option(
     "--catalog", default="hive", show_default=True, metavar="NAME", help="The catalog of databases, tables, functions."
 )
 
+_columns = click.option(
+    "--columns", metavar="NAME,...", help="Only on these columns of the table. Columns have the privilege SELECT alone."
+)
+
 _SEE = "SEE"
 
 
@@ -33,12 +37,15 @@ _SEE = "SEE"
 @db_option
 @_catalog
 @click.argument("words", nargs=-1, required=True, metavar="PRIVILEGE... on KIND [NAME] to user|group|role NAME")
+@_columns
 @click.option("--grant-option", is_flag=True, help="The grantee may give the privileges to others.")
-def grant(*, db: str | None, catalog: str, words: tuple[str, ...], grant_option: bool) -> None:
+def grant(*, db: str | None, catalog: str, words: tuple[str, ...], columns: str | None, grant_option: bool) -> None:
     """Give privileges on an object to a user, a group or a role: `grant SELECT,INSERT on table sales.orders to role
-    etl`. KIND is server (without a name), catalog, database, table or function. Views are tables.
+    etl`. KIND is server (without a name), catalog, database, table, function or column, whose name is
+    DATABASE.TABLE.COLUMN. Views are tables. `grant SELECT --columns id,city on table sales.orders to role etl` gives
+    the privilege on these columns alone.
     """
-    requests = _requests(words, "to", catalog, grant_option=grant_option)
+    requests = _requests(words, "to", catalog, columns=columns, grant_option=grant_option)
     with administered(db) as access:
         access.grant(requests, None)
     for each in requests:
@@ -50,13 +57,22 @@ def grant(*, db: str | None, catalog: str, words: tuple[str, ...], grant_option:
 @db_option
 @_catalog
 @click.argument("words", nargs=-1, required=True, metavar="PRIVILEGE... on KIND [NAME] from user|group|role NAME")
+@_columns
 @click.option("--grant-option-only", is_flag=True, help="The grantee keeps the privileges, without the grant option.")
 @click.option("--cascade", is_flag=True, help="Revoke also what the grantee gave to others by its grant option.")
-def revoke(*, db: str | None, catalog: str, words: tuple[str, ...], grant_option_only: bool, cascade: bool) -> None:
+def revoke(
+    *,
+    db: str | None,
+    catalog: str,
+    words: tuple[str, ...],
+    columns: str | None,
+    grant_option_only: bool,
+    cascade: bool,
+) -> None:
     """Revoke privileges on an object: `revoke INSERT on table sales.orders from user ann`. ALL revokes each privilege
     that the grantee has on the object. Servers refuse it within a second.
     """
-    requests = _requests(words, "from", catalog)
+    requests = _requests(words, "from", catalog, columns=columns)
     with administered(db) as access:
         revoked = access.revoke(requests, None, grant_option_only=grant_option_only, cascade=cascade)
         dependent = [] if cascade else access.dependent(revoked)
@@ -167,9 +183,16 @@ def parsed_grantee(words: Sequence[str]) -> "Grantee":
 
 
 def _requests(
-    words: Sequence[str], before_grantee: str, catalog: str, *, grant_option: bool = False
+    words: Sequence[str],
+    before_grantee: str,
+    catalog: str,
+    *,
+    columns: str | None = None,
+    grant_option: bool = False,
 ) -> "list[GrantRequest]":
-    """Return the requests of `PRIVILEGE... on KIND [NAME] to|from KIND NAME`. UsageError."""
+    """Return the requests of `PRIVILEGE... on KIND [NAME] to|from KIND NAME`, perhaps on columns of a table.
+    UsageError.
+    """
     from interbed.catalog.server.service.access.granting import GrantRequest
 
     lower = [word.lower() for word in words]
@@ -179,9 +202,23 @@ def _requests(
     privileges = [name for word in words[:split] for name in word.split(",") if name]
     on = _parsed_object(words[split + 1 : -3], catalog)
     to = parsed_grantee(words[-2:])
+    objects = [on] if columns is None else _parsed_columns(on, columns)
     return [
-        GrantRequest(privilege=_parsed_privilege(name), on=on, to=to, grant_option=grant_option) for name in privileges
+        GrantRequest(privilege=_parsed_privilege(name), on=each, to=to, grant_option=grant_option)
+        for name in privileges
+        for each in objects
     ]
+
+
+def _parsed_columns(table: "SecuredObject", text: str) -> "list[SecuredObject]":
+    """Return the columns of `--columns a,b`. UsageError."""
+    from interbed.catalog.server.service.access.objects import SecuredKind, column_object
+    from interbed.catalog.server.service.names import normalized
+
+    names = list(dict.fromkeys(normalized(name) for name in text.split(",")))
+    if table.kind is not SecuredKind.TABLE or not all(names):
+        raise click.UsageError(f"--columns {text!r} names columns of a table or a view: `--columns a,b on table NAME`")
+    return [column_object(table, name) for name in names]
 
 
 def _parsed_privilege(name: str) -> "Privilege":
@@ -211,9 +248,12 @@ def _parsed_object(words: Sequence[str], catalog: str) -> "SecuredObject":
         return SecuredObject(found, home, normalized(names[0]))
     if found is not None and found in (SecuredKind.TABLE, SecuredKind.FUNCTION) and len(parts) == 2:
         return SecuredObject(found, home, *parts)
+    of_column = normalized(names[0]).split(".", 2) if len(names) == 1 else []
+    if found is SecuredKind.COLUMN and len(of_column) == 3 and all(of_column):
+        return SecuredObject(found, home, *of_column)
     raise click.UsageError(
-        f"{' '.join(words)!r} is not an object: `server`, `catalog NAME`, `database NAME`, `table DATABASE.NAME` or "
-        "`function DATABASE.NAME`"
+        f"{' '.join(words)!r} is not an object: `server`, `catalog NAME`, `database NAME`, `table DATABASE.NAME`, "
+        "`function DATABASE.NAME` or `column DATABASE.TABLE.NAME`"
     )
 
 
@@ -235,6 +275,7 @@ def _grant_json(each: "Grant") -> dict[str, Any]:
         "catalog": each.on.catalog,
         "database": each.on.database,
         "name": each.on.name,
+        **({} if each.on.column is None else {"column": each.on.column}),
         "grantee_kind": str(each.to.kind),
         "grantee": each.to.name,
         "grant_option": each.grant_option,

@@ -19,6 +19,8 @@ from interbed.catalog.server.database.session import SqlRepository
 from interbed.catalog.server.service.errors import MetastoreError
 from interbed.catalog.server.service.lock_model import Lock, LockComponent, LockLevel, LockState, LockType
 from interbed.catalog.server.service.locks import DISCONNECT_SECONDS, LEASE_SECONDS, LockService
+from interbed.catalog.server.service.model import DEFAULT_CATALOG
+from interbed.catalog.server.thrift.structs.convert import split_catalog
 
 CHAIN_MAX = 1000
 """Locks in a chain of waiting: no two wait for each other, but the report of a foreign metastore can be wrong."""
@@ -82,6 +84,7 @@ class LockView:
                     "database": component.database,
                     "table": component.table,
                     "partition": component.partition,
+                    **({} if component.catalog in (None, DEFAULT_CATALOG) else {"catalog": component.catalog}),
                 }
                 for component in self.components
             ],
@@ -235,13 +238,15 @@ def _conflict(component: LockComponent, other: LockView) -> bool:
 
 
 def _component(element: Any) -> LockComponent:
+    catalog, database = split_catalog(element.dbname)
     level = LockLevel.PARTITION if element.partname else LockLevel.TABLE if element.tablename else LockLevel.DB
     return LockComponent(
         type=LockType(element.type),
         level=level,
-        database=element.dbname or "",
+        database=database or "",
         table=element.tablename or None,
         partition=element.partname or None,
+        catalog=catalog,
     )
 
 

@@ -17,7 +17,7 @@ from interbed.catalog.server.credentials.issued import (
     StorageOperation,
 )
 from interbed.catalog.server.service.access.guard import WRITE, AccessGuard
-from interbed.catalog.server.service.access.objects import Privilege, SecuredObject, table_object
+from interbed.catalog.server.service.access.objects import Privilege, SecuredObject, column_object, table_object
 from interbed.catalog.server.service.access.policy_rules import PolicyRules
 from interbed.catalog.server.service.directories.locations import parsed
 from interbed.catalog.server.service.repository import Repository, Transaction
@@ -91,9 +91,11 @@ class TableCredentials:
 
 def permitted_operation(access: AccessGuard, policies: PolicyRules, table: SecuredObject) -> StorageOperation:
     """Return what the caller of the present call may do with the files of a table: readers need SELECT, writers also
-    one of INSERT, UPDATE, DELETE. AccessDeniedError, also for a caller that a row filter or a column mask binds.
+    one of INSERT, UPDATE, DELETE. AccessDeniedError, also for a caller that a row filter or a column mask binds, or
+    that may read some columns only, unless it is trusted.
     """
-    access.require((Privilege.SELECT,), table)
+    if not access.may((Privilege.SELECT,), table):
+        access.require((Privilege.SELECT,), column_object(table, None))
     policies.check_files(table, "storage credentials")
     return StorageOperation.WRITE if access.may(WRITE, table) else StorageOperation.READ
 

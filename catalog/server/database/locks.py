@@ -1,6 +1,7 @@
 """Locks in SQL: a row for each, with a JSON document of its components.
 
-The document is a list of `[type, level, database, table, partition, operation]`, numbers as in Hive's interface.
+The document is a list of `[type, level, database, table, partition, operation, catalog]`, numbers as in Hive's
+interface. The catalog is null in locks that an older server stored.
 Requests and releases of locks are the most frequent writes of a metastore, so that each takes as few statements as
 possible: id, conflicts, insert; and one delete. On SQLite the driver executes these directly, with the text that
 SQLAlchemy compiled when the module was loaded: SQLAlchemy's execution would take longer than the statement.
@@ -237,7 +238,7 @@ def _names(components: tuple[LockComponent, ...]) -> tuple[str | None, str | Non
 def _document(components: tuple[LockComponent, ...]) -> str:
     return json.dumps(
         [
-            [int(each.type), int(each.level), each.database, each.table, each.partition, each.operation]
+            [int(each.type), int(each.level), each.database, each.table, each.partition, each.operation, each.catalog]
             for each in components
         ]
     )
@@ -254,8 +255,9 @@ def _components(document: str) -> tuple[LockComponent, ...]:
             table=table,
             partition=partition,
             operation=operation,
+            catalog=catalog,
         )
-        for kind, level, database, table, partition, operation in json.loads(document)
+        for kind, level, database, table, partition, operation, catalog in json.loads(document)
     )
 
 

@@ -5,7 +5,7 @@ tables, so that a rename leaves them valid.
 """
 
 import dataclasses
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from sqlalchemy import (
@@ -25,7 +25,7 @@ from sqlalchemy import (
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.orm import aliased
 
-from interbed.catalog.server.database.access.grants import follow
+from interbed.catalog.server.database.access.grants import follow, follow_columns
 from interbed.catalog.server.database.documents import constraint_document, constraint_from, table_document, table_from
 from interbed.catalog.server.database.kinds import fill_kinds, names_of_kinds
 from interbed.catalog.server.database.models import ConstraintRow, DatabaseRow, TableRow
@@ -271,6 +271,10 @@ class SqlTables:
         except IntegrityError:
             return False
         return True
+
+    def follow_columns(self, table_id: int, names: Mapping[str, str]) -> None:
+        """Rename or remove the grants on columns of the table, by their columns' new names."""
+        follow_columns(self._connection, table_id, names)
 
     def remove(self, table_id: int) -> None:
         """Remove the table and its grants, and detach its partitions."""

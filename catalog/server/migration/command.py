@@ -39,6 +39,7 @@ _include = click.option(
 _exclude = click.option(
     "--exclude", multiple=True, metavar="DATABASE[.TABLE]", help="Not these databases or tables; repeatable."
 )
+_grants = click.option("--grants", is_flag=True, help="Roles, their members and grants, too.")
 _json = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 
 _SOURCE_HELP = (
@@ -86,6 +87,7 @@ for _command in (*DROPPED_COMMANDS, *HISTORY_COMMANDS, *GRANT_COMMANDS, policy, 
     show_default=True,
     help="What to do with objects that are there but differ from the source's.",
 )
+@_grants
 @_json
 def import_(
     *,
@@ -96,14 +98,17 @@ def import_(
     dry_run: bool,
     resume: bool,
     changed: str,
+    grants: bool,
     as_json: bool,
 ) -> None:
     """Copy catalogs, databases, tables, views, partitions, statistics, functions and constraints, exactly as they are.
+    With --grants roles and grants are copied, too.
 
     It may be run again at any time, also after it was killed: objects that exist already are left alone. Exit code 1 if
     an object could not be copied.
     """
     # Needs Thrift and SQL, which are slow to import for the help of a command; and so below.
+    from interbed.catalog.server.migration.access_copy import AccessCopy
     from interbed.catalog.server.migration.copy import MetadataCopy
     from interbed.catalog.server.migration.errors import MigrationError
     from interbed.catalog.server.migration.selection import ObjectSelection
@@ -132,6 +137,8 @@ def import_(
                     dry_run=dry_run,
                     progress=progress.advance,
                 ).run()
+                if grants:
+                    AccessCopy(source, target, selection, summary, dry_run=dry_run).run()
     if as_json:
         click.echo(json.dumps(summary.to_json(), indent=2))
     else:
@@ -147,8 +154,11 @@ def import_(
 )
 @_include
 @_exclude
+@_grants
 @_json
-def verify(*, left: str, right: str | None, include: Sequence[str], exclude: Sequence[str], as_json: bool) -> None:
+def verify(
+    *, left: str, right: str | None, include: Sequence[str], exclude: Sequence[str], grants: bool, as_json: bool
+) -> None:
     """Compare two metastores and print every difference. Exit code 1 if there is one."""
     from interbed.catalog.server.migration.compare import SourceComparison
     from interbed.catalog.server.migration.selection import ObjectSelection
@@ -168,7 +178,7 @@ def verify(*, left: str, right: str | None, include: Sequence[str], exclude: Seq
             progress.advance(kind, count)
 
         started = time.monotonic()
-        differences = SourceComparison(left_source, right_source, selection, compared).differences()
+        differences = SourceComparison(left_source, right_source, selection, compared, with_access=grants).differences()
         found = (_print_json if as_json else _print_lines)(differences, looked_at, left_source, right_source)
         if not as_json:
             total = sum(looked_at.values())

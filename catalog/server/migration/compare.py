@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from interbed.catalog.server.migration.access_records import access_records
 from interbed.catalog.server.migration.record import Key, RecordKind, constraint_fields, fields_of
 from interbed.catalog.server.migration.selection import NameSet, ObjectSelection, chunks, selected_tables
 from interbed.catalog.server.migration.source import TABLES_AT_ONCE, Source, column_names, partitions_at_once
@@ -47,12 +48,20 @@ class SourceComparison:
     """A comparison of two sources. `compared` is called with the progress."""
 
     def __init__(
-        self, left: Source, right: Source, selection: ObjectSelection, compared: Compared = lambda kind, count: None
+        self,
+        left: Source,
+        right: Source,
+        selection: ObjectSelection,
+        compared: Compared = lambda kind, count: None,
+        *,
+        with_access: bool = False,
     ) -> None:
+        """Compare also roles and grants `with_access`."""
         self._left = left
         self._right = right
         self._selection = selection
         self._compared = compared
+        self._with_access = with_access
 
     def differences(self) -> Iterator[MetadataDifference]:
         """Yield all differences, in the order of names."""
@@ -71,6 +80,18 @@ class SourceComparison:
             }
             for database in sorted(databases):
                 yield from self._database(catalog, database)
+        if self._with_access:
+            yield from self._access()
+
+    def _access(self) -> Iterator[MetadataDifference]:
+        left, right = (access_records(each, self._selection) for each in (self._left, self._right))
+        for refused, is_left in ((left.refused, True), (right.refused, False)):
+            for key, reason in refused:
+                # It has no form on the other side.
+                yield MetadataDifference(
+                    key=key, field=None, left=reason if is_left else None, right=None if is_left else reason
+                )
+        yield from self._objects(left.fields(), right.fields())
 
     def _catalog(self, catalog: str) -> Iterator[MetadataDifference]:
         left, right = self._left.catalog(catalog), self._right.catalog(catalog)

@@ -16,9 +16,12 @@ from thrift.transport.TTransport import TBufferedTransport, TTransportException
 from interbed.catalog.client.hive.connection import current_user, parse_uri
 from interbed.catalog.server.database.session import SqlRepository
 from interbed.catalog.server.migration.errors import MigrationError, MissingMethodError, RefusedError
+from interbed.catalog.server.service.access.administration import AccessAdministration
+from interbed.catalog.server.service.access.builtin import BuiltinAuthorizer
 from interbed.catalog.server.service.errors import MetastoreError, NoSuchObjectError, UnknownDatabaseError
 from interbed.catalog.server.service.names import normalized
 from interbed.catalog.server.service.service import Metastore
+from interbed.catalog.server.thrift.calls.grants import GrantHandler
 from interbed.catalog.server.thrift.calls.service import all_handlers
 from interbed.catalog.server.thrift.structs.convert import split_catalog
 from interbed.storage.base.backoff import NO_JITTER, ExponentialBackoff
@@ -188,7 +191,9 @@ class LocalConnection:
         self.name = name
         self._store = store
         # No call needs the warehouse.
-        handlers = all_handlers(Metastore(store, "file:/nonexistent"))
+        administration = AccessAdministration(store, BuiltinAuthorizer(store))
+        grants = GrantHandler(administration, lambda: None)
+        handlers = all_handlers(Metastore(store, "file:/nonexistent"), grants=grants)
         self._methods = {
             name: getattr(handler, name)
             for handler in handlers

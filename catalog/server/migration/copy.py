@@ -26,9 +26,6 @@ logger = logging.getLogger(__name__)
 N = TypeVar("N")
 P = ParamSpec("P")
 
-FAILURES_NAMED_MAX = 1000
-"""Failures that are named; further ones are only counted."""
-
 Progress = Callable[[RecordKind, int, str], None]
 """Called with a kind, how many objects of it were processed, and the current table or database."""
 
@@ -290,8 +287,7 @@ class MetadataCopy:
 
     def _record_failure(self, name: str, error: Exception) -> None:
         logger.info("%s could not be copied: %s", name, error)
-        if len(self.summary.failures) < FAILURES_NAMED_MAX:
-            self.summary.failures.append((name, str(error)))
+        self.summary.add_failure(name, str(error))
 
     def _note_gone(self, key: Key) -> None:
         self.summary.notes.append(f"{key.kind} {key} disappeared from {self._source.name} while it was copied")

@@ -84,6 +84,18 @@ class JsonlSource:
         """Close the temporary database."""
         self._database.close()
 
+    def role_names(self) -> list[str]:
+        """Raise RefusedError: an export has no roles."""
+        raise RefusedError(f"{self.name} is an export, which has no roles and grants: import them from the metastore")
+
+    def role_members(self, role: str) -> list[Any]:
+        """Return no members: an export has no roles."""
+        return []
+
+    def privileges(self) -> list[Any]:
+        """Return no grants: an export has none."""
+        return []
+
     def catalogs(self) -> list[str]:
         """Return the catalogs that the file names."""
         return self._texts("SELECT DISTINCT catalog FROM objects ORDER BY 1")
@@ -195,6 +207,8 @@ class JsonlSource:
             kind = RecordKind(value.get("type", ""))
         except ValueError:
             raise ValueError(f"unknown type {value.get('type')!r}") from None
+        if kind not in _NEEDED:
+            raise ValueError(f"an export has no objects of the type {kind!r}")
         names = [value.get(name) for name in _KEY_FIELDS]
         if not all(isinstance(name, str) and name for name in names[: _NEEDED[kind]]):
             raise ValueError(f"a {kind} has to have {', '.join(_KEY_FIELDS[: _NEEDED[kind]])}")

@@ -137,6 +137,9 @@ class RecordKind(StrEnum):
     PARTITION = "partition"
     PARTITION_STATISTICS = "partition statistics"
     CONSTRAINT = "constraint"
+    ROLE = "role"
+    ROLE_MEMBER = "role member"
+    GRANT = "grant"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -152,7 +155,9 @@ class Key:
     column: str | None = None
     """The column of statistics."""
     constraint: str | None = None
-    """`primaryKeys name`: the list of the interface and the constraint's name."""
+    """`primaryKeys name`: the list of the interface and the constraint's name. Of a member of a role and of a grant it
+    is the text that distinguishes it; a role is in the place of the catalog.
+    """
 
     def __str__(self) -> str:
         catalog = None if self.catalog == DEFAULT_CATALOG and self.database is not None else self.catalog

@@ -96,6 +96,11 @@ class ObjectSelection:
         self._whole = not include
         self._exclude = [_parsed(text) for text in exclude]
 
+    @property
+    def is_everything(self) -> bool:
+        """Whether there is no pattern: all objects are selected."""
+        return self._whole and not self._exclude
+
     def catalog(self, catalog: str) -> bool:
         """Return whether an object in the catalog may be selected."""
         return self._whole or any(pattern.catalog.fullmatch(catalog) for pattern in self._include)

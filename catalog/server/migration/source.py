@@ -65,6 +65,18 @@ class Source(Protocol):
         """Return the statistics by partition and column."""
         ...
 
+    def role_names(self) -> list[str]:
+        """Return the names of all roles. RefusedError if the source does not list them."""
+        ...
+
+    def role_members(self, role: str) -> list[Any]:
+        """Return the members of a role, as RolePrincipalGrant."""
+        ...
+
+    def privileges(self) -> list[Any]:
+        """Return all grants, as HiveObjectPrivilege."""
+        ...
+
     def close(self) -> None: ...
 
 
@@ -223,6 +235,19 @@ class MetastoreSource:
             for name, statistics in answer.partStats.items()
             if statistics
         }
+
+    def role_names(self) -> list[str]:
+        """Return the names of all roles."""
+        return list(self._connection.call("get_role_names"))
+
+    def role_members(self, role: str) -> list[Any]:
+        """Return the members of a role."""
+        request = ttypes.GetPrincipalsInRoleRequest(roleName=role)
+        return list(self._connection.call("get_principals_in_role", request).principalGrants or ())
+
+    def privileges(self) -> list[Any]:
+        """Return the grants on all objects to all principals."""
+        return list(self._connection.call("list_privileges", None, None, ttypes.HiveObjectRef()) or ())
 
     def _tables_one_by_one(
         self, catalog: str, database: str, names: Sequence[str]

@@ -14,6 +14,9 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn
 
 from interbed.catalog.server.migration.record import RecordKind
 
+FAILURES_NAMED_MAX = 1000
+"""Failures that are named; further ones are only counted."""
+
 
 class CopyOutcome(StrEnum):
     """The outcome of an object's import."""
@@ -41,6 +44,11 @@ class CopySummary:
         """Add `number` objects to the counts."""
         if number:
             self.counts.setdefault(kind, Counter())[outcome] += number
+
+    def add_failure(self, name: str, reason: str) -> None:
+        """Name an object that could not be copied; further ones than FAILURES_NAMED_MAX are only counted."""
+        if len(self.failures) < FAILURES_NAMED_MAX:
+            self.failures.append((name, reason))
 
     def number(self, kind: RecordKind, outcome: CopyOutcome) -> int:
         """Return the number of objects of a kind with an outcome."""

@@ -23,6 +23,8 @@ from interbed.catalog.server.migration.errors import MigrationError
 from interbed.catalog.server.migration.record import CONSTRAINTS, to_json
 from interbed.catalog.server.migration.source import ENGINE, MetastoreSource
 from interbed.catalog.server.service import events
+from interbed.catalog.server.service.access.administration import AccessAdministration
+from interbed.catalog.server.service.access.builtin import BuiltinAuthorizer
 from interbed.catalog.server.service.column_statistics import ColumnStatistics
 from interbed.catalog.server.service.directories.locations import LocationRules
 from interbed.catalog.server.service.errors import MetastoreError, NoSuchObjectError
@@ -31,6 +33,7 @@ from interbed.catalog.server.service.history.entries import ChangeOrigin, Histor
 from interbed.catalog.server.service.model import Function, MetastoreCatalog, MetastoreDatabase, MetastoreTable
 from interbed.catalog.server.service.names import normalized, partition_name
 from interbed.catalog.server.service.repository import StoredRow, Transaction
+from interbed.catalog.server.service.tables.column_names import names_after
 from interbed.catalog.server.service.tables.rules import same_keys
 from interbed.catalog.server.thrift.structs import convert
 from interbed.catalog.server.thrift.structs.statistics import statistics_from_objects
@@ -49,7 +52,8 @@ _ADDITIONS = (
 class Target:
     """Interbed's database to copy into. `url` is the `--db` of its servers; the database is migrated to this version.
 
-    Existing objects are read from `source`. MetastoreError for a database that cannot be used.
+    Existing objects are read from `source`; roles and grants are changed by `access`. MetastoreError for a database
+    that cannot be used.
     """
 
     def __init__(self, url: str, *, clock: Callable[[], float] = time.time) -> None:
@@ -62,6 +66,9 @@ class Target:
             schema.upgrade(self._store.engine)
             self._connection = LocalConnection(self._store, self.name)
             self.source = MetastoreSource(self._connection)
+            self.access = AccessAdministration(
+                self._store, BuiltinAuthorizer(self._store), operator=current_user(), clock=clock
+            )
         except BaseException:
             self._store.close()
             raise
@@ -156,6 +163,9 @@ class Target:
                     changes.append(events.create_table(table))
                 else:
                     transaction.tables.replace(stored.id, home.id, table)
+                    names = names_after(stored.value, table)
+                    if names is not None:
+                        transaction.tables.follow_columns(stored.id, names)
                     changes.append(events.alter_table(stored.value, table))
             transaction.events.append(*changes)
 

@@ -26,6 +26,7 @@ from interbed.catalog.server.service.access.objects import (
     Privilege,
     SecuredObject,
     catalog_object,
+    column_object,
     database_object,
     function_object,
     table_object,
@@ -66,6 +67,34 @@ ASKED_INSIDE: Mapping[str, AnyOf] = {
 privileges are those that are asked for before.
 """
 
+OF_COLUMNS = frozenset(
+    (
+        "iceberg.loadTable",
+        "iceberg.tableExists",
+        "iceberg.loadView",
+        "iceberg.viewExists",
+        "iceberg.loadCredentials",
+        "iceberg.reportMetrics",
+        "iceberg.planTableScan",
+        "iceberg.fetchPlanningResult",
+        "iceberg.cancelPlanning",
+        "iceberg.fetchScanTasks",
+        "paimon.getTable",
+        "paimon.getView",
+        "paimon.authTableQuery",
+        "paimon.getTableToken",
+        "paimon.getTableSnapshot",
+        "paimon.listSnapshots",
+        "paimon.getVersionSnapshot",
+        "paimon.listTags",
+        "paimon.getTag",
+        "paimon.listBranches",
+    )
+)
+"""Operations for which SELECT on any column of the table is enough: those that a reader of some columns needs. Those
+that would show other columns refuse that by themselves.
+"""
+
 
 def privileges_of(interface: str, route: RestRoute) -> AnyOf:
     """Return the privileges of which a route needs one on the object of its path; none if this must only be seen."""
@@ -87,10 +116,13 @@ def guarded(access: AccessGuard, interface: RestInterface, database_of: Database
 
 def _guarded(access: AccessGuard, interface: str, route: RestRoute, database_of: DatabaseOf) -> RestRoute:
     any_of = privileges_of(interface, route)
+    of_columns = f"{interface}.{route.operation}" in OF_COLUMNS
 
     @wraps(route.handler)
     def answer(request: RestRequest) -> RestResponse:
         on = object_of(route, request, database_of)
+        if on is not None and of_columns:
+            on = column_object(on, None)
         unseen = access.admit([] if on is None else [Requirement(any_of, on)])
         if not unseen:
             return route.handler(request)

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from interbed.catalog.server.service import events
 from interbed.catalog.server.service import warehouse as files
-from interbed.catalog.server.service.access.objects import SERVER, Privilege, catalog_object
+from interbed.catalog.server.service.access.objects import SERVER, Privilege, catalog_object, database_object
 from interbed.catalog.server.service.access.places import check_not_of_others
 from interbed.catalog.server.service.access.secured import (
     SecuredService,
@@ -77,8 +77,10 @@ class CatalogService(SecuredService):
         now = int(self._clock())
         complete = dataclasses.replace(catalog, location=catalog.location, create_time=catalog.create_time or now)
         place = self._warehouse.qualified(catalog.location)
+        chosen = None
         if self._access.is_on:
-            check_not_of_others(self._access, self._store, self._deletions.guard, place)
+            own = [database_object(complete.name, DEFAULT_DATABASE)]
+            chosen = check_not_of_others(self._access, self._store, self._deletions.guard, place, own)
         home = MetastoreDatabase(
             catalog=complete.name,
             name=DEFAULT_DATABASE,
@@ -102,6 +104,8 @@ class CatalogService(SecuredService):
                 raise AlreadyExistsError(f"Catalog {complete.name} already exists")
             transaction.databases.add(owning)
             transaction.events.append(events.create_catalog(complete), events.create_database(home))
+            if chosen is not None:
+                chosen.check_again(transaction)
 
         try:
             self._store.write(work)

@@ -141,7 +141,7 @@ class DatabaseService(SecuredService):
         InvalidObjectError for a bad name or catalog, AlreadyExistsError, MetastoreError if the directory cannot be
         made.
         """
-        database = self._places.new(self._access, database)
+        database, chosen = self._places.new(self._access, database)
         # Checked before the directory is made; checked again when the row is stored, which decides.
         location = self._store.read(lambda transaction: self._location_for(transaction, database, has_any_name))
         managed = database.managed_location
@@ -161,8 +161,14 @@ class DatabaseService(SecuredService):
                 f"Unable to create database path {location}, failed to create database {database.name}: {error}"
             ) from error
         owning = dataclasses.replace(complete, made=made_places(made))
+
+        def work(transaction: Transaction) -> None:
+            self._add(transaction, owning)
+            for place in chosen:
+                place.check_again(transaction)
+
         try:
-            self._store.write(lambda transaction: self._add(transaction, owning))
+            self._store.write(work)
         except OutcomeUnknownError:
             raise
         except MetastoreError:
@@ -243,6 +249,7 @@ class DatabaseService(SecuredService):
             allowed.check(new.managed_location, old.managed_location)
             transaction.databases.replace(stored.id, new)
             transaction.events.append(events.alter_database(old, new))
+            allowed.check_again(transaction)
 
         self._store.write(work)
 

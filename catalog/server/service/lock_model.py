@@ -9,12 +9,16 @@ came with Hive 4 and is compatible with readers alone.
 Interbed grants strictly in order of arrival: a lock waits for every earlier lock that it conflicts with, whether that
 is held or waiting. (In Hive new readers overtake a waiting writer, which may starve.) Since all components are granted
 at once and always behind earlier locks, no two locks can wait for each other.
+
+Components in different catalogs never exclude each other. Hive's interface has no field for the catalog of a component:
+it is that of the connection, or the one in a name such as `@catalog#database`.
 """
 
 from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import IntEnum
-from typing import TypeVar
+
+from interbed.catalog.server.service.model import DEFAULT_CATALOG
 
 
 class LockType(IntEnum):
@@ -60,7 +64,9 @@ after the process.
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LockComponent:
-    """One thing to lock. `table` is None for a whole database, `partition` for a whole table."""
+    """One thing to lock. `table` is None for a whole database, `partition` for a whole table. `catalog` is None for a
+    component whose catalog is unknown, because an older server stored it: it excludes those in any catalog.
+    """
 
     type: LockType
     level: LockLevel
@@ -68,17 +74,26 @@ class LockComponent:
     table: str | None = None
     partition: str | None = None
     operation: int | None = None
+    catalog: str | None = None
 
     @property
     def text(self) -> str:
         """Return the type and the locked object, as text for users."""
-        name = ".".join(filter(None, (self.database, self.table)))
+        catalog = None if self.catalog == DEFAULT_CATALOG else self.catalog
+        name = ".".join(filter(None, (catalog, self.database, self.table)))
         return f"{self.type.name.lower()} {name}{f'/{self.partition}' if self.partition else ''}"
 
-    def lies_in(self, database: str | None, table: str | None, partition: str | None) -> bool:
-        """Return whether the component names this database, table and partition; None matches any."""
+    def is_in_catalog(self, catalog: str | None) -> bool:
+        """Return whether the component may be in a catalog; None is any."""
+        return self.catalog is None or catalog is None or self.catalog == catalog
+
+    def lies_in(
+        self, database: str | None, table: str | None, partition: str | None, catalog: str | None = None
+    ) -> bool:
+        """Return whether the component names this catalog, database, table and partition; None matches any."""
         return (
-            (database is None or self.database == database)
+            self.is_in_catalog(catalog)
+            and (database is None or self.database == database)
             and (table is None or self.table == table)
             and (partition is None or self.partition == partition)
         )
@@ -86,6 +101,8 @@ class LockComponent:
     def conflicts_with(self, other: "LockComponent") -> bool:
         """Return whether the two components exclude each other. Symmetric."""
         if self.database != other.database or (self.type, other.type) in _COMPATIBLE:
+            return False
+        if not self.is_in_catalog(other.catalog):
             return False
         if self.table is None or other.table is None:
             whole, part = (self, other) if self.table is None else (other, self)
@@ -177,49 +194,58 @@ def is_blocked_by(request: LockRequest, components: tuple[LockComponent, ...]) -
     return any(index.conflicts_with(mine) for mine in request.components)
 
 
+_Index = dict[tuple[str | None, ...], dict[LockType, LockComponent]]
+_Found = dict[LockType, LockComponent] | None
+
+
+def _add(index: _Index, key: tuple[str | None, ...], component: LockComponent) -> None:
+    index.setdefault(key, {}).setdefault(component.type, component)
+
+
 class _ComponentIndex:
     """Index of a lock's components by the object that they name, one for each type: the time to compare two locks grows
     with the sum of their sizes, not with the product.
     """
 
     def __init__(self, components: Iterable[LockComponent]) -> None:
-        self._databases: _Index[str] = {}
-        self._within_databases: _Index[str] = {}
-        self._tables: _Index[tuple[str, str]] = {}
-        self._within_tables: _Index[tuple[str, str]] = {}
-        self._partitions: _Index[tuple[str, str, str]] = {}
+        self._catalogs: set[str | None] = set()
+        self._databases: _Index = {}
+        self._within_databases: _Index = {}
+        self._tables: _Index = {}
+        self._within_tables: _Index = {}
+        self._partitions: _Index = {}
         for each in components:
+            self._catalogs.add(each.catalog)
+            database = (each.catalog, each.database)
             if each.table is None:
-                _add(self._databases, each.database, each)
+                _add(self._databases, database, each)
                 continue
-            _add(self._within_databases, each.database, each)
+            _add(self._within_databases, database, each)
             if each.partition is None:
-                _add(self._tables, (each.database, each.table), each)
+                _add(self._tables, (*database, each.table), each)
             else:
-                _add(self._within_tables, (each.database, each.table), each)
-                _add(self._partitions, (each.database, each.table, each.partition), each)
+                _add(self._within_tables, (*database, each.table), each)
+                _add(self._partitions, (*database, each.table, each.partition), each)
 
     def conflicts_with(self, mine: LockComponent) -> bool:
         """Return whether one of the indexed components excludes this one."""
-        found = [self._databases.get(mine.database)]
+        catalogs = [each for each in self._catalogs if each is None or mine.is_in_catalog(each)]
+        found = [some for catalog in catalogs for some in self._in_catalog(catalog, mine)]
+        return any(mine.conflicts_with(theirs) for some in found if some for theirs in some.values())
+
+    def _in_catalog(self, catalog: str | None, mine: LockComponent) -> list[_Found]:
+        database = (catalog, mine.database)
+        found = [self._databases.get(database)]
         if mine.table is None:
-            found.append(self._within_databases.get(mine.database))
+            found.append(self._within_databases.get(database))
         else:
-            table = (mine.database, mine.table)
+            table = (*database, mine.table)
             found.append(self._tables.get(table))
             if mine.partition is None:
                 found.append(self._within_tables.get(table))
             else:
                 found.append(self._partitions.get((*table, mine.partition)))
-        return any(mine.conflicts_with(theirs) for some in found if some for theirs in some.values())
-
-
-_K = TypeVar("_K")
-_Index = dict[_K, dict[LockType, LockComponent]]
-
-
-def _add(index: _Index[_K], key: _K, component: LockComponent) -> None:
-    index.setdefault(key, {}).setdefault(component.type, component)
+        return found
 
 
 def blocking(request: LockRequest, earlier: Iterable[Lock]) -> Lock | None:

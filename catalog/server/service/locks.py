@@ -21,14 +21,16 @@ renewal, which is done at intervals and not at every poll.
 import logging
 import os
 import time
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import replace
 
 from interbed.catalog.server.service.access.guard import WRITE
 from interbed.catalog.server.service.access.objects import (
     SERVER,
     Privilege,
+    SecuredKind,
     SecuredObject,
+    column_object,
     database_object,
     table_object,
 )
@@ -80,7 +82,8 @@ _COMPONENTS_LOGGED_MAX = 10
 _EXCLUDES = (*WRITE, Privilege.ALTER, Privilege.DROP)
 
 
-def _locked(component: LockComponent, catalog: str = DEFAULT_CATALOG) -> SecuredObject:
+def _locked(component: LockComponent) -> SecuredObject:
+    catalog = component.catalog or DEFAULT_CATALOG
     if component.table is None:
         return database_object(catalog, component.database)
     return table_object(catalog, component.database, component.table)
@@ -123,10 +126,12 @@ class LockService(SecuredService):
                 "query has more than hive.locks.max.partitions"
             )
 
-    @secured_inside("SELECT for shared components, a privilege of a change for others; the holder is the caller")
-    def lock(self, request: LockRequest, *, process: str = "", catalogs: Sequence[str] = ()) -> Lock:
+    @secured_inside(
+        "SELECT, also on a column, for shared components, a privilege of a change for others; the holder is the caller"
+    )
+    def lock(self, request: LockRequest, *, process: str = "") -> Lock:
         """Request a lock; it is acquired or waits. The objects it names need not exist. InvalidObjectError if it names
-        none. `catalogs` are those of its components, `hive` by default.
+        none.
         """
         if not request.components:
             raise InvalidObjectError("a lock needs at least one component")
@@ -137,7 +142,7 @@ class LockService(SecuredService):
                     "a lock's component needs a database name, and a table name below the level of databases"
                 )
 
-        request = self._allowed(request, catalogs)
+        request = self._allowed(request)
 
         def work(transaction: Transaction) -> tuple[Lock, list[Lock]]:
             # The id comes first: it blocks other callers, so that everything earlier is visible and nothing later is.
@@ -262,23 +267,23 @@ class LockService(SecuredService):
         table: str | None = None,
         partition: str | None = None,
         *,
-        catalog: str = DEFAULT_CATALOG,
+        catalog: str | None = None,
     ) -> list[tuple[Lock, Lock | None]]:
-        """Return the locks that touch the database, table or partition (any, if None), oldest first, each with the lock
-        it waits for. `catalog` is that of the names of locks, which have none.
+        """Return the locks that touch the catalog, database, table or partition (any, if None), oldest first, each with
+        the lock it waits for.
         """
         cutoff = self._cutoff(self._now_ms())
         locks = self._store.read(lambda transaction: transaction.locks.select())
         alive = [lock for lock in locks if not cutoff.excludes(lock)]
         shown = []
         for position, lock in enumerate(alive):
-            if any(component.lies_in(database, table, partition) for component in lock.request.components):
+            if any(component.lies_in(database, table, partition, catalog) for component in lock.request.components):
                 blocker = blocking(lock.request, alive[:position]) if lock.state == LockState.WAITING else None
                 shown.append((lock, blocker))
         if self._access.caller() is None:
             return shown
         components = {component for lock in locks for component in lock.request.components}
-        seen = set(self._access.visible(components, lambda each: _locked(each, catalog), SERVER))
+        seen = set(self._access.visible(components, _locked, SERVER))
 
         def is_seen(lock: Lock | None) -> bool:
             return lock is not None and seen.issuperset(lock.request.components)
@@ -301,16 +306,23 @@ class LockService(SecuredService):
         """Return the numbers of locks, for monitoring."""
         return self._store.read(lambda transaction: transaction.locks.count(self._cutoff(self._now_ms())))
 
-    def _allowed(self, request: LockRequest, catalogs: Sequence[str]) -> LockRequest:
+    def _allowed(self, request: LockRequest) -> LockRequest:
         """Return the request as that of the caller. AccessDeniedError for a component that it may not lock."""
         caller = self._access.caller()
         if caller is None:
             return request
-        for number, component in enumerate(request.components):
-            any_of = (Privilege.SELECT, *_EXCLUDES) if component.type == LockType.SHARED_READ else _EXCLUDES
-            catalog = catalogs[number] if number < len(catalogs) else DEFAULT_CATALOG
-            if not self._may_create(component, catalog):
-                self._access.require(any_of, _locked(component, catalog))
+        for component in request.components:
+            on = _locked(component)
+            if self._may_create(component, component.catalog or DEFAULT_CATALOG):
+                continue
+            if component.type != LockType.SHARED_READ:
+                self._access.require(_EXCLUDES, on)
+                continue
+            # Readers of some columns lock the table, too.
+            reads = (Privilege.SELECT,)
+            reads_columns = on.kind is SecuredKind.TABLE and self._access.may(reads, column_object(on, None))
+            if not reads_columns:
+                self._access.require((*reads, *_EXCLUDES), on)
         return replace(request, user=caller.name)
 
     def _may_create(self, component: LockComponent, catalog: str) -> bool:

@@ -202,6 +202,12 @@ class MetastoreTable:
         return self.table_type == EXTERNAL_TABLE or self.parameters.get(PARAMETER_EXTERNAL, "").upper() == "TRUE"
 
     @property
+    def column_names(self) -> tuple[str, ...]:
+        """The names of the columns and of the partition keys, in lower case."""
+        columns = () if self.storage is None else self.storage.columns
+        return tuple(each.name.strip().lower() for each in (*columns, *self.partition_keys))
+
+    @property
     def location(self) -> str | None:
         """The location of the table's data, or None for a view."""
         return self.storage.location if self.storage is not None else None

@@ -6,7 +6,7 @@ it must have no effect outside the transaction. Methods take and return the valu
 lower case.
 """
 
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Generic, Protocol, TypeVar
 
@@ -143,6 +143,12 @@ class Tables(Protocol):
     def replace(self, table_id: int, database_id: int, table: MetastoreTable) -> bool:
         """Store the table, perhaps under another name or in another database; False if that name is taken. The
         transaction can only be ended then.
+        """
+        ...
+
+    def follow_columns(self, table_id: int, names: Mapping[str, str]) -> None:
+        """Have the grants on columns of the table follow their columns, which have these new names by their old ones;
+        grants on columns without a new name are removed.
         """
         ...
 

@@ -170,7 +170,7 @@ class Metastore:
         self.functions = FunctionService(store, clock=clock)
         self.constraints = ConstraintService(store, clock=clock)
         self.notifications = NotificationService(
-            store, clock=clock, is_bound=lambda table: bool(self.policies.binding(table))
+            store, clock=clock, is_bound=lambda table: self.policies.is_limited(table)
         )
         self.idempotency = IdempotencyService(store, clock=clock)
         self.locks = LockService(

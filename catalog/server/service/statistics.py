@@ -15,6 +15,7 @@ from interbed.catalog.server.service.access.guard import CHANGE
 from interbed.catalog.server.service.access.objects import Privilege, SecuredObject
 from interbed.catalog.server.service.access.secured import (
     SecuredService,
+    a_column_of_the_table_of_the_key,
     needs,
     secured,
     table_of,
@@ -88,14 +89,14 @@ class StatisticsService(SecuredService):
         if updates:
             self._store.write(work)
 
-    @secured(needs(Privilege.SELECT, the_table_of_the_key))
+    @secured(needs(Privilege.SELECT, a_column_of_the_table_of_the_key))
     def of_table(
         self, key: TableKey, columns: Sequence[str] | None, engine: str = DEFAULT_ENGINE
     ) -> tuple[MetastoreTable, list[ColumnStatistics]]:
         """Return the statistics of these columns of the table, of all if None. NoSuchObjectError for the table.
 
-        Statistics of columns that a policy masks for the caller are left out, and all of them for a caller that sees
-        some rows only.
+        Statistics of columns that a policy masks for the caller, or that it may not read, are left out, and all of them
+        for a caller that sees some rows only.
         """
         is_hidden = self._hidden(table_of(key))
 
@@ -106,7 +107,7 @@ class StatisticsService(SecuredService):
 
         return self._store.read(work)
 
-    @secured(needs(Privilege.SELECT, the_table_of_the_key))
+    @secured(needs(Privilege.SELECT, a_column_of_the_table_of_the_key))
     def of_partitions(
         self, key: TableKey, names: Sequence[str], columns: Sequence[str] | None, engine: str = DEFAULT_ENGINE
     ) -> dict[str, list[ColumnStatistics]]:
@@ -126,7 +127,7 @@ class StatisticsService(SecuredService):
 
         return self._store.read(work)
 
-    @secured(needs(Privilege.SELECT, the_table_of_the_key))
+    @secured(needs(Privilege.SELECT, a_column_of_the_table_of_the_key))
     def aggregate(
         self, key: TableKey, names: Sequence[str], columns: Sequence[str], engine: str = DEFAULT_ENGINE
     ) -> tuple[list[ColumnStatistics], int]:

@@ -115,3 +115,42 @@ def test_statements_that_cannot_be_carried_out_say_why(granted: GrantedServer, l
     for statement in ("CREATE ROLE r", "GRANT SELECT ON t TO ann", "GRANT it", "SHOW ROLES"):
         with pytest.raises(Exception, match="== SQL"):
             root.sql(statement)
+
+
+@pytest.mark.parametrize("kind", ["rest", "hive"])
+def test_grants_on_columns_by_sql(granted: GrantedServer, kind: str) -> None:
+    root = granted.lake("root", kind)
+    root.sql("USE {lake}.sales")
+    root.sql("CREATE TABLE {lake}.sales.customers (id INT, `last name` STRING, phone STRING)")
+    root.sql("GRANT SELECT (id, `last name`) ON TABLE customers TO USER ann")
+    root.sql("grant select(phone) on {lake}.sales.customers to role public with grant option")
+    ann, public = ("user", "ann", False, "root"), ("role", "public", True, "root")
+    assert (
+        root.tuples("SHOW GRANTS ON customers")
+        == [
+            ("SELECT", "column", "sales.customers.id", *ann),
+            ("SELECT", "column", "sales.customers.last name", *ann),
+            ("SELECT", "column", "sales.customers.phone", *public),
+        ]
+        if kind == "rest"
+        else True
+    )
+    assert len(root.tuples("SHOW GRANTS TO USER ann")) == 2
+    root.sql("REVOKE GRANT OPTION FOR SELECT (phone) ON customers FROM ROLE public")
+    root.sql("REVOKE SELECT (id, `last name`) ON customers FROM ann")
+    assert [row[:3] for row in root.tuples("SHOW GRANTS TO ROLE public")] == [
+        ("SELECT", "column", "sales.customers.phone")
+    ]
+    for statement, message in (
+        ("GRANT SELECT (id), INSERT ON customers TO ann", "the same columns for each privilege"),
+        ("GRANT SELECT (id) ON DATABASE sales TO ann", "a table or a view, which has columns"),
+        ("GRANT readers (id) TO ann", "a table or a view, which has columns"),
+        ("GRANT SELECT () ON customers TO ann", "the name of a column"),
+        ("GRANT SELECT (id ON customers TO ann", r"Expected '\)'"),
+        ("GRANT INSERT (id) ON customers TO ann", "columns have SELECT alone"),
+        ("GRANT SELECT (size) ON customers TO ann", "column size of the table"),
+    ):
+        with pytest.raises(Exception, match=message):
+            root.sql(statement)
+    root.sql("DROP TABLE {lake}.sales.customers")
+    root.sql("USE spark_catalog")

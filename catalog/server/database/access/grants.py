@@ -4,7 +4,7 @@ A grant refers to the row of its object, so that a rename keeps it and a removal
 counts the changes: those made here, and renames and removals of objects with grants (`follow`).
 """
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 from sqlalchemy import (
@@ -12,6 +12,7 @@ from sqlalchemy import (
     Connection,
     and_,
     bindparam,
+    case,
     delete,
     exists,
     func,
@@ -48,6 +49,7 @@ from interbed.catalog.server.service.access.grants import (
     role_named,
 )
 from interbed.catalog.server.service.access.objects import Privilege, SecuredKind, SecuredObject
+from interbed.catalog.server.service.model import MetastoreTable
 
 ACCESS_SEQUENCE = "access"
 
@@ -59,6 +61,7 @@ _OBJECT_COLUMNS = {
     SecuredKind.FUNCTION: _GRANT.function_id,
 }
 _COLUMNS = ("privilege", "grantee", "grant_option", "grantor", "through", "granted_at")
+_KEPT_COLUMNS = (*_COLUMNS, "column_name")
 _GRANTS = (
     select(
         _GRANT.id,
@@ -67,6 +70,7 @@ _GRANTS = (
         DatabaseRow.name,
         TableRow.name,
         FunctionRow.name,
+        _GRANT.column_name,
     )
     .outerjoin(TableRow, TableRow.id == _GRANT.table_id)
     .outerjoin(FunctionRow, FunctionRow.id == _GRANT.function_id)
@@ -95,7 +99,7 @@ def follow(connection: Connection, kind: SecuredKind, object_id: int | str) -> N
 
 def kept_grants(connection: Connection, kind: SecuredKind, object_id: int) -> list[list[Any]]:
     """Return the grants on an object that is dropped, to be put back with it."""
-    chosen = select(*(getattr(_GRANT, column) for column in _COLUMNS)).where(_OBJECT_COLUMNS[kind] == object_id)
+    chosen = select(*(getattr(_GRANT, column) for column in _KEPT_COLUMNS)).where(_OBJECT_COLUMNS[kind] == object_id)
     return [list(row) for row in connection.execute(chosen.order_by(_GRANT.id))]
 
 
@@ -106,11 +110,31 @@ def put_back(connection: Connection, kind: SecuredKind, object_id: int, rows: Se
     # Before the roles are read, so that none of them is dropped meanwhile.
     _ADVANCE_ALWAYS.change(connection, {})
     roles = {role_named(name).key for name in connection.scalars(select(AccessRoleRow.name))}
-    values = [dict(zip(_COLUMNS, row, strict=True)) for row in rows]
+    # Rows of an object that was dropped before there were grants on columns are shorter.
+    values = [{"column_name": None, **dict(zip(_KEPT_COLUMNS, row, strict=False))} for row in rows]
     kept = [each for each in values if each["grantee"] in roles or _kind(each["grantee"]) is not GranteeKind.ROLE]
     if kept:
         column = _OBJECT_COLUMNS[kind].key
         connection.execute(insert(_GRANT), [{**each, column: object_id} for each in kept])
+
+
+def follow_columns(connection: Connection, table_id: int, names: Mapping[str, str]) -> None:
+    """Rename the columns of the grants on a table's columns, by their old names. Grants on columns without a new name
+    are removed.
+    """
+    of_columns = (_GRANT.table_id == table_id, _GRANT.column_name.is_not(None))
+    granted = {name for name in connection.scalars(select(_GRANT.column_name).where(*of_columns)) if name is not None}
+    renamed = {name: names[name] for name in granted & set(names) if names[name] != name}
+    lost = granted - set(names)
+    if not renamed and not lost:
+        return
+    _ADVANCE_ALWAYS.change(connection, {})
+    connection.execute(delete(_GRANT).where(*of_columns, _GRANT.column_name.in_(sorted(lost))))
+    if renamed:
+        # In one statement, because columns may exchange their names.
+        new = case(renamed, value=_GRANT.column_name)
+        chosen = _GRANT.column_name.in_(sorted(renamed))
+        connection.execute(update(_GRANT).where(*of_columns, chosen).values(column_name=new))
 
 
 class SqlAccess:
@@ -194,26 +218,31 @@ class SqlAccess:
         )
 
     def exists(self, on: SecuredObject) -> bool:
-        """Return whether an object exists, which is locked against its removal until the end of the transaction."""
-        return on.kind is SecuredKind.SERVER or self._row(on, for_child=True) is not None
+        """Return whether an object exists, which is locked against its removal until the end of the transaction. The
+        column without a name stands for any column of its table.
+        """
+        if on.kind is SecuredKind.SERVER:
+            return True
+        row = self._row(on, for_child=True)
+        return row is not None and (on.column is None or on.column in self._column_names(on, row[0]))
 
     def owner(self, on: SecuredObject) -> Grantee | None:
         """Return the owner of an object, None if it has none."""
-        row = None if on.kind is SecuredKind.SERVER else self._row(on)
+        # The owner of a column is that of its table.
+        row = None if on.kind in (SecuredKind.SERVER, SecuredKind.COLUMN) else self._row(on)
         return None if row is None or row[1] is None else grantee_from_key(row[1])
 
     def number(self, on: SecuredObject) -> int | None:
-        """Return the number of a table; None for other objects."""
-        row = self._row(on) if on.kind is SecuredKind.TABLE else None
-        if row is None:
-            return None
-        document = self._connection.execute(select(TableRow.document).where(TableRow.id == row[0])).scalar_one()
-        return table_from("", "", "", "", document, row[0]).number
+        """Return the number of a table, also for its columns; None for other objects."""
+        row = self._row(on) if on.kind in (SecuredKind.TABLE, SecuredKind.COLUMN) else None
+        return None if row is None else self._table(row[0]).number
 
     def grants(
         self, *, on: SecuredObject | None = None, to: Grantee | None = None, through: Grantee | None = None
     ) -> Sequence[Grant]:
-        """Return the grants on an object, to a grantee, and given through a grantee, as far as these are given."""
+        """Return the grants on an object, to a grantee, and given through a grantee, as far as these are given. Those
+        on a column without a name are the grants on all columns of its table.
+        """
         statement = _GRANTS
         if on is not None:
             column = self._object_column(on)
@@ -232,7 +261,8 @@ class SqlAccess:
         if grant.on.kind is not SecuredKind.SERVER:
             found = self._row(grant.on)
             assert found is not None, "the caller has locked the object"
-            row[_OBJECT_COLUMNS[grant.on.kind].key] = found[0]
+            row[_OBJECT_COLUMNS[_row_kind(grant.on)].key] = found[0]
+            row["column_name"] = grant.on.column
         self._connection.execute(
             insert(_GRANT).values(
                 privilege=str(grant.privilege),
@@ -280,10 +310,16 @@ class SqlAccess:
         if on.kind is SecuredKind.SERVER:
             return and_(*(column.is_(None) for column in _OBJECT_COLUMNS.values()))
         row = self._row(on)
-        return None if row is None else _OBJECT_COLUMNS[on.kind] == row[0]
+        if row is None:
+            return None
+        condition = _OBJECT_COLUMNS[_row_kind(on)] == row[0]
+        if on.kind is SecuredKind.COLUMN:
+            name = _GRANT.column_name
+            return and_(condition, name.is_not(None) if on.column is None else name == on.column)
+        return and_(condition, _GRANT.column_name.is_(None))
 
     def _row(self, on: SecuredObject, *, for_child: bool = False) -> tuple[Any, str | None] | None:
-        """Return the id and the owner of an object that is not the server."""
+        """Return the id and the owner of an object that is not the server; for a column those of its table."""
         locked: Any
         statement: Any
         if on.kind is SecuredKind.CATALOG:
@@ -295,7 +331,7 @@ class SqlAccess:
                 DatabaseRow.catalog == on.catalog, DatabaseRow.name == on.database
             )
         else:
-            locked = TableRow if on.kind is SecuredKind.TABLE else FunctionRow
+            locked = FunctionRow if on.kind is SecuredKind.FUNCTION else TableRow
             statement = (
                 select(locked.id, locked.owner)
                 .join(DatabaseRow, DatabaseRow.id == locked.database_id)
@@ -305,6 +341,14 @@ class SqlAccess:
             statement = statement.with_for_update(read=True, key_share=True, of=locked)
         row: Any = self._connection.execute(statement).one_or_none()
         return None if row is None else (row[0], row[1])
+
+    def _table(self, table_id: int) -> MetastoreTable:
+        """Return the table of a row, without its names."""
+        document = self._connection.execute(select(TableRow.document).where(TableRow.id == table_id)).scalar_one()
+        return table_from("", "", "", "", document, table_id)
+
+    def _column_names(self, on: SecuredObject, table_id: int) -> Collection[str]:
+        return self._table(table_id).column_names if on.kind is SecuredKind.COLUMN else ()
 
     def _grants(self, statement: Any) -> Sequence[Grant]:
         privileges = {str(each): each for each in Privilege}
@@ -343,9 +387,17 @@ def _kind(key: str) -> GranteeKind:
     return grantee_from_key(key).kind
 
 
-def _object(catalog: str | None, database: str | None, table: str | None, function: str | None) -> SecuredObject:
+def _row_kind(on: SecuredObject) -> SecuredKind:
+    """Return the kind of the row that grants on an object refer to."""
+    return SecuredKind.TABLE if on.kind is SecuredKind.COLUMN else on.kind
+
+
+def _object(
+    catalog: str | None, database: str | None, table: str | None, function: str | None, column: str | None
+) -> SecuredObject:
     if table is not None:
-        return SecuredObject(SecuredKind.TABLE, catalog, database, table)
+        kind = SecuredKind.TABLE if column is None else SecuredKind.COLUMN
+        return SecuredObject(kind, catalog, database, table, column)
     if function is not None:
         return SecuredObject(SecuredKind.FUNCTION, catalog, database, function)
     if database is not None:

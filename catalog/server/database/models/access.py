@@ -51,7 +51,8 @@ class AccessMemberRow(Base):
 
 class AccessGrantRow(Base):
     """A privilege on an object for a grantee. The object is that of the one column of four that is set, none for the
-    whole server. `through` is the grantee by whose rights the grantor gave it.
+    whole server; with `column_name` it is a column of the table. `through` is the grantee by whose rights the grantor
+    gave it.
     """
 
     __tablename__ = "access_grants"
@@ -74,6 +75,7 @@ class AccessGrantRow(Base):
     grantor: Mapped[str | None] = mapped_column(Text)
     through: Mapped[str | None] = mapped_column(String(300))
     granted_at: Mapped[int] = mapped_column(BigInteger)
+    column_name: Mapped[str | None] = mapped_column(Text)
 
 
 class AccessPolicyRow(Base):

@@ -1,7 +1,8 @@
 """JSON of the routes about roles and grants, and its forms in the service.
 
 An object is `{"kind": "table", "catalog": "hive", "database": "sales", "name": "orders"}`; the kinds are server,
-catalog, database, table (also for views) and function. A grantee is `{"kind": "user", "name": "ann"}`; the kinds are
+catalog, database, table (also for views), function and column, which has a `column` beside the names of its table. A
+grantee is `{"kind": "user", "name": "ann"}`; the kinds are
 user, group and role.
 """
 
@@ -31,6 +32,7 @@ class ObjectJson(msgspec.Struct, kw_only=True, forbid_unknown_fields=True, omit_
     catalog: str | None = None
     database: str | None = None
     name: str | None = None
+    column: str | None = None
 
 
 class GranteeJson(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
@@ -208,12 +210,13 @@ _NAMES: Mapping[SecuredKind, Sequence[str]] = {
     SecuredKind.DATABASE: ("catalog", "database"),
     SecuredKind.TABLE: ("catalog", "database", "name"),
     SecuredKind.FUNCTION: ("catalog", "database", "name"),
+    SecuredKind.COLUMN: ("catalog", "database", "name", "column"),
 }
 
 
 def object_of(given: ObjectJson) -> SecuredObject:
     """Return the object of JSON. InvalidObjectError if a name of its kind is missing, or one too many."""
-    names = {"catalog": given.catalog, "database": given.database, "name": given.name}
+    names = {"catalog": given.catalog, "database": given.database, "name": given.name, "column": given.column}
     wanted = _NAMES[given.kind]
     if any((names[each] is not None) != (each in wanted) for each in names):
         raise InvalidObjectError(f"an object of the kind {given.kind} has {' and '.join(wanted) or 'no names'}")
@@ -226,12 +229,13 @@ def object_of(given: ObjectJson) -> SecuredObject:
         case SecuredKind.DATABASE:
             return database_object(catalog, database)
         case kind:
-            return SecuredObject(kind, catalog, database, normalized(given.name or ""))
+            column = None if given.column is None else normalized(given.column)
+            return SecuredObject(kind, catalog, database, normalized(given.name or ""), column)
 
 
 def object_json(on: SecuredObject) -> ObjectJson:
     """Return the JSON of an object."""
-    return ObjectJson(kind=on.kind, catalog=on.catalog, database=on.database, name=on.name)
+    return ObjectJson(kind=on.kind, catalog=on.catalog, database=on.database, name=on.name, column=on.column)
 
 
 def grantee_of(given: GranteeJson) -> Grantee:
@@ -307,7 +311,8 @@ def grant_answer(grant: Grant) -> GrantAnswer:
 
 def shown_request(each: GrantJson) -> str:
     """Return a grant of a body as the audit log has it: `SELECT on hive.sales.orders for user ann`."""
-    names = [name for name in (each.on.catalog, each.on.database, each.on.name) if name is not None]
+    parts = (each.on.catalog, each.on.database, each.on.name, each.on.column)
+    names = [name for name in parts if name is not None]
     option = " with grant option" if each.grant_option else ""
     on = ".".join(names) or "the server"
     return shortened(f"{each.privilege} on {on} for {each.to.kind} {each.to.name}{option}")

@@ -49,7 +49,14 @@ from interbed.catalog.server.rest.interface import (
 from interbed.catalog.server.service.access.administration import AccessAdministration
 from interbed.catalog.server.service.access.authorizer import Caller
 from interbed.catalog.server.service.access.grants import Grantee, GranteeKind, group_named, role_named, user_named
-from interbed.catalog.server.service.access.objects import SERVER, Access, Privilege, SecuredKind, SecuredObject
+from interbed.catalog.server.service.access.objects import (
+    COLUMN_PRIVILEGES,
+    SERVER,
+    Access,
+    Privilege,
+    SecuredKind,
+    SecuredObject,
+)
 from interbed.catalog.server.service.access.policy_administration import PolicyAdministration
 from interbed.catalog.server.service.errors import AccessDeniedError
 from interbed.catalog.server.service.names import shortened
@@ -59,7 +66,7 @@ E = TypeVar("E", bound=StrEnum)
 
 ROOT = "v1/access"
 
-OBJECT = ("kind", "catalog", "database", "name")
+OBJECT = ("kind", "catalog", "database", "name", "column")
 """Parameters of a query that name an object."""
 
 NO_ROLES = (
@@ -272,7 +279,7 @@ class AccessRoutes:
         self._administration.grants_of(holder, on, self._access.caller())
         found = self._administration.explain(holder, Access(privilege, on))
         permitted = found.is_permitted
-        way_out = "" if permitted else f"GRANT {privilege} ON {str(on).upper() if on == SERVER else on} TO USER"
+        way_out = "" if permitted else f"GRANT {_granted_text(privilege, on)} TO USER"
         return json_response(
             messages.ExplanationAnswer(
                 permitted=permitted,
@@ -353,8 +360,17 @@ def _object(request: RestRequest) -> SecuredObject:
             catalog=query.get("catalog"),
             database=query.get("database"),
             name=query.get("name"),
+            column=query.get("column"),
         )
     )
+
+
+def _granted_text(privilege: Privilege, on: SecuredObject) -> str:
+    """Return a privilege on an object as in SQL."""
+    if on.kind is SecuredKind.COLUMN and on.container is not None:
+        columns = f" ({on.column})" if privilege in COLUMN_PRIVILEGES else ""
+        return f"{privilege}{columns} ON {on.container}"
+    return f"{privilege} ON {str(on).upper() if on == SERVER else on}"
 
 
 def _holder(request: RestRequest) -> Caller:

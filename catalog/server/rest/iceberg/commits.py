@@ -16,6 +16,7 @@ from interbed.catalog.server.rest.iceberg.entries import (
     VIEW,
     changed_entry,
     changed_view_entry,
+    names_by_ids,
     new_entry,
 )
 from interbed.catalog.server.rest.iceberg.errors import bad_request, no_table, no_view, read_only
@@ -44,6 +45,7 @@ from interbed.catalog.server.rest.interface import RestError
 from interbed.catalog.server.rest.retries import retries_of
 from interbed.catalog.server.service.access.guard import AnyOf
 from interbed.catalog.server.service.access.objects import Privilege
+from interbed.catalog.server.service.access.places import CheckedPlace
 from interbed.catalog.server.service.errors import (
     AlreadyExistsError,
     MetastoreError,
@@ -99,6 +101,7 @@ class _TableAttempt:
     made: Document | None
     kind: str
     any_of: AnyOf = (Privilege.ALTER,)
+    places: Sequence[CheckedPlace] = ()
 
 
 class TableCommitter:
@@ -148,12 +151,19 @@ class TableCommitter:
             made = updated(before, base.location, commit.updates, now_ms())
         if made is not None and made["location"] != before["location"]:
             self._store.metastore.pointers.checked(made["location"])
+        chosen: Sequence[CheckedPlace] = ()
         if made is not None:
             places = [[each["location"], folder_of(each)] for each in (before, made)]
             name = commit.name
-            self._store.metastore.pointers.check_moved(name.catalog, name.database, name.table, *places)
+            chosen = self._store.metastore.pointers.check_moved(name.catalog, name.database, name.table, *places)
         return _TableAttempt(
-            name=commit.name, base=base, before=before, made=made, kind=commit.kind, any_of=needed_by(commit.updates)
+            name=commit.name,
+            base=base,
+            before=before,
+            made=made,
+            kind=commit.kind,
+            any_of=needed_by(commit.updates),
+            places=chosen,
         )
 
     def _publish(self, attempts: Sequence[_TableAttempt], user: str) -> list[str]:
@@ -220,7 +230,15 @@ def _swap(attempt: _TableAttempt, base: StoredTable, made: Document, location: s
         changed = changed_view_entry if attempt.kind == VIEW else changed_entry
         return changed(entry, attempt.before, made, location, base.location)
 
-    return pointer_change(attempt.name, base.location, change, any_of=attempt.any_of)
+    names = None if attempt.kind == VIEW else names_by_ids(attempt.before, made)
+    return pointer_change(
+        attempt.name,
+        base.location,
+        change,
+        any_of=attempt.any_of,
+        column_names=names,
+        places=attempt.places,
+    )
 
 
 def _dropped(attempts: Sequence[_TableAttempt], store: TableStore) -> RestError:

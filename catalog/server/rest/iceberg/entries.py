@@ -169,6 +169,15 @@ def hive_columns(schema: Document) -> tuple[MetastoreColumn, ...]:
     return tuple(columns.values())
 
 
+def names_by_ids(before: Document, after: Document) -> dict[str, str]:
+    """Return the names of the columns of the current schema after a commit by their names before it, as the ids of the
+    fields show them; without those of dropped columns.
+    """
+    names = {field["id"]: field["name"].strip().lower() for field in current_schema(after)["fields"]}
+    fields = current_schema(before)["fields"]
+    return {field["name"].strip().lower(): names[field["id"]] for field in fields if field["id"] in names}
+
+
 def hive_type(kind: Any) -> str:
     """Return Hive's name of a type."""
     if isinstance(kind, str):

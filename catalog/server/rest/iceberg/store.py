@@ -6,7 +6,7 @@ refused entry has the file deleted, and one whose outcome is not known leaves it
 
 import dataclasses
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from interbed.catalog.server.rest.iceberg.entries import LOCATION, TABLE, VIEW, kind_of, new_entry
@@ -20,6 +20,7 @@ from interbed.catalog.server.rest.iceberg.own_tables import NoOwnTables, OwnTabl
 from interbed.catalog.server.rest.interface import RestError
 from interbed.catalog.server.service.access.guard import AnyOf
 from interbed.catalog.server.service.access.objects import Privilege
+from interbed.catalog.server.service.access.places import CheckedPlace
 from interbed.catalog.server.service.directories.remote_files import StoreUnavailableError
 from interbed.catalog.server.service.errors import (
     AlreadyExistsError,
@@ -261,9 +262,12 @@ def pointer_change(
     *,
     renamed: tuple[str, str] | None = None,
     any_of: AnyOf = (Privilege.ALTER,),
+    column_names: Mapping[str, str] | None = None,
+    places: Sequence[CheckedPlace] = (),
 ) -> PointerChange:
     """Return the change of the entry of a table or view that names the metadata file `expected`. It needs one of some
-    privileges, and says the new database and name if it has others.
+    privileges, and says the new database and name if it has others, the names of columns by field ids, and new
+    directories.
     """
     return PointerChange(
         catalog=name.catalog,
@@ -274,6 +278,8 @@ def pointer_change(
         change=change,
         renamed=renamed,
         any_of=any_of,
+        column_names=column_names,
+        places=places,
     )
 
 

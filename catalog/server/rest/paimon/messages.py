@@ -103,6 +103,12 @@ class RenamedTableRequest(Struct):
     destination: Name
 
 
+class AuthorizedRequest(Struct):
+    """The columns that a reader of a table asks for; without them all."""
+
+    select: list[str] | None = None
+
+
 class AlterTableRequest(Struct):
     """Changes of a schema; schema_changes.py reads them."""
 

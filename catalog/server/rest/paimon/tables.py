@@ -18,6 +18,7 @@ from interbed.catalog.server.rest.paimon.catalogs.served import ServedCatalog
 from interbed.catalog.server.rest.paimon.databases import DATABASE
 from interbed.catalog.server.rest.paimon.messages import (
     AlterTableRequest,
+    AuthorizedRequest,
     NewTableRequest,
     RegisteredTableRequest,
     RenamedTableRequest,
@@ -150,9 +151,11 @@ class TableRoutes:
         return json_response(self._shown(request, catalog, name))
 
     def _shown(self, request: RestRequest, catalog: ServedCatalog, name: TableName) -> TableResponse:
-        """Return the JSON of a table. One with policies that bind the caller asks readers to apply them."""
+        """Return the JSON of a table. One with policies that bind the caller asks readers to apply them, and so does
+        one of which the caller may read some columns only.
+        """
         policies = self._access.policies_of(request, name)
-        is_bound = policies is not None and bool(policies[0].binding(policies[1]))
+        is_bound = policies is not None and policies[0].is_limited(policies[1])
         return shown_table(catalog, name, {QUERY_AUTH: "true"} if is_bound else {})
 
     def _alter(self, request: RestRequest) -> RestResponse:
@@ -190,8 +193,12 @@ class TableRoutes:
 
     def _authorize(self, request: RestRequest) -> RestResponse:
         name = table_name(request)
+        given = request.json(AuthorizedRequest) if request.body else AuthorizedRequest()
         table = opened(self._access.catalog(request), name)
         policies = self._access.policies_of(request, name)
+        if policies is not None:
+            # Without a list the reader asks for all columns.
+            policies[0].check_columns(policies[1], table.schema.names if given.select is None else given.select)
         # Without a metastore there are no policies: all rows and columns may be read.
         rules = ReaderRules() if policies is None else policies[0].reader_rules(policies[1], table.schema.fields)
         return json_response({"filter": list(rules.filters), "columnMasking": dict(rules.masks)})

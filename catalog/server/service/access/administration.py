@@ -8,7 +8,6 @@ What an actor does not see does not exist for it.
 As in Hive, a revocation leaves the grants that depend on the revoked one, unless it is one with CASCADE.
 """
 
-import re
 import time
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import replace
@@ -22,6 +21,7 @@ from interbed.catalog.server.service.access.granting import (
     ActorRules,
     GrantRequest,
     check_grantee,
+    check_privilege,
     check_role,
     dependent_grants,
     missing_object,
@@ -38,9 +38,10 @@ from interbed.catalog.server.service.access.grants import (
     GranteeKind,
     Role,
     RoleMember,
+    role_name_fault,
     role_named,
 )
-from interbed.catalog.server.service.access.objects import Access, SecuredObject
+from interbed.catalog.server.service.access.objects import Access, SecuredKind, SecuredObject, column_object
 from interbed.catalog.server.service.access.policies import PolicyRepository
 from interbed.catalog.server.service.access.roles import RoleGraph
 from interbed.catalog.server.service.errors import (
@@ -58,9 +59,6 @@ T = TypeVar("T")
 
 GRANTS_MAX = 10_000
 """Grants that one request may make or revoke."""
-
-_ROLE_NAME = re.compile(r"[\w.-]{1,128}", re.ASCII)
-_RESERVED_ROLES = ("all", "default", "none")
 
 
 class AccessTransaction(Protocol):
@@ -108,11 +106,9 @@ class AccessAdministration:
     def create_role(self, name: str, actor: Caller | None) -> None:
         """Create a role. AccessDeniedError for others than administrators, InvalidObjectError, AlreadyExistsError."""
         key = role_named(name).name
-        if _ROLE_NAME.fullmatch(key) is None or key in _RESERVED_ROLES:
-            raise InvalidObjectError(
-                f"{shortened(name)} is not a valid role name: it is 1 to 128 letters, digits, underscores, dots and "
-                f"hyphens, and not one of {', '.join(_RESERVED_ROLES)}"
-            )
+        fault = role_name_fault(key)
+        if fault is not None:
+            raise InvalidObjectError(fault)
 
         def work(transaction: AccessTransaction) -> None:
             rules = self._changing(transaction.access, actor)
@@ -254,7 +250,8 @@ class AccessAdministration:
     def grants(
         self, actor: Caller | None, *, on: SecuredObject | None = None, to: Grantee | None = None
     ) -> Sequence[Grant]:
-        """Return the grants on an object and to a grantee, as far as these are given, the oldest first.
+        """Return the grants on an object and to a grantee, as far as these are given, the oldest first. Those on a
+        table are followed by those on its columns.
 
         Administrators see all, the owner of an object those on it and in it. Others see those to themselves and to
         their groups and roles. NoSuchObjectError for an object that the actor does not see.
@@ -267,7 +264,7 @@ class AccessAdministration:
             if on is not None and not access.exists(on):
                 raise missing_object(on)
             rules = self._rules(access, actor)
-            found = access.grants(on=on, to=to)
+            found = _with_columns(access, on, to)
             if rules.is_admin or (on is not None and rules.owner(on) is not None):
                 return found
             return [each for each in found if each.to in rules.grantees]
@@ -288,7 +285,7 @@ class AccessAdministration:
             if not rules.is_admin and not rules.stands_for(holder):
                 raise AccessDeniedError(f"{rules.name} may not list the privileges of {shortened(holder.name)}")
             grantees = rules.graph.grantees(holder)
-            return [each for each in access.grants(on=on) if each.to in grantees]
+            return [each for each in _with_columns(access, on) if each.to in grantees]
 
         return self._store.read(work)
 
@@ -366,21 +363,21 @@ class AccessAdministration:
         return self._store.read(lambda transaction: explain(transaction.access, caller, question, admins=self._admins))
 
     def replace_grants(self, on: SecuredObject, requests: Sequence[GrantRequest], actor: Caller | None) -> None:
-        """Replace all grants on an object by others. AccessDeniedError for others than administrators,
-        NoSuchObjectError.
+        """Replace all grants on an object by others; those on a column without a name are the grants on all columns of
+        its table. AccessDeniedError for others than administrators, NoSuchObjectError.
         """
         self._check(requests, actor)
 
         def work(transaction: AccessTransaction) -> None:
             access = transaction.access
-            _lock(access, [on])
+            _lock(access, [on, *(each.on for each in requests)])
             rules = self._changing(access, actor)
             rules.require_admin(f"replace the grants on the {on}")
             old = access.grants(on=on)
             access.remove_grants([each.id for each in old])
             transaction.history.record(*(records.revoked(access, each, option_only=False) for each in old))
             for request in requests:
-                if request.on != on:
+                if request.on != on and not (_is_any_column(on) and request.on.container == on.container):
                     raise InvalidObjectError(f"the grants on the {on} cannot be replaced by one on the {request.on}")
                 self._give(transaction, rules, request)
 
@@ -397,6 +394,8 @@ class AccessAdministration:
         return self._rules(access, actor)
 
     def _check(self, requests: Sequence[GrantRequest], actor: Caller | None) -> None:
+        for each in requests:
+            check_privilege(each)
         if len(requests) > GRANTS_MAX:
             raise InvalidObjectError(f"a request with {len(requests)} grants is too large: {GRANTS_MAX} are allowed")
         for on in dict.fromkeys(each.on for each in requests):
@@ -438,6 +437,18 @@ class AccessAdministration:
 
     def _now(self) -> int:
         return int(self._clock())
+
+
+def _is_any_column(on: SecuredObject) -> bool:
+    return on.kind is SecuredKind.COLUMN and on.column is None
+
+
+def _with_columns(access: AccessRepository, on: SecuredObject | None, to: Grantee | None = None) -> Sequence[Grant]:
+    """Return the grants on an object and to a grantee; those on a table with those on its columns behind them."""
+    found = access.grants(on=on, to=to)
+    if on is None or on.kind is not SecuredKind.TABLE:
+        return found
+    return [*found, *access.grants(on=column_object(on, None), to=to)]
 
 
 def _lock(access: AccessRepository, objects: Iterable[SecuredObject]) -> None:

@@ -166,10 +166,20 @@ def decide_with_owners(access: AccessRepository, rights: CallerRights, questions
     open_numbers = [number for number, answer in enumerate(answers) if not answer]
     if not open_numbers:
         return answers
-    owned = _OwnedObjects(access, rights, [questions[number].on for number in open_numbers])
-    for number in open_numbers:
-        answers[number] = owned.permits(questions[number])
+    # The owner of a table owns its columns.
+    asked = {number: _of_table(questions[number]) for number in open_numbers}
+    owned = _OwnedObjects(access, rights, [each.on for each in asked.values()])
+    for number, question in asked.items():
+        answers[number] = owned.permits(question)
     return answers
+
+
+def _of_table(question: Access) -> Access:
+    """Return a question about a column as one about its table."""
+    if question.on.kind is not SecuredKind.COLUMN:
+        return question
+    assert question.on.container is not None
+    return Access(question.privilege, question.on.container)
 
 
 class _OwnedObjects:

@@ -1,11 +1,17 @@
 """The owner and the directories that a caller may choose for a database."""
 
 import dataclasses
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from interbed.catalog.server.service.access.guard import AccessGuard
 from interbed.catalog.server.service.access.objects import catalog_object, database_object
-from interbed.catalog.server.service.access.places import ChosenPlaces, check_not_of_others, choose, is_default
+from interbed.catalog.server.service.access.places import (
+    CheckedPlace,
+    ChosenPlaces,
+    check_not_of_others,
+    choose,
+    is_default,
+)
 from interbed.catalog.server.service.directories.guard import DeletionGuard
 from interbed.catalog.server.service.model import DEFAULT_CATALOG, DEFAULT_DATABASE, MetastoreDatabase
 from interbed.catalog.server.service.names import escaped
@@ -21,24 +27,30 @@ class DatabasePlaceRules:
         self._warehouse = warehouse
         self._guard = guard
 
-    def new(self, access: AccessGuard, database: MetastoreDatabase) -> MetastoreDatabase:
-        """Return a new database with its owner. AccessDeniedError if the caller may not choose its directories."""
+    def new(self, access: AccessGuard, database: MetastoreDatabase) -> tuple[MetastoreDatabase, Sequence[CheckedPlace]]:
+        """Return a new database with its owner, and its places, which the transaction checks again. AccessDeniedError
+        if the caller may not choose its directories.
+        """
         if not access.is_on:
-            return database
+            return database, ()
         found = self._store.read(lambda transaction: transaction.catalogs.find(database.catalog))
         if found is None:
-            return database
+            return database, ()
         root = None if found.name == DEFAULT_CATALOG else self._warehouse.qualified(found.location)
         default = self._warehouse.database_location(escaped(database.name), root)
         given = [self._warehouse.qualified(each) for each in (database.location, database.managed_location) if each]
         chosen = [each for each in given if not is_default(each, default)]
         rights = access.rights(catalog_object(database.catalog))
-        allowed = choose(access, self._store, self._guard, rights, chosen)
+        own = database_object(database.catalog, database.name)
+        allowed = choose(access, self._store, self._guard, rights, chosen, [own])
         for each in chosen:
             allowed.check(each)
         home = database_object(database.catalog, DEFAULT_DATABASE)
-        check_not_of_others(access, self._store, self._guard, default, [home])
-        return dataclasses.replace(database, owner_name=access.owner(database.owner_name))
+        found_at_default = check_not_of_others(access, self._store, self._guard, default, [home, own])
+        return (
+            dataclasses.replace(database, owner_name=access.owner(database.owner_name)),
+            [*allowed.checked, found_at_default],
+        )
 
     def changed(
         self, access: AccessGuard, catalog: str, name: str, change: Callable[[MetastoreDatabase], MetastoreDatabase]

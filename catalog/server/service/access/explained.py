@@ -16,7 +16,13 @@ from interbed.catalog.server.service.access.grants import (
     role_named,
     user_named,
 )
-from interbed.catalog.server.service.access.objects import Access, Privilege, SecuredKind, SecuredObject
+from interbed.catalog.server.service.access.objects import (
+    COLUMN_PRIVILEGES,
+    Access,
+    Privilege,
+    SecuredKind,
+    SecuredObject,
+)
 from interbed.catalog.server.service.access.rights import GrantIndex
 from interbed.catalog.server.service.access.roles import RoleGraph, described_path
 from interbed.catalog.server.service.model import DEFAULT_CATALOG
@@ -51,6 +57,8 @@ def explain(
     owners = {place: owner for place, owner in found if owner is not None}
     here = [grant for grant in state.grants if grant.on in places]
     own = [grant for grant in here if grant.to in paths]
+    on_columns = [grant for grant in state.grants if grant.on.container == on and grant.on.kind is SecuredKind.COLUMN]
+    own_columns = [grant for grant in on_columns if grant.to in paths]
     is_permitted = rights.is_admin or decide_with_owners(access, rights, [question])[0]
     reasons = []
     if rights.is_admin:
@@ -65,12 +73,19 @@ def explain(
         for grant in own
         if question.privilege is None or grant.covers(question.privilege)
     )
+    if question.privilege is not None and not is_permitted:
+        reasons.extend(
+            f"{grant.privilege} is granted on the {grant.on} alone, and not on the {on}: "
+            f"{described_path(paths, grant.to)}"
+            for grant in own_columns
+            if grant.covers(question.privilege)
+        )
     return AccessExplanation(
         is_permitted=is_permitted,
         exists=access.exists(on),
         question=question,
         roles=[described_path(paths, each) for each in paths if each.kind is GranteeKind.ROLE],
-        grants=own,
+        grants=[*own, *own_columns],
         owners=owners,
         reasons=reasons,
         remedies=[] if is_permitted else _remedies(caller, question, here),
@@ -88,7 +103,12 @@ def _remedies(caller: Caller, question: Access, here: Sequence[Grant]) -> list[s
     )
     to = f"{user.kind} {shlex.quote(user.name)}"
     memberships = [f"interbed metastore roles add {role} {to}" for role in roles]
-    return [*memberships, f"interbed metastore grant {wanted} on {_as_arguments(question.on)} to {to}"]
+    what, on = str(wanted), question.on
+    if on.kind is SecuredKind.COLUMN and on.container is not None:
+        if on.column is not None and wanted in COLUMN_PRIVILEGES:
+            what += f" --columns {shlex.quote(on.column)}"
+        on = on.container
+    return [*memberships, f"interbed metastore grant {what} on {_as_arguments(on)} to {to}"]
 
 
 def _as_arguments(on: SecuredObject) -> str:

@@ -13,7 +13,12 @@ from interbed.catalog.server.service.access.grants import (
     GranteeKind,
     is_grantee_name,
 )
-from interbed.catalog.server.service.access.objects import Privilege, SecuredKind, SecuredObject
+from interbed.catalog.server.service.access.objects import (
+    COLUMN_PRIVILEGES,
+    Privilege,
+    SecuredKind,
+    SecuredObject,
+)
 from interbed.catalog.server.service.access.roles import RoleGraph
 from interbed.catalog.server.service.errors import AccessDeniedError, InvalidObjectError, NoSuchObjectError
 from interbed.catalog.server.service.names import shortened
@@ -165,6 +170,17 @@ def check_role(access: AccessRepository, name: str) -> None:
     """Raise NoSuchObjectError for an unknown role."""
     if all(role.name != name for role in access.roles()):
         raise NoSuchObjectError(f"the role {shortened(name)} does not exist")
+
+
+def check_privilege(request: GrantRequest) -> None:
+    """Raise InvalidObjectError for a privilege that columns do not have, and for a column without a name."""
+    if request.on.kind is SecuredKind.COLUMN and not request.on.column:
+        raise InvalidObjectError(f"the grant on the {request.on} names no column")
+    if request.on.kind is SecuredKind.COLUMN and request.privilege not in COLUMN_PRIVILEGES:
+        raise InvalidObjectError(
+            f"{request.privilege} cannot be granted on the {request.on}: columns have {', '.join(COLUMN_PRIVILEGES)} "
+            f"alone, as in Hive; grant {request.privilege} on the {request.on.container}"
+        )
 
 
 def missing_object(on: SecuredObject) -> NoSuchObjectError:

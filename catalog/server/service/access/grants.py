@@ -5,16 +5,21 @@ may change the members. A grant gives a privilege on an object to a grantee; wit
 it to others. Everyone is in the role `public`; the members of the role `admin` may do everything.
 """
 
+import re
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Protocol
 
 from interbed.catalog.server.service.access.objects import Privilege, SecuredKind, SecuredObject
+from interbed.catalog.server.service.names import shortened
 
 ADMIN_ROLE = "admin"
 PUBLIC_ROLE = "public"
 BUILT_IN_ROLES = frozenset((ADMIN_ROLE, PUBLIC_ROLE))
+
+_ROLE_NAME = re.compile(r"[\w.-]{1,128}", re.ASCII)
+_RESERVED_ROLES = ("all", "default", "none")
 
 GRANTEE_CHARACTERS_MAX = 256
 """Characters in the name of a grantee, as in the name of an authenticated principal."""
@@ -74,6 +79,16 @@ _OWNER_KINDS = {None: GranteeKind.USER, 1: GranteeKind.USER, 2: GranteeKind.ROLE
 def is_grantee_name(name: str) -> bool:
     """Return whether a user or a group may have a name: one that cannot be confused with another."""
     return 0 < len(name) <= GRANTEE_CHARACTERS_MAX and name.isprintable() and name == name.strip()
+
+
+def role_name_fault(name: str) -> str | None:
+    """Return why a new role may not have a name, in lower case; None if it may."""
+    if _ROLE_NAME.fullmatch(name) is not None and name not in _RESERVED_ROLES:
+        return None
+    return (
+        f"{shortened(name)} is not a valid role name: it is 1 to 128 letters, digits, underscores, dots and hyphens, "
+        f"and not one of {', '.join(_RESERVED_ROLES)}"
+    )
 
 
 def owner_key(name: str | None, kind: int | None) -> str | None:

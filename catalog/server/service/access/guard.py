@@ -9,12 +9,13 @@ owner, a service asks for all rights on the object first, and holds the change a
 """
 
 import hashlib
+import itertools
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Protocol, TypeVar, runtime_checkable
 
 from interbed.catalog.server.service.access.authorizer import Authorizer, AuthorizerUnavailableError, Caller
-from interbed.catalog.server.service.access.objects import SERVER, Access, Privilege, SecuredObject
+from interbed.catalog.server.service.access.objects import SERVER, Access, Privilege, SecuredKind, SecuredObject
 from interbed.catalog.server.service.errors import AccessDeniedError, AccessUnavailableError
 
 T = TypeVar("T")
@@ -60,6 +61,17 @@ class Requirement:
 
     any_of: AnyOf
     on: SecuredObject
+
+
+def _questions(requirement: Requirement) -> list[Access]:
+    """Return the questions of a requirement: whether the caller sees the object, then those about its privileges. A
+    column is asked about after its table, which authorizers of one's own may know alone.
+    """
+    on = requirement.on
+    if on.kind is not SecuredKind.COLUMN or on.container is None:
+        return [Access(privilege, on) for privilege in (None, *requirement.any_of)]
+    privileges = [Access(privilege, each) for each in (on.container, on) for privilege in requirement.any_of]
+    return [Access(None, on.container), *privileges]
 
 
 @runtime_checkable
@@ -118,13 +130,13 @@ class AccessGuard:
         caller = self.caller()
         if caller is None:
             return frozenset()
-        questions = [Access(privilege, each.on) for each in requirements for privilege in (None, *each.any_of)]
-        answers = iter(self.decide(caller, questions))
+        asked = [_questions(each) for each in requirements]
+        answers = iter(self.decide(caller, list(itertools.chain.from_iterable(asked))))
         unseen = []
-        for each in requirements:
-            is_seen, *has = [next(answers) for _ in range(1 + len(each.any_of))]
+        for each, questions in zip(requirements, asked, strict=True):
+            is_seen, *has = [next(answers) for _ in questions]
             if not is_seen and each.on != SERVER:
-                unseen.append(each.on)
+                unseen.append(questions[0].on)
             elif each.any_of and not any(has):
                 raise denied(caller.name, each.any_of, each.on)
         return frozenset(unseen)
@@ -219,6 +231,11 @@ OPEN_ACCESS = AccessGuard()
 def denied(caller: str, any_of: AnyOf, on: SecuredObject) -> AccessDeniedError:
     """Return the error for a caller that lacks privileges on an object."""
     names = " or ".join(any_of)
+    if on.kind is SecuredKind.COLUMN and on.column is None:
+        return AccessDeniedError(
+            f"{caller} lacks the privilege {names} on the {on.container}, and on each of its columns; its owner or an "
+            "administrator may grant it"
+        )
     if on == SERVER and any_of == (Privilege.ALL,):
         return AccessDeniedError(f"{caller} is not an administrator of this server, and the call needs one")
     return AccessDeniedError(

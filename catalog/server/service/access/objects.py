@@ -1,7 +1,8 @@
 """Privileges and the objects that they are on.
 
-An object lies in its containers: server, catalog, database, then table, view or function. A privilege on a container
-holds for everything in it. Names of privileges are those of Hive (SQL standard based authorization).
+An object lies in its containers: server, catalog, database, then table, view or function, and columns in their table. A
+privilege on a container holds for everything in it. Names of privileges are those of Hive (SQL standard based
+authorization). On columns only SELECT is granted, as in Hive.
 """
 
 from dataclasses import dataclass
@@ -35,16 +36,20 @@ class SecuredKind(StrEnum):
     DATABASE = "database"
     TABLE = "table"
     FUNCTION = "function"
+    COLUMN = "column"
 
 
 @dataclass(frozen=True, slots=True)
 class SecuredObject:
-    """An object by its names, in lower case; those that its kind lacks are None."""
+    """An object by its names, in lower case; those that its kind lacks are None. A column without a name is any
+    column of its table, in questions and queries.
+    """
 
     kind: SecuredKind
     catalog: str | None = None
     database: str | None = None
     name: str | None = None
+    column: str | None = None
 
     @property
     def container(self) -> "SecuredObject | None":
@@ -56,6 +61,8 @@ class SecuredObject:
                 return SERVER
             case SecuredKind.DATABASE:
                 return SecuredObject(SecuredKind.CATALOG, self.catalog)
+            case SecuredKind.COLUMN:
+                return SecuredObject(SecuredKind.TABLE, self.catalog, self.database, self.name)
             case _:
                 return SecuredObject(SecuredKind.DATABASE, self.catalog, self.database)
 
@@ -66,6 +73,9 @@ class SecuredObject:
         return () if container is None else (container, *container.containers)
 
     def __str__(self) -> str:
+        if self.kind is SecuredKind.COLUMN:
+            column = "columns" if self.column is None else f"column {self.column}"
+            return f"{column} of the {self.container}"
         names = [name for name in (self.catalog, self.database, self.name) if name is not None]
         return f"{self.kind} {'.'.join(names)}".rstrip()
 
@@ -91,6 +101,15 @@ def table_object(catalog: str, database: str, table: str) -> SecuredObject:
 def function_object(catalog: str, database: str, function: str) -> SecuredObject:
     """Return a function as an object of privileges."""
     return SecuredObject(SecuredKind.FUNCTION, catalog, database, function)
+
+
+def column_object(table: SecuredObject, column: str | None) -> SecuredObject:
+    """Return a column of a table as an object of privileges; None for any of its columns."""
+    return SecuredObject(SecuredKind.COLUMN, table.catalog, table.database, table.name, column)
+
+
+COLUMN_PRIVILEGES = frozenset((Privilege.SELECT,))
+"""Privileges that are granted on columns. Others permit nothing there, because commits do not name columns."""
 
 
 @dataclass(frozen=True, slots=True)

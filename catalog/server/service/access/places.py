@@ -4,11 +4,15 @@ Places are compared by their canonical texts, with symbolic links resolved, as t
 that of another object if this is registered in it, at it or below it, or if the place lies in a table or in the
 directory of a database other than that of the warehouse. Errors do not name these objects, since the caller may not
 see them.
+
+Authorizers are asked before the transaction. Other callers may register objects in between, so that the transaction
+looks again at the end (`check_again`). All changes of objects append events, one transaction after the other: the later
+one of two that register objects in each other's directories sees the first.
 """
 
 import re
 from collections.abc import Collection, Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from interbed.catalog.server.service.access.guard import AccessGuard, AnyOf, Rights, denied
 from interbed.catalog.server.service.access.objects import (
@@ -22,7 +26,7 @@ from interbed.catalog.server.service.directories.guard import DeletionGuard, dir
 from interbed.catalog.server.service.directories.locations import is_at_or_below, place_text
 from interbed.catalog.server.service.errors import AccessDeniedError, InvalidObjectError
 from interbed.catalog.server.service.model import ICEBERG_METADATA, MetastoreTable, StorageDescriptor
-from interbed.catalog.server.service.repository import Repository
+from interbed.catalog.server.service.repository import Repository, Transaction
 
 HOLDERS_MAX = 100
 """Objects in one place that are asked about; a place with more of them is for administrators."""
@@ -38,13 +42,41 @@ _BY_SERVER = re.compile(r"-(?:[0-9]+|[0-9a-f]{32})")
 
 
 @dataclass(frozen=True, slots=True)
+class CheckedPlace:
+    """A place by its texts and those above it, with the objects there that the caller may alter, and its own."""
+
+    texts: Collection[str]
+    above: Collection[str]
+    known: frozenset[SecuredObject]
+
+    def beside(self, others: Iterable[SecuredObject]) -> "CheckedPlace":
+        """Return the place with further objects that may be there: those of the same change."""
+        return replace(self, known=self.known.union(others))
+
+    def check_again(self, transaction: Transaction) -> None:
+        """Raise AccessDeniedError for an object in, at or around the place that was registered since the check. The
+        transaction has appended its events.
+        """
+        found = transaction.places.holders(self.texts, self.above, HOLDERS_MAX)
+        is_known = SERVER in self.known or (
+            len(found) <= HOLDERS_MAX and self.known.issuperset(_secured(each) for each in found)
+        )
+        if not is_known:
+            raise AccessDeniedError(
+                "another object was registered in the location, at it or around it meanwhile: repeat the call, or "
+                "choose another location"
+            )
+
+
+@dataclass(frozen=True, slots=True)
 class ChosenPlaces:
     """Places that a caller has been allowed to choose for one object; `places` is None for the system's calls, which
-    may choose any.
+    may choose any. `checked` are the places as they were found.
     """
 
     rights: Rights
     places: frozenset[str] | None = None
+    checked: tuple[CheckedPlace, ...] = ()
 
     def check(self, location: str | None, before: str | None = None) -> None:
         """Raise AccessDeniedError for a new location that the caller was not asked about."""
@@ -52,6 +84,13 @@ class ChosenPlaces:
             return
         if place_text(location) not in self.places:
             raise denied(self.rights.caller, (Privilege.LOCATION,), self.rights.on)
+
+    def check_again(self, transaction: Transaction) -> None:
+        """Raise AccessDeniedError for an object that was registered in one of the places since they were checked. The
+        transaction has appended its events.
+        """
+        for each in self.checked:
+            each.check_again(transaction)
 
 
 def choose(
@@ -70,9 +109,8 @@ def choose(
     given = list(dict.fromkeys(locations))
     if not given or not rights.has(Privilege.LOCATION):
         return ChosenPlaces(rights, frozenset())
-    for each in given:
-        check_not_of_others(access, store, guard, each, own)
-    return ChosenPlaces(rights, frozenset(text for each in given if (text := place_text(each)) is not None))
+    checked = tuple(check_not_of_others(access, store, guard, each, own) for each in given)
+    return ChosenPlaces(rights, frozenset(text for each in given if (text := place_text(each)) is not None), checked)
 
 
 def check_not_of_others(
@@ -83,9 +121,9 @@ def check_not_of_others(
     own: Collection[SecuredObject] = (),
     *,
     any_of: AnyOf = (Privilege.ALTER,),
-) -> None:
+) -> CheckedPlace:
     """Raise AccessDeniedError for a location with an object, besides those of `own`, on which the caller has none of
-    some privileges.
+    some privileges. Return what was found, for the transaction.
     """
     caller = getattr(access.caller(), "name", "")
     compared = guard.compared(location)
@@ -101,6 +139,7 @@ def check_not_of_others(
             f"the location is in the directory of another object, or holds one, on which {caller} lacks the privilege "
             f"{' or '.join(any_of)}; choose another location"
         )
+    return CheckedPlace(texts, above, frozenset((*others, *own)))
 
 
 def _secured(holder: tuple[str, str, str | None]) -> SecuredObject:

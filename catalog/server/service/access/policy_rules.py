@@ -1,8 +1,9 @@
-"""The policies that bind the caller of the present call, in the form that its reader applies, and refusals of what
-would go past them.
+"""The policies and the privileges on columns that bind the caller of the present call, in the form that its reader
+applies, and refusals of what would go past them.
 
-Files hold all rows and columns. So a bound caller gets neither credentials for the files of a table nor plans of its
-scans, unless it is trusted: an engine that applies the policies itself, as Paimon's do with `query-auth.enabled`.
+Files hold all rows and columns. So a bound caller, and one that may read some columns only, gets neither credentials
+for the files of a table nor plans of its scans, unless it is trusted: an engine that applies the policies itself, as
+Paimon's do with `query-auth.enabled`.
 """
 
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -19,14 +20,25 @@ from interbed.catalog.server.service.access.grants import (
     role_named,
 )
 from interbed.catalog.server.service.access.guard import AccessGuard
-from interbed.catalog.server.service.access.objects import SERVER, Privilege, SecuredObject
+from interbed.catalog.server.service.access.objects import (
+    SERVER,
+    Access,
+    Privilege,
+    SecuredObject,
+    column_object,
+)
 from interbed.catalog.server.service.access.policies import BindingPolicies, PolicyRepository, TablePolicy
 from interbed.catalog.server.service.access.roles import RoleGraph
 from interbed.catalog.server.service.errors import AccessDeniedError
+from interbed.catalog.server.service.names import shortened
+from interbed.catalog.server.service.repository import Tables
 from interbed.storage.base.errors import FilterError
 from interbed.storage.base.types.data_type import DataField
 
 T = TypeVar("T")
+
+NAMED_COLUMNS_MAX = 20
+"""Columns that the text of a refusal names."""
 
 
 class PolicyReading(Protocol):
@@ -36,6 +48,8 @@ class PolicyReading(Protocol):
     def access(self) -> AccessRepository: ...
     @property
     def policies(self) -> PolicyRepository: ...
+    @property
+    def tables(self) -> Tables: ...
 
 
 class PolicyReads(Protocol):
@@ -70,6 +84,33 @@ class PolicyRules:
             return BindingPolicies(on=on)
         return self._binding(caller, on)
 
+    def is_limited(self, on: SecuredObject) -> bool:
+        """Return whether the present caller may not read all rows and columns of a table: policies bind it, or it lacks
+        SELECT on the whole table.
+        """
+        return not self._access.may((Privilege.SELECT,), on) or bool(self.binding(on))
+
+    def check_columns(self, on: SecuredObject, names: Sequence[str]) -> None:
+        """Raise AccessDeniedError naming the columns of a table that the caller may not read."""
+        caller = self._access.caller()
+        if caller is None or self._access.may((Privilege.SELECT,), on):
+            return
+        readable = self._readable(caller, on, [name.lower() for name in names])
+        refused = [name for name in names if name.lower() not in readable]
+        if refused:
+            listed = ", ".join(map(shortened, refused[:NAMED_COLUMNS_MAX]))
+            further = len(refused) - NAMED_COLUMNS_MAX
+            more = f" and {further} more" if further > 0 else ""
+            raise AccessDeniedError(
+                f"{caller.name} lacks the privilege SELECT on the column{'s' if len(refused) > 1 else ''} "
+                f"{listed}{more} of the {on}: select other columns; its owner or an administrator may grant it"
+            )
+
+    def _readable(self, caller: Caller, on: SecuredObject, names: Sequence[str]) -> set[str]:
+        """Return those of the columns that a caller without SELECT on the whole table may read."""
+        answers = self._access.decide(caller, [Access(Privilege.SELECT, column_object(on, name)) for name in names])
+        return {name for name, is_readable in zip(names, answers, strict=True) if is_readable}
+
     def reader_rules(self, on: SecuredObject, fields: Sequence[DataField]) -> ReaderRules:
         """Return the policies that bind the caller, for the present columns of the table.
 
@@ -98,8 +139,8 @@ class PolicyRules:
         return ReaderRules(filters=filters, masks=masks)
 
     def check_files(self, on: SecuredObject, what: str) -> None:
-        """Raise AccessDeniedError if policies bind the caller, and it is not trusted to apply them; `what` it asks for
-        would show all rows and columns.
+        """Raise AccessDeniedError if policies bind the caller, or it may read some columns only, and it is not trusted
+        to apply that; `what` it asks for would show all rows and columns.
         """
         caller = self._access.caller()
         if caller is None or caller.name in self._trusted:
@@ -110,14 +151,29 @@ class PolicyRules:
                 f"{caller.name} gets no {what} of the {on}, because {found} would not hold for it: read the table "
                 "through an engine whose principal is in the setting access_trusted"
             )
+        # Callers that may read nothing of it are refused before.
+        if not self._access.may((Privilege.SELECT,), on) and self._access.may(
+            (Privilege.SELECT,), column_object(on, None)
+        ):
+            raise AccessDeniedError(
+                f"{caller.name} gets no {what} of the {on}, because it lacks the privilege SELECT on the whole table, "
+                "and they would show all columns: read the table through an engine whose principal is in the setting "
+                "access_trusted"
+            )
 
     def hidden_statistics(self, on: SecuredObject) -> Callable[[str], bool]:
-        """Return the function that says of which columns statistics are hidden from the caller: of masked ones, and of
-        all for a caller that sees some rows only.
+        """Return the function that says of which columns statistics are hidden from the caller: of masked ones, of
+        those that it may not read, and of all for a caller that sees some rows only.
         """
         found = self.binding(on)
-        hides_all, masked = bool(found.filters), frozenset(found.masks)
-        return lambda column: hides_all or column in masked
+        if found.filters:
+            return lambda _column: True
+        masked = frozenset(found.masks)
+        caller = self._access.caller()
+        if caller is None or self._access.may((Privilege.SELECT,), on):
+            return lambda column: column in masked
+        readable = self._readable(caller, on, self._store.read(lambda transaction: _columns(transaction, on))) - masked
+        return lambda column: column not in readable
 
     def _binding(self, caller: Caller, on: SecuredObject) -> BindingPolicies:
         policies, members = self._store.read(lambda transaction: _found(transaction, on))
@@ -126,6 +182,11 @@ class PolicyRules:
         # Administrators by a setting are not in the database.
         admins = [caller.name] if self._access.may((Privilege.ALL,), SERVER) else []
         return BindingPolicies.of(on, policies, RoleGraph.of(members, admins).grantees(caller))
+
+
+def _columns(transaction: PolicyReading, on: SecuredObject) -> Sequence[str]:
+    found = transaction.tables.find(on.catalog or "", on.database or "", on.name or "")
+    return () if found is None else found.value.column_names
 
 
 def _found(transaction: PolicyReading, on: SecuredObject) -> tuple[Sequence[TablePolicy], Sequence[RoleMember]]:

@@ -50,6 +50,7 @@ def _of_grant(access: AccessRepository, change: str, grant: Grant, details: dict
         details={
             "kind": str(on.kind),
             "object_id": access.number(on),
+            **({} if on.column is None else {"column": on.column}),
             "privilege": str(grant.privilege),
             **details,
         }

@@ -59,6 +59,8 @@ class CallerRights:
     grantees: tuple[Grantee, ...]
     _on_containers: dict[SecuredObject, set[Privilege]] = field(default_factory=dict)
     _on_names: dict[_Scope, dict[str, set[Privilege]]] = field(default_factory=dict)
+    _on_columns: dict[SecuredObject, dict[str, set[Privilege]]] = field(default_factory=dict)
+    """Privileges on columns by table and name."""
     _around: set[SecuredObject] = field(default_factory=set)
     """Containers of objects on which the caller has a privilege."""
 
@@ -80,6 +82,13 @@ class CallerRights:
             self._on_containers.setdefault(on, set()).add(grant.privilege)
             return
         assert on.name is not None
+        if on.kind is SecuredKind.COLUMN:
+            assert on.container is not None
+            assert on.column is not None
+            self._on_columns.setdefault(on.container, {}).setdefault(on.column, set()).add(grant.privilege)
+            # A privilege on a column shows its table.
+            self._on_names.setdefault((SecuredKind.TABLE, on.catalog, on.database), {}).setdefault(on.name, set())
+            return
         names = self._on_names.setdefault((on.kind, on.catalog, on.database), {})
         names.setdefault(on.name, set()).add(grant.privilege)
 
@@ -91,6 +100,10 @@ class CallerRights:
         permitted: frozenset[str | None] | None = _NOTHING
         for question in questions:
             on, privilege = question.on, question.privilege
+            if on.kind is SecuredKind.COLUMN:
+                answers.append(self._permits_column(privilege, on))
+                last = (None,) * 4
+                continue
             # Mostly as in the question before: comparing is quicker than a look into the dictionary.
             if (
                 privilege is not last[0]
@@ -118,7 +131,23 @@ class CallerRights:
             is_seen = privilege is None and on in self._around
             return _ITSELF if is_seen or _is_enough(held, privilege) else _NOTHING
         names = self._on_names.get((on.kind, on.catalog, on.database), {})
+        if privilege is None:
+            # All have a privilege on them, or on one of their columns.
+            return frozenset(names)
         return frozenset(name for name, held in names.items() if _is_enough(held, privilege))
+
+    def _permits_column(self, privilege: Privilege | None, on: SecuredObject) -> bool:
+        """Return whether a question about a column, or about any column of a table, is permitted. A caller that sees
+        a table sees its columns.
+        """
+        table = on.container
+        assert table is not None
+        permitted = self._permitted(privilege, table)
+        if permitted is None or table.name in permitted:
+            return True
+        columns = self._on_columns.get(table, {})
+        held = columns.values() if on.column is None else [columns.get(on.column, set())]
+        return any(_is_enough(each, privilege) for each in held)
 
 
 def _is_enough(held: set[Privilege], privilege: Privilege | None) -> bool:

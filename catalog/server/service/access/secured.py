@@ -18,6 +18,7 @@ from interbed.catalog.server.service.access.objects import (
     Privilege,
     SecuredObject,
     catalog_object,
+    column_object,
     database_object,
     function_object,
     table_object,
@@ -148,6 +149,16 @@ def the_table(arguments: Arguments) -> Iterable[SecuredObject]:
     """Return the table `name`, or `table`, of a database."""
     name = arguments["name"] if "table" not in arguments else arguments["table"]
     return (table_object(arguments["catalog"], normalized(arguments["database"]), normalized(name)),)
+
+
+def a_column_of_the_table(arguments: Arguments) -> Iterable[SecuredObject]:
+    """Return any column of the table `name`, or `table`, of a database."""
+    return [column_object(each, None) for each in the_table(arguments)]
+
+
+def a_column_of_the_table_of_the_key(arguments: Arguments) -> Iterable[SecuredObject]:
+    """Return any column of the table of a key."""
+    return [column_object(each, None) for each in the_table_of_the_key(arguments)]
 
 
 def the_table_of_the_key(arguments: Arguments) -> Iterable[SecuredObject]:

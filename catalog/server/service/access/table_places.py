@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from interbed.catalog.server.service.access.guard import WRITE, AccessGuard
 from interbed.catalog.server.service.access.objects import Privilege, SecuredObject, database_object, table_object
 from interbed.catalog.server.service.access.places import (
+    CheckedPlace,
     ChosenPlaces,
     check_not_of_others,
     choose,
@@ -84,13 +85,15 @@ class TablePlaceRules:
         self._warehouse = warehouse
         self._guard = guard
 
-    def new(self, access: AccessGuard, table: MetastoreTable) -> MetastoreTable:
-        """Return a new table with its owner. AccessDeniedError if the caller may not choose its directory."""
+    def new(self, access: AccessGuard, table: MetastoreTable) -> tuple[MetastoreTable, Sequence[CheckedPlace]]:
+        """Return a new table with its owner, and its places, which the transaction checks again. AccessDeniedError if
+        the caller may not choose its directory.
+        """
         if access.caller() is None:
-            return table
+            return table, ()
         found = self._store.read(lambda transaction: transaction.databases.find(table.catalog, table.database))
         if found is None:
-            return table
+            return table, ()
         default = self._warehouse.table_location(found.value, table)
         given = None if not table.location else self._warehouse.qualified(table.location)
         further = [each for each in further_locations(table, given or default) if not is_inside(each, default)]
@@ -100,9 +103,10 @@ class TablePlaceRules:
         allowed = choose(access, self._store, self._guard, rights, chosen, own)
         for each in chosen:
             allowed.check(each)
+        checked = list(allowed.checked)
         if not table.is_view and (given is None or is_default(given, default)):
-            check_not_of_others(access, self._store, self._guard, given or default, own)
-        return dataclasses.replace(table, owner=access.owner(table.owner))
+            checked.append(check_not_of_others(access, self._store, self._guard, given or default, own))
+        return dataclasses.replace(table, owner=access.owner(table.owner)), checked
 
     def changed(self, access: AccessGuard, key: tuple[str, str, str], table: MetastoreTable) -> AllowedChange:
         """Return what the caller may change of the table of a key; names in lower case."""
@@ -119,13 +123,16 @@ class TablePlaceRules:
         own = {*_own(*key), *_own(table.catalog, table.database, table.name)}
         return AllowedChange(choose(access, self._store, self._guard, rights, given, own))
 
-    def moved(self, access: AccessGuard, key: tuple[str, str, str], locations: Sequence[str]) -> None:
-        """Raise AccessDeniedError if the caller may not choose new directories for the table of a key."""
+    def moved(self, access: AccessGuard, key: tuple[str, str, str], locations: Sequence[str]) -> Sequence[CheckedPlace]:
+        """Raise AccessDeniedError if the caller may not choose new directories for the table of a key. Return the
+        places, which the transaction checks again.
+        """
         rights = access.rights(table_object(*key))
         given = [self._warehouse.qualified(each) for each in locations] if rights.granted is not None else []
         allowed = choose(access, self._store, self._guard, rights, given, _own(*key))
         for each in given:
             allowed.check(each)
+        return allowed.checked
 
     def file(self, access: AccessGuard, catalog: str, database: str, location: str) -> None:
         """Raise AccessDeniedError if the caller may not register a file in a database, or have the server read it."""
@@ -135,12 +142,14 @@ class TablePlaceRules:
         own = [database_object(catalog, database), database_object(catalog, DEFAULT_DATABASE)]
         choose(access, self._store, self._guard, rights, [location], own).check(location)
 
-    def partitions(self, access: AccessGuard, table: MetastoreTable, partitions: Sequence[MetastorePartition]) -> None:
+    def partitions(
+        self, access: AccessGuard, table: MetastoreTable, partitions: Sequence[MetastorePartition]
+    ) -> Sequence[CheckedPlace]:
         """Raise AccessDeniedError if the caller may not choose a directory of new or changed partitions: one outside of
-        the table's.
+        the table's. Return the places, which the transaction checks again.
         """
         if access.caller() is None:
-            return
+            return ()
         given = [
             location
             for each in partitions
@@ -148,13 +157,14 @@ class TablePlaceRules:
             if location and not is_inside(location, table.location)
         ]
         if not given:
-            return
+            return ()
         qualified = [self._warehouse.qualified(each) for each in given]
         own = _own(table.catalog, table.database, table.name)
         rights = access.rights(table_object(table.catalog, table.database, table.name))
         allowed = choose(access, self._store, self._guard, rights, qualified, own)
         for each in qualified:
             allowed.check(each)
+        return allowed.checked
 
 
 def _own(catalog: str, database: str, name: str) -> list[SecuredObject]:

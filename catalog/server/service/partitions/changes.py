@@ -12,6 +12,7 @@ from interbed.catalog.server.service import events
 from interbed.catalog.server.service import warehouse as files
 from interbed.catalog.server.service.access.guard import CHANGE
 from interbed.catalog.server.service.access.objects import Privilege, SecuredObject
+from interbed.catalog.server.service.access.places import CheckedPlace
 from interbed.catalog.server.service.access.secured import Arguments, needs, secured, table_of, the_table_of_the_key
 from interbed.catalog.server.service.access.table_places import TablePlaceRules
 from interbed.catalog.server.service.column_statistics import statistics_to_keep
@@ -94,7 +95,7 @@ class PartitionService(PartitionDrops):
         table, names, present = self._looked_at(key, partitions)
         for partition in partitions:
             _check_storage(table, partition)
-        self._places.partitions(self._access, table, partitions)
+        chosen = self._places.partitions(self._access, table, partitions)
         complete = [(n, self._completed(table, n, each)) for n, each in zip(names, partitions, strict=True)]
         new = [(name, partition) for name, partition in complete if name not in present]
         if len(new) < len(complete) and not if_not_exists:
@@ -102,8 +103,15 @@ class PartitionService(PartitionDrops):
         if len(set(names)) < len(names):
             raise MetastoreError("Duplicate partitions in the list")
         linked = self._linked(table, new)
+
+        def work(transaction: Transaction) -> list[str]:
+            taken = self._add(transaction, key, new, if_not_exists, linked)
+            for place in chosen:
+                place.check_again(transaction)
+            return taken
+
         with _directories(partition.storage for _, partition in new):
-            taken = set(self._store.write(lambda transaction: self._add(transaction, key, new, if_not_exists, linked)))
+            taken = set(self._store.write(work))
         return table, [partition for name, partition in new if name not in taken]
 
     @secured(needs(_ADD, the_table_of_the_key))
@@ -162,10 +170,12 @@ class PartitionService(PartitionDrops):
                     transaction.statistics.keep_partition_columns(ids[name], keep)
             transaction.partitions.replace_all(table.id, merged)
             transaction.events.append(*changes)
+            for place in chosen:
+                place.check_again(transaction)
 
         if not changed:
             raise InvalidOperationError("the request has no partitions")
-        self._check_places(key, [(each.values, each) for each in changed])
+        chosen = self._check_places(key, [(each.values, each) for each in changed])
         self._store.write(work)
 
     @secured(needs(Privilege.ALTER, the_table_of_the_key))
@@ -201,9 +211,10 @@ class PartitionService(PartitionDrops):
                 raise InvalidOperationError(taken)
             self._relink(transaction, table.id, new_name, stored.value, new)
             transaction.events.append(events.alter_partition(table.value, stored.value, new))
+            for place in chosen:
+                place.check_again(transaction)
 
-        if values:
-            self._check_places(key, [(tuple(values), changed)])
+        chosen = self._check_places(key, [(tuple(values), changed)]) if values else ()
         carry_out(self._store, work, self._deletions.guard)
 
     @secured(needs(_REMOVE, _the_source), needs(_ADD, _the_target))
@@ -242,11 +253,15 @@ class PartitionService(PartitionDrops):
         except NoSuchObjectError as error:
             raise InvalidObjectError(_NO_TABLE) from error
 
-    def _check_places(self, key: TableKey, changed: Sequence[tuple[tuple[str, ...], MetastorePartition]]) -> None:
-        """Raise AccessDeniedError if the caller may not choose a new directory of a partition, given by its values."""
+    def _check_places(
+        self, key: TableKey, changed: Sequence[tuple[tuple[str, ...], MetastorePartition]]
+    ) -> Sequence[CheckedPlace]:
+        """Raise AccessDeniedError if the caller may not choose a new directory of a partition, given by its values.
+        Return the places, which the transaction checks again.
+        """
         given = [each for each in changed if each[1].storage is not None and each[1].storage.location]
         if not given or self._access.caller() is None:
-            return
+            return ()
 
         def read(transaction: Transaction) -> tuple[MetastoreTable, dict[str, str | None]] | None:
             table = transaction.tables.find(key[0], normalized(key[1]), normalized(key[2]))
@@ -261,11 +276,12 @@ class PartitionService(PartitionDrops):
             return table.value, places
 
         found = self._store.read(read)
-        if found is not None:
-            table, places = found
-            known = [places.get(partition_name(table.partition_keys, values)) for values, _ in given]
-            new = [each for (_, each), old in zip(given, known, strict=True) if each.storage.location != old]  # type: ignore[union-attr]
-            self._places.partitions(self._access, table, new)
+        if found is None:
+            return ()
+        table, places = found
+        known = [places.get(partition_name(table.partition_keys, values)) for values, _ in given]
+        new = [each for (_, each), old in zip(given, known, strict=True) if each.storage.location != old]  # type: ignore[union-attr]
+        return self._places.partitions(self._access, table, new)
 
     def _completed(self, table: MetastoreTable, name: str, partition: MetastorePartition) -> MetastorePartition:
         """Return the partition of that name with a location and times."""

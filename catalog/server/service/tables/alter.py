@@ -28,6 +28,7 @@ from interbed.catalog.server.service.model import (
 from interbed.catalog.server.service.moves import DirectoryMover, carry_out
 from interbed.catalog.server.service.names import is_valid_table_name, normalized, shortened
 from interbed.catalog.server.service.repository import Repository, StoredRow, Transaction
+from interbed.catalog.server.service.tables.column_names import names_after
 from interbed.catalog.server.service.tables.rules import (
     CASCADE,
     KEEP_STATISTICS,
@@ -126,6 +127,9 @@ class TableAlterations(SecuredService):
                 # Hive reads the directory for its statistics, unless the context forbids it.
                 raise MetastoreError(f"Table {changed.name} has no location in its storage descriptor")
             forget_columns(transaction, stored.id, stored.value, new)
+            names = names_after(stored.value, new, properties)
+            if names is not None:
+                transaction.tables.follow_columns(stored.id, names)
             keep = statistics_to_keep(stored.value.storage, new.storage)
             if keep is not None:
                 transaction.statistics.keep_table_columns(stored.id, keep)
@@ -134,6 +138,7 @@ class TableAlterations(SecuredService):
                 if keep is not None:
                     transaction.statistics.keep_columns_of_partitions(stored.id, keep)
             transaction.events.append(events.alter_table(stored.value, new))
+            allowed.chosen.check_again(transaction)
 
         carry_out(self._store, work, self._deletions.guard)
 

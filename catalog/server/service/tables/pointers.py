@@ -11,7 +11,7 @@ this check and the end of the transaction.
 import dataclasses
 import time
 import uuid
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from interbed.catalog.server.service import events
@@ -23,10 +23,11 @@ from interbed.catalog.server.service.access.objects import (
     database_object,
     table_object,
 )
-from interbed.catalog.server.service.access.places import check_not_of_others, is_inside
+from interbed.catalog.server.service.access.places import CheckedPlace, check_not_of_others, is_inside
 from interbed.catalog.server.service.access.secured import (
     Arguments,
     SecuredService,
+    a_column_of_the_table,
     needs,
     secured,
     secured_inside,
@@ -50,6 +51,7 @@ from interbed.catalog.server.service.model import (
 )
 from interbed.catalog.server.service.names import escaped, normalized
 from interbed.catalog.server.service.repository import Repository, StoredRow, Transaction
+from interbed.catalog.server.service.tables.column_names import names_after
 from interbed.catalog.server.service.tables.rules import table_not_found
 from interbed.catalog.server.service.warehouse import Warehouse
 
@@ -79,6 +81,10 @@ class PointerChange:
     change: Callable[[MetastoreTable], MetastoreTable]
     renamed: tuple[str, str] | None = None
     any_of: AnyOf = (Privilege.ALTER,)
+    places: Sequence[CheckedPlace] = ()
+    """New directories as they were checked, which are checked again at the end of the transaction."""
+    column_names: Mapping[str, str] | None = None
+    """New names of the columns by their old ones, without those of dropped columns; None if they are unknown."""
 
     @property
     def secured(self) -> SecuredObject:
@@ -140,6 +146,7 @@ class PointerService(SecuredService):
                     level=LockLevel.TABLE,
                     database=normalized(each.database),
                     table=normalized(each.name),
+                    catalog=each.catalog,
                 )
                 for each in ordered
             ),
@@ -153,6 +160,9 @@ class PointerService(SecuredService):
                 raise TableLockedError(f"The lock {blocker} of another client has to be released first")
             changed = [self._changed(transaction, *each) for each in zip(ordered, rights, strict=True)]
             transaction.events.append(*(events.alter_table(old, new) for old, new in changed))
+            for each in ordered:
+                for place in each.places:
+                    place.check_again(transaction)
 
         return work
 
@@ -178,14 +188,16 @@ class PointerService(SecuredService):
         self._places.new(self._access, new)
 
     @secured(needs(CHANGE, the_table))
-    def check_moved(self, catalog: str, database: str, name: str, before: Sequence[str], after: Sequence[str]) -> None:
+    def check_moved(
+        self, catalog: str, database: str, name: str, before: Sequence[str], after: Sequence[str]
+    ) -> Sequence[CheckedPlace]:
         """Raise AccessDeniedError unless the caller may change the directories of a table to others: before the first
-        file is written there.
+        file is written there. Return the places for the change.
         """
         new = [each for each in after if not any(is_inside(each, known) for known in before)]
-        self._places.moved(self._access, (catalog, normalized(database), normalized(name)), new)
+        return self._places.moved(self._access, (catalog, normalized(database), normalized(name)), new)
 
-    @secured(needs(Privilege.SELECT, the_table))
+    @secured(needs(Privilege.SELECT, a_column_of_the_table))
     def check_readable(self, catalog: str, database: str, name: str, home: str, locations: Sequence[str]) -> None:
         """Raise AccessDeniedError for files that the metadata of a table name, besides those in its directory `home`,
         in the directory of a table that the caller may not read.
@@ -270,6 +282,9 @@ class PointerService(SecuredService):
         if database is None:
             raise NoSuchObjectError(f"The database {new.database} does not exist")
         self._replace(transaction, stored, database.id, new)
+        names = names_after(old, new, by_ids=change.column_names)
+        if names is not None:
+            transaction.tables.follow_columns(stored.id, names)
         return old, new
 
     def _completed(self, old: MetastoreTable, new: MetastoreTable) -> MetastoreTable:

@@ -14,6 +14,7 @@ from interbed.catalog.server.service.access.objects import (
     database_object,
     table_object,
 )
+from interbed.catalog.server.service.access.places import CheckedPlace
 from interbed.catalog.server.service.access.secured import Arguments, filtered, needs, secured, the_table
 from interbed.catalog.server.service.constraints import add_constraints
 from interbed.catalog.server.service.directories.guard import Directory, directory_at
@@ -113,8 +114,11 @@ class TableService(TableAlterations):
             check_table(table, keeps_transactional=self._keeps_transactional, has_any_name=has_any_name)
             if table.storage is None and not table.is_view:
                 raise MetastoreError(f"Table {table.name} has no storage descriptor")
+        chosen: list[CheckedPlace] = []
         if self._access.is_on:
-            tables = [self._places.new(self._access, table) for table in tables]
+            owned = [self._places.new(self._access, table) for table in tables]
+            tables = [table for table, _ in owned]
+            chosen = [each.beside(map(_object_of, tables)) for _, checked in owned for each in checked]
 
         def prepare(transaction: Transaction) -> list[tuple[MetastoreTable, Directory | None]]:
             # A location of its own may need directories above it, which must not remain when the table exists already.
@@ -132,6 +136,8 @@ class TableService(TableAlterations):
             for complete, directory in prepared:
                 linked = directory.real.text if directory is not None and directory.has_links else None
                 self._add(transaction, complete, constraints, linked)
+            for place in chosen:
+                place.check_again(transaction)
 
         try:
             for complete, _ in prepared:
@@ -150,7 +156,7 @@ class TableService(TableAlterations):
     def translated(self, table: MetastoreTable) -> MetastoreTable:
         """Return the table as `create` would store it, without storing it. InvalidObjectError as there."""
         check_table(table)
-        new = self._places.new(self._access, table)
+        new, _ = self._places.new(self._access, table)
         return self._store.read(lambda transaction: self._prepared(transaction, new)[0])
 
     @secured(needs(None, the_table))
@@ -454,6 +460,10 @@ class TableService(TableAlterations):
         except NoSuchObjectError as error:
             raise InvalidObjectError(str(error)) from error
         transaction.events.append(events.create_table(table), *added)
+
+
+def _object_of(table: MetastoreTable) -> SecuredObject:
+    return table_object(table.catalog, table.database, table.name)
 
 
 def _with_owner(meta: TableMeta, table: MetastoreTable) -> TableMeta:

@@ -171,7 +171,8 @@ class HistoryService(SecuredService):
         plan = plan_restore(present, wanted, history.entries, moment_millis)
         key = (present.catalog, present.database, present.name)
         self._access.require((Privilege.ALTER,), table_object(*key))
-        self._places.changed(self._access, key, plan.table).check(present, plan.table)
+        allowed = self._places.changed(self._access, key, plan.table)
+        allowed.check(present, plan.table)
         check_files(present, plan.table)
         self._store.read(lambda transaction: self._check_place(transaction, present, plan.table))
         if dry_run or plan.table == present:
@@ -189,6 +190,7 @@ class HistoryService(SecuredService):
         def work(transaction: Transaction) -> None:
             self._check_place(transaction, present, plan.table)
             swap(transaction)
+            allowed.chosen.check_again(transaction)
 
         self._store.write(work)
         return plan

@@ -1,7 +1,8 @@
 """The calls about roles and grants: those of a server with the built-in authorizer, and those of a server without.
 
 Grants on functions and on catalogs other than `hive` have no form in Hive's interface; the first are left out of lists,
-the second are privileges on GLOBAL with the name of the catalog.
+the second are privileges on GLOBAL with the name of the catalog. A reference to a column without a name is to all
+columns of the table.
 """
 
 from collections.abc import Callable
@@ -17,6 +18,7 @@ from interbed.catalog.server.service.access.objects import (
     SecuredKind,
     SecuredObject,
     catalog_object,
+    column_object,
     database_object,
     table_object,
 )
@@ -118,7 +120,8 @@ class GrantHandler:
 
     def get_privilege_set(self, hiveObject: Any, user_name: str, group_names: list[str]) -> Any:
         holder = Caller(user_name or "", frozenset(group_names or ()))
-        found = self._administration.grants_of(holder, _secured(hiveObject), self._caller())
+        on = _secured(hiveObject)
+        found = [each for each in self._administration.grants_of(holder, on, self._caller()) if _is_asked(on, each)]
         names: dict[GranteeKind, dict[str, list[Any]]] = {kind: {} for kind in GranteeKind}
         for grant in found:
             names[grant.to.kind].setdefault(grant.to.name, []).append(_grant_info(grant))
@@ -131,8 +134,10 @@ class GrantHandler:
     def list_privileges(self, principal_name: str | None, principal_type: int | None, hiveObject: Any) -> list[Any]:
         to = None if not principal_name else _grantee(principal_name, principal_type)
         is_any = hiveObject is None or hiveObject.objectType is None
-        found = self._administration.grants(self._caller(), on=None if is_any else _secured(hiveObject), to=to)
-        return [_object_privilege(grant) for grant in found if grant.on.kind is not SecuredKind.FUNCTION]
+        on = None if is_any else _secured(hiveObject)
+        found = self._administration.grants(self._caller(), on=on, to=to)
+        shown = [grant for grant in found if grant.on.kind is not SecuredKind.FUNCTION and _is_asked(on, grant)]
+        return [_object_privilege(grant) for grant in shown]
 
     def grant_privileges(self, privileges: Any) -> bool:
         self._administration.grant(_requests(privileges), self._caller())
@@ -253,20 +258,29 @@ def _privilege(name: str | None) -> Privilege:
 
 
 def _secured(ref: Any) -> SecuredObject:
-    """Return the object of a reference. InvalidObjectError for columns and partitions."""
+    """Return the object of a reference. InvalidObjectError for partitions."""
     kind = ref.objectType
-    if kind in (ttypes.HiveObjectType.COLUMN, ttypes.HiveObjectType.PARTITION) or ref.columnName or ref.partValues:
-        raise InvalidObjectError("privileges on columns and partitions are not kept: grant them on the table")
+    if kind == ttypes.HiveObjectType.PARTITION or ref.partValues:
+        raise InvalidObjectError("privileges on partitions are not kept: grant them on the table")
+    if ref.columnName and kind not in (ttypes.HiveObjectType.COLUMN, ttypes.HiveObjectType.TABLE):
+        raise InvalidObjectError(f"the reference names the column {shortened(ref.columnName)}, and no table")
     catalog, database = split_catalog(ref.dbName, ref.catName)
     match kind:
         case ttypes.HiveObjectType.GLOBAL:
             return SERVER if not ref.catName else catalog_object(normalized(ref.catName))
         case ttypes.HiveObjectType.DATABASE:
             return database_object(catalog, normalized(database or ref.objectName))
-        case ttypes.HiveObjectType.TABLE:
-            return table_object(catalog, normalized(database), normalized(ref.objectName))
+        case ttypes.HiveObjectType.TABLE | ttypes.HiveObjectType.COLUMN:
+            table = table_object(catalog, normalized(database), normalized(ref.objectName))
+            is_column = bool(ref.columnName) or kind == ttypes.HiveObjectType.COLUMN
+            return column_object(table, normalized(ref.columnName) or None) if is_column else table
         case _:
             raise InvalidObjectError(f"privileges on objects of the type {kind} are not kept")
+
+
+def _is_asked(on: SecuredObject | None, grant: Grant) -> bool:
+    """Return whether a grant is on the object of a reference: those on its columns have references of their own."""
+    return on is None or on.kind is SecuredKind.COLUMN or grant.on == on
 
 
 # -- answers -----------------------------------------------------------------------------------------------------------
@@ -299,12 +313,14 @@ def _object_privilege(grant: Grant) -> Any:
     kinds = {
         SecuredKind.DATABASE: ttypes.HiveObjectType.DATABASE,
         SecuredKind.TABLE: ttypes.HiveObjectType.TABLE,
+        SecuredKind.COLUMN: ttypes.HiveObjectType.COLUMN,
     }
     ref = ttypes.HiveObjectRef(
         objectType=kinds.get(on.kind, ttypes.HiveObjectType.GLOBAL),
         dbName=on.database,
         objectName=on.name,
         partValues=[],
+        columnName=on.column,
         catName=on.catalog,
     )
     return ttypes.HiveObjectPrivilege(

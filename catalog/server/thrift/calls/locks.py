@@ -26,6 +26,7 @@ from interbed.catalog.server.service.errors import (
 )
 from interbed.catalog.server.service.lock_model import IN_PROCESS, Lock, LockComponent, LockState
 from interbed.catalog.server.service.locks import LEASE_ONLY, LockService
+from interbed.catalog.server.service.model import DEFAULT_CATALOG
 from interbed.catalog.server.service.names import normalized
 from interbed.catalog.server.service.service import Metastore
 from interbed.catalog.server.session import AnswerLaterError, ClientLink, current_link, may_answer_later
@@ -319,8 +320,7 @@ class LockHandler:
         except InvalidObjectError as error:
             # The call does not declare this exception.
             raise UndeclaredError(str(error)) from error
-        catalogs = [split_catalog(component.dbname)[0] for component in rqst.component]
-        lock = self._locks.lock(request, process=self._clients.process(), catalogs=catalogs)
+        lock = self._locks.lock(request, process=self._clients.process())
         self._clients.touch(lock.id)
         return _lock_response(lock)
 
@@ -365,11 +365,17 @@ class LockHandler:
     def show_locks(self, rqst: Any) -> Any:
         catalog, name = split_catalog(rqst.dbname)
         database = normalized(name) or None
-        wanted = (database, normalized(rqst.tablename) or None, rqst.partname or None)
+        # Without a name the locks in all catalogs are asked for.
+        wanted = (
+            database,
+            normalized(rqst.tablename) or None,
+            rqst.partname or None,
+            None if rqst.dbname is None else catalog,
+        )
         return ttypes.ShowLocksResponse(
             locks=[
                 _lock_element(lock, number, component, blocker)
-                for lock, blocker in self._locks.show(*wanted, catalog=catalog)
+                for lock, blocker in self._locks.show(*wanted[:3], catalog=wanted[3])
                 for number, component in enumerate(lock.request.components, start=1)
                 # Of a lock with several components only those that match the request are listed.
                 if component.lies_in(*wanted)
@@ -386,11 +392,18 @@ def _lock_response(lock: Lock) -> Any:
     return ttypes.LockResponse(lockid=lock.id, state=int(lock.state))
 
 
+def _database_name(component: LockComponent) -> str:
+    """Return the database of a component; with its catalog, in Hive's form, if that is not `hive`."""
+    if component.catalog in (None, DEFAULT_CATALOG):
+        return component.database
+    return f"@{component.catalog}#{component.database}"
+
+
 def _lock_element(lock: Lock, number: int, component: LockComponent, blocker: Lock | None) -> Any:
     request = lock.request
     return ttypes.ShowLocksResponseElement(
         lockid=lock.id,
-        dbname=component.database,
+        dbname=_database_name(component),
         tablename=component.table,
         partname=component.partition,
         state=int(lock.state),

@@ -370,17 +370,19 @@ def function_to_thrift(function: Function) -> Any:
 
 def lock_request_from_thrift(thrift: Any) -> LockRequest:
     """Convert a LockRequest structure. ValueError for a type or level that is unknown to Hive."""
+    named = [(component, *split_catalog(component.dbname)) for component in thrift.component or ()]
     return LockRequest(
         components=tuple(
             LockComponent(
                 type=LockType(component.type),
                 level=LockLevel(component.level),
-                database=normalized(split_catalog(component.dbname)[1]),
+                database=normalized(database),
                 table=normalized(component.tablename) or None,
                 partition=component.partitionname or None,
                 operation=component.operationType,
+                catalog=catalog,
             )
-            for component in thrift.component or ()
+            for component, catalog, database in named
         ),
         user=thrift.user or "unknown",
         host=thrift.hostname or "unknown",

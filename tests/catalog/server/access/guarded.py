@@ -9,7 +9,13 @@ from interbed.catalog.server.auth.principals import Mechanism, Principal
 from interbed.catalog.server.database import schema
 from interbed.catalog.server.database.session import SqlRepository
 from interbed.catalog.server.service.access.guard import AccessGuard
-from interbed.catalog.server.service.access.objects import Privilege, SecuredObject, database_object, table_object
+from interbed.catalog.server.service.access.objects import (
+    Privilege,
+    SecuredObject,
+    column_object,
+    database_object,
+    table_object,
+)
 from interbed.catalog.server.service.model import (
     Constraint,
     ConstraintKind,
@@ -36,6 +42,8 @@ SALES = database_object("hive", "sales")
 ORDERS = table_object("hive", "sales", "orders")
 
 NOBODY, READER, WRITER, OWNER, ADMIN = CALLERS = ("nobody", "reader", "writer", "owner", "admin")
+CLERK = "clerk"
+"""A reader of one column of each table that `reader` may read."""
 
 
 def session_of(name: str | None, *groups: str) -> ClientSession:
@@ -106,6 +114,7 @@ def guarded_metastore(root: Path, undrop_seconds: float = 0.0, *, filled: bool =
     if filled:
         _fill(metastore)
     grants.grant(READER, ORDERS, Privilege.SELECT)
+    grants.grant(CLERK, column_object(ORDERS, "id"), Privilege.SELECT)
     grants.grant(WRITER, ORDERS, Privilege.SELECT, Privilege.INSERT, Privilege.UPDATE, Privilege.DELETE)
     administrator(grants, ADMIN)
     try:

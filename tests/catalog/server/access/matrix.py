@@ -52,6 +52,12 @@ class ThriftMatrix:
     pristine: Path
     root: Path
 
+    def letter(self, method: str, name: str) -> str:
+        """Return the outcome of a method for one caller."""
+        restore(self.pristine, self.root)
+        with guarded_metastore(self.root, filled=False) as guarded:
+            return self._letter(dispatcher_for(guarded.metastore), guarded, method, name)
+
     def letters(self, method: str) -> str:
         """Return the outcomes of a method for all callers, from that with the fewest privileges on."""
         found, left = "", list(CALLERS)

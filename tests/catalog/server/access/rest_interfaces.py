@@ -15,9 +15,10 @@ from interbed.catalog.server.rest.interface import RestError, RestInterface, Res
 from interbed.catalog.server.rest.own_interface import own_interface
 from interbed.catalog.server.rest.paimon.access import CatalogAccess
 from interbed.catalog.server.rest.paimon.interface import paimon_interface
-from interbed.catalog.server.service.access.objects import Privilege, function_object, table_object
+from interbed.catalog.server.service.access.objects import Privilege, column_object, function_object, table_object
 from interbed.catalog.server.thrift.edge.call import current_session
 from tests.catalog.server.access.guarded import (
+    CLERK,
     OWNER,
     READER,
     WRITER,
@@ -106,6 +107,7 @@ def guarded_rest(root: Path, *, filled: bool = True) -> Iterator[GuardedRest]:
         for name in OF_SALES:
             on = table_object("hive", "sales", name)
             guarded.grant(READER, on, Privilege.SELECT)
+            guarded.grant(CLERK, column_object(on, "id"), Privilege.SELECT)
             guarded.grant(WRITER, on, Privilege.SELECT, Privilege.INSERT, Privilege.UPDATE, Privilege.DELETE)
         for name in (READER, WRITER):
             guarded.grant(name, function_object("hive", "sales", "sums"), Privilege.SELECT)

@@ -34,6 +34,13 @@ class RestMatrix:
     pristine: Path
     root: Path
 
+    def letter(self, interface: str, operation: str, name: str) -> str:
+        """Return the outcome of an operation for one caller."""
+        restore(self.pristine, self.root)
+        with guarded_rest(self.root, filled=False) as rest:
+            (route,) = [each for each in rest.interfaces[interface].routes if each.operation == operation]
+            return self._letter(rest, interface, route, name)
+
     def letters(self, interface: str, operation: str) -> str:
         """Return the outcomes of an operation for all callers, from that with the fewest privileges on."""
         found, left = "", list(CALLERS)

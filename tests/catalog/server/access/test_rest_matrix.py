@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.catalog.server.access.guarded import CALLERS, CLERK, READER
 from tests.catalog.server.access.matrix import rows_of
 from tests.catalog.server.access.rest_interfaces import guarded_rest
 from tests.catalog.server.access.rest_matrix import RestMatrix
@@ -57,6 +58,22 @@ EXPECTED = {
 
 ROWS = rows_of(EXPECTED)
 
+OF_WHOLE_TABLES = frozenset(
+    rows_of(
+        {
+            "d": """
+        iceberg.cancelPlanning iceberg.fetchPlanningResult iceberg.fetchScanTasks iceberg.planTableScan
+        interbed.tableEntry interbed.tableHistory paimon.listConsumers paimon.listPartitions
+        paimon.listPartitionsByFilter paimon.listPartitionsByNames
+    """
+        }
+    )
+)
+"""Operations that a reader of a table may call, and a reader of some of its columns may not."""
+
+OF_FUNCTIONS = frozenset(["paimon.getFunction", "paimon.alterFunction", "paimon.dropFunction"])
+"""Operations on a function that `reader` may read."""
+
 
 @pytest.fixture(scope="module")
 def matrix(tmp_path_factory: pytest.TempPathFactory) -> RestMatrix:
@@ -72,6 +89,14 @@ def matrix(tmp_path_factory: pytest.TempPathFactory) -> RestMatrix:
 @pytest.mark.parametrize("name", sorted(ROWS))
 def test_each_caller_may_do_what_the_table_says(matrix: RestMatrix, name: str) -> None:
     assert matrix.letters(*name.split(".")) == ROWS[name]
+
+
+@pytest.mark.parametrize("name", sorted(ROWS))
+def test_a_reader_of_columns_may_do_what_a_reader_may_but_for_what_shows_the_table(
+    matrix: RestMatrix, name: str
+) -> None:
+    expected = "d" if name in OF_WHOLE_TABLES else "m" if name in OF_FUNCTIONS else ROWS[name][CALLERS.index(READER)]
+    assert matrix.letter(*name.split("."), CLERK) == expected
 
 
 def test_every_route_has_a_row(matrix: RestMatrix) -> None:

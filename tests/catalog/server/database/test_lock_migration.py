@@ -81,3 +81,29 @@ def test_migrated_locks_are_kept_by_their_lease_until_the_client_calls_again(sto
     now += 301
     assert locks.expire() == 1
     assert locks.show() == []
+
+
+def test_locks_without_a_catalog_exclude_those_in_any_and_new_ones_keep_theirs(store: SqlRepository) -> None:
+    locks = LockService(store)
+
+    def request(catalog: str | None) -> LockRequest:
+        component = LockComponent(
+            type=LockType.EXCLUSIVE, level=LockLevel.TABLE, database="a", table="t", operation=2, catalog=catalog
+        )
+        return LockRequest(components=(component,), user="u", host="h")
+
+    held = [locks.lock(request(catalog)) for catalog in ("hive", "spark")]
+    assert [each.state for each in held] == [LockState.ACQUIRED] * 2
+    schema.downgrade(store.engine, "0020")
+    with store.engine.connect() as connection:
+        stored = connection.execute(text("SELECT components FROM locks ORDER BY id")).scalars().all()
+    assert stored == ['[[3, 2, "a", "t", null, 2]]'] * 2
+    schema.upgrade(store.engine)
+    assert [lock.request for lock, _ in locks.show()] == [request(None)] * 2
+    waits = locks.lock(request("third"))
+    assert (waits.state, waits.blocked_by) == (LockState.WAITING, held[1].id)
+    for each in held:
+        locks.unlock(each.id)
+    assert locks.check_lock(waits.id).state == LockState.ACQUIRED
+    assert locks.lock(request("hive")).state == LockState.ACQUIRED
+    assert locks.show("a", "t", catalog="hive")[0][0].request == request("hive")

@@ -47,12 +47,13 @@ def components(draw: st.DrawFn) -> LockComponent:
         database=draw(st.sampled_from(["a", "a", "b"])),
         table=table,
         partition=partition,
+        catalog=draw(st.sampled_from(["hive", "hive", "other", None])),
     )
 
 
 def must_wait(held: LockComponent, asked: LockComponent) -> bool:
     """Return whether a component has to wait, by an independent implementation of the rule."""
-    if held.database != asked.database:
+    if held.database != asked.database or (held.catalog and asked.catalog and held.catalog != asked.catalog):
         return False
     if held.table is not None and asked.table is not None:
         if held.table != asked.table or (held.partition and asked.partition and held.partition != asked.partition):

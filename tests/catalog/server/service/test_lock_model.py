@@ -1,5 +1,7 @@
 """Conflicts and order of locks, for any set of locks."""
 
+import dataclasses
+
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -27,6 +29,7 @@ def components(draw: st.DrawFn) -> LockComponent:
         database=draw(st.sampled_from(["a", "b"])),
         table=table,
         partition=partition,
+        catalog=draw(st.sampled_from(["hive", "hive", "spark", None])),
     )
 
 
@@ -38,6 +41,15 @@ requests = st.lists(components(), min_size=1, max_size=3).map(
 @given(components(), components())
 def test_conflict_is_symmetric(left: LockComponent, right: LockComponent) -> None:
     assert left.conflicts_with(right) == right.conflicts_with(left)
+
+
+@given(components(), components())
+def test_components_in_different_catalogs_do_not_conflict(left: LockComponent, right: LockComponent) -> None:
+    if None not in (left.catalog, right.catalog) and left.catalog != right.catalog:
+        assert not left.conflicts_with(right)
+    else:
+        alike = [dataclasses.replace(each, catalog="hive") for each in (left, right)]
+        assert left.conflicts_with(right) == alike[0].conflicts_with(alike[1])
 
 
 @given(st.lists(components(), min_size=8, max_size=12), st.lists(components(), min_size=9, max_size=12))

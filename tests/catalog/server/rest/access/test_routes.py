@@ -199,3 +199,37 @@ def test_changes_are_in_the_audit_log_and_in_the_history(managed: ManagedAccess)
     assert request_subject(route, request) == {}
     changes = [entry_json(each)["change"] for each in managed.administration.changes(None) if each.name == "orders"]
     assert changes == ["GRANT", "GRANT", "REVOKE"]
+
+
+COLUMN = {**ORDERS, "kind": "column", "column": "ID"}
+ON_COLUMN = "kind=column&catalog=hive&database=Sales&name=ORDERS&column=id"
+
+
+def test_privileges_on_columns_are_managed_like_others(managed: ManagedAccess) -> None:
+    assert managed.send("POST", "grants", grants("SELECT", on=COLUMN)) == (204, None)
+    assert managed.send("POST", "grants", grants("INSERT")) == (204, None)
+    _, found = managed.send("GET", f"grants?{ON_ORDERS}")
+    assert [each["on"] for each in found["grants"]] == [ORDERS, {**COLUMN, "column": "id"}]
+    assert listed(managed, ON_COLUMN) == [("SELECT", "ann")]
+    _, found = managed.send("GET", f"effective?principal=ann&{ON_COLUMN}")
+    assert found["privileges"] == ["SELECT", "INSERT"]
+    _, found = managed.send("GET", f"why-denied?principal=ann&privilege=SELECT&{ON_ORDERS}")
+    assert (found["permitted"], found["way-out"]) == (False, "GRANT SELECT ON table hive.sales.orders TO USER ann")
+    assert any("granted on the column id of the table" in each for each in found["reasons"])
+    _, found = managed.send("GET", f"why-denied?principal=bea&privilege=SELECT&{ON_COLUMN}")
+    assert found["way-out"] == "GRANT SELECT (id) ON table hive.sales.orders TO USER bea"
+    assert managed.send("POST", "grants/revoke", grants("SELECT", on=COLUMN))[0] == 200
+    assert listed(managed, ON_ORDERS) == [("INSERT", "ann")]
+
+
+def test_columns_that_cannot_be_are_refused_by_name(managed: ManagedAccess) -> None:
+    for on, status, message in (
+        ({**COLUMN, "column": "size"}, 404, "column size of the table hive.sales.orders does not exist"),
+        ({**ORDERS, "kind": "column"}, 400, "kind column has catalog and database and name and column"),
+        ({**ORDERS, "column": "id"}, 400, "kind table has catalog and database and name"),
+        ({**COLUMN, "column": " "}, 400, "names no column"),
+    ):
+        found, answer = managed.send("POST", "grants", grants("SELECT", on=on))
+        assert (found, message in answer["error"]["message"]) == (status, True), answer
+    status, answer = managed.send("POST", "grants", grants("DELETE", on=COLUMN))
+    assert (status, "columns have SELECT alone" in answer["error"]["message"]) == (400, True)

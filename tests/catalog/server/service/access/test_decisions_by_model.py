@@ -28,18 +28,29 @@ from interbed.catalog.server.service.access.objects import (
     SecuredKind,
     SecuredObject,
     catalog_object,
+    column_object,
     database_object,
     table_object,
 )
-from interbed.catalog.server.service.model import MetastoreCatalog, MetastoreDatabase, MetastoreTable
+from interbed.catalog.server.service.model import (
+    MetastoreCatalog,
+    MetastoreColumn,
+    MetastoreDatabase,
+    MetastoreTable,
+    StorageDescriptor,
+)
 
 DATABASES, TABLES, ROLES, USERS = ("d1", "d2"), ("t1", "t2"), ("r1", "r2", "r3"), ("u1", "u2")
+WIDE = table_object("hive", "d1", "t1")
+COLUMNS = [column_object(WIDE, name) for name in ("a", "b")]
 OBJECTS = [
     SERVER,
     catalog_object("hive"),
     *(database_object("hive", each) for each in DATABASES),
     *(table_object("hive", database, table) for database, table in product(DATABASES, TABLES)),
+    *COLUMNS,
 ]
+ANY_COLUMNS = [column_object(WIDE, None), column_object(table_object("hive", "d2", "t2"), None)]
 GRANTEES = [
     *(grantee_from_key(f"role:{name}") for name in (*ROLES, "admin", "public")),
     *(grantee_from_key(f"user:{name}") for name in USERS),
@@ -85,7 +96,13 @@ class ModelState:
         if grantee_from_key("role:admin") in self.grantees(caller):
             return True
         on, privilege = question.on, question.privilege
+        if on.kind is SecuredKind.COLUMN and privilege is None:
+            # The schema of a table is visible, whatever may be read of it.
+            assert on.container is not None
+            return self.permits(caller, Access(None, on.container))
         own = self.held(caller, on)
+        if on.kind is SecuredKind.COLUMN and on.column is None:
+            own = own.union(*(self.held(caller, each) for each in COLUMNS if each.container == on.container))
         above = set[Privilege]().union(*(self.held(caller, each, inside=True) for each in on.containers))
         if privilege is not None:
             return not {privilege, Privilege.ALL}.isdisjoint(own | above)
@@ -135,6 +152,7 @@ def _store(transaction: SqlTransaction, world: ModelState) -> None:
             name=on.name or "",
             owner=owner_name,
             extra={} if kind is None else {"ownerType": kind},
+            storage=StorageDescriptor(columns=tuple(MetastoreColumn(name=each, type="int") for each in ("a", "b"))),
         )
         transaction.tables.add(database.id, new)
     for role, member in world.members:
@@ -155,7 +173,7 @@ def store(database_url: str) -> Iterator[SqlRepository]:
 
 def test_decisions_are_those_of_the_model(store: SqlRepository) -> None:
     authorizer = BuiltinAuthorizer(store, clock=iter(range(10**9)).__next__)
-    questions = [Access(privilege, on) for privilege, on in product((None, *Privilege), OBJECTS)]
+    questions = [Access(privilege, on) for privilege, on in product((None, *Privilege), [*OBJECTS, *ANY_COLUMNS])]
 
     @settings(max_examples=60, deadline=None)
     @given(worlds(), st.sampled_from(USERS), st.sets(st.just("g1")), st.integers(0, 30))

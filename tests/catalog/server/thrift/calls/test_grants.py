@@ -8,7 +8,7 @@ import pytest
 
 from interbed.catalog.server.ops.audit import subject
 from interbed.catalog.server.service.access.authorizer import Caller
-from interbed.catalog.server.service.access.objects import catalog_object, table_object
+from interbed.catalog.server.service.access.objects import catalog_object, column_object, table_object
 from interbed.catalog.server.service.errors import (
     AccessDeniedError,
     InvalidObjectError,
@@ -180,8 +180,8 @@ def test_what_has_no_form_in_hive_is_left_out_or_global(calls: GrantCalls) -> No
         (bag("LOCK"), "there is no privilege LOCK; there are USAGE, SELECT"),
         (bag("SELECT", kind=9), "no type of principals with the number 9"),
         (
-            bag("SELECT", on=ttypes.HiveObjectRef(objectType=ttypes.HiveObjectType.COLUMN, columnName="a")),
-            "privileges on columns and partitions are not kept: grant them on the table",
+            bag("SELECT", on=ttypes.HiveObjectRef(objectType=ttypes.HiveObjectType.PARTITION, partValues=["1"])),
+            "privileges on partitions are not kept: grant them on the table",
         ),
         (
             bag("SELECT", on=ttypes.HiveObjectRef(objectType=ttypes.HiveObjectType.DATACONNECTOR, objectName="a")),
@@ -225,3 +225,96 @@ def test_the_audit_log_names_roles_and_grants() -> None:
         assert found == {"grants": ["ALL on @hive#Sales for role r"], "grant_count": 1}
     arguments = ThriftHiveMetastore.grant_role_args(role_name="etl", principal_name="ann")
     assert subject("grant_role", arguments) == {"role": "etl", "principal": "ann"}
+
+
+def column(*names: str | None) -> Any:
+    """Return references to columns of the table."""
+    return [
+        ttypes.HiveObjectRef(
+            objectType=ttypes.HiveObjectType.COLUMN, dbName="sales", objectName="Orders", partValues=[], columnName=name
+        )
+        for name in names
+    ]
+
+
+def columns_of(found: list[Any]) -> list[tuple[Any, ...]]:
+    """Return privilege, type of object, column and principal of privileges."""
+    return [
+        (each.grantInfo.privilege, each.hiveObject.objectType, each.hiveObject.columnName, each.principalName)
+        for each in found
+    ]
+
+
+def test_privileges_on_columns_are_granted_listed_and_revoked(calls: GrantCalls) -> None:
+    of_id, of_all = column("ID", None)
+    calls.handler.grant_privileges(bag("SELECT", on=of_id))
+    calls.handler.grant_privileges(bag("INSERT"))
+    kind = ttypes.HiveObjectType.COLUMN
+    expected = [("SELECT", kind, "id", "ann")]
+    for on in (of_id, of_all):
+        assert columns_of(calls.handler.list_privileges("ann", USER, on)) == expected
+    [found] = calls.handler.list_privileges("ann", USER, of_id)
+    ref = found.hiveObject
+    assert (ref.catName, ref.dbName, ref.objectName, ref.partValues) == ("hive", "sales", "orders", [])
+    # Those on the table are apart from those on its columns, as in Hive.
+    assert listed(calls, "ann", USER, ORDERS) == [("INSERT", "orders", "ann")]
+    assert len(calls.handler.list_privileges("ann", USER, None)) == 2
+    assert calls.lake.may("ann", "SELECT", column_object(TABLE, "id"))
+    assert calls.handler.revoke_privileges(bag("SELECT", on=of_id))
+    assert calls.handler.list_privileges("ann", USER, of_all) == []
+
+
+def test_a_privilege_set_is_that_of_the_columns_of_the_reference(calls: GrantCalls) -> None:
+    of_id, of_all = column("id", None)
+    calls.handler.grant_privileges(bag("SELECT", on=of_id))
+    calls.handler.grant_privileges(bag("DELETE"))
+    for on in (of_id, of_all):
+        found = calls.handler.get_privilege_set(on, "ann", [])
+        assert [each.privilege for each in found.userPrivileges["ann"]] == ["SELECT"]
+    found = calls.handler.get_privilege_set(ORDERS, "ann", [])
+    assert [each.privilege for each in found.userPrivileges["ann"]] == ["DELETE"]
+
+
+def test_refreshing_columns_replaces_the_grants_on_all_columns(calls: GrantCalls) -> None:
+    of_id, of_all = column("id", None)
+    calls.handler.grant_privileges(bag("SELECT", on=of_id))
+    calls.handler.grant_privileges(bag("INSERT"))
+    grant = ttypes.GrantRevokeType.GRANT
+    request = ttypes.GrantRevokePrivilegeRequest(requestType=grant, privileges=bag("SELECT", on=of_id, to="eve"))
+    assert calls.handler.refresh_privileges(of_all, "SQL", request).success
+    assert columns_of(calls.handler.list_privileges(None, None, of_all)) == [
+        ("SELECT", ttypes.HiveObjectType.COLUMN, "id", "eve")
+    ]
+    assert listed(calls, on=ORDERS) == [("INSERT", "orders", "ann")]
+    with pytest.raises(InvalidObjectError, match="cannot be replaced by one on the table"):
+        calls.handler.refresh_privileges(
+            of_all, "SQL", ttypes.GrantRevokePrivilegeRequest(requestType=grant, privileges=bag("SELECT"))
+        )
+    assert calls.handler.refresh_privileges(of_all, "SQL", None).success
+    assert calls.handler.list_privileges(None, None, of_all) == []
+
+
+@pytest.mark.parametrize(
+    ("on", "privilege", "message"),
+    [
+        (column("id")[0], "UPDATE", "UPDATE cannot be granted on the column id .* columns have SELECT alone"),
+        (column(None)[0], "SELECT", "names no column"),
+        (
+            ttypes.HiveObjectRef(objectType=ttypes.HiveObjectType.DATABASE, dbName="sales", columnName="id"),
+            "SELECT",
+            "names the column id, and no table",
+        ),
+        (
+            ttypes.HiveObjectRef(
+                objectType=ttypes.HiveObjectType.COLUMN, dbName="sales", objectName="orders", partValues=["1"]
+            ),
+            "SELECT",
+            "privileges on partitions are not kept",
+        ),
+    ],
+)
+def test_columns_are_refused_where_they_cannot_be(calls: GrantCalls, on: Any, privilege: str, message: str) -> None:
+    with pytest.raises(InvalidObjectError, match=message):
+        calls.handler.grant_privileges(bag(privilege, on=on))
+    with pytest.raises(NoSuchObjectError, match="column size of the table"):
+        calls.handler.grant_privileges(bag("SELECT", on=column("size")[0]))

@@ -13,6 +13,7 @@ from hmsclient.genthrift.hive_metastore import ttypes as foreign
 from interbed.catalog.client.errors import LockGoneError, TableModifiedError
 from interbed.catalog.client.hive.client import HiveMetastoreClient
 from interbed.catalog.client.hive.lock import HiveCatalogLock
+from interbed.thrift_idl.hive_metastore import ttypes
 from interbed.thrift_idl.hive_metastore.ttypes import LockState, LockType
 from tests.support.servers.metastore import (
     BACKENDS,
@@ -21,6 +22,7 @@ from tests.support.servers.metastore import (
     lock_component,
     lock_request,
     metastore_under_test,
+    plain_client,
     table,
 )
 from tests.support.shares import each_run
@@ -226,3 +228,30 @@ def _in_threads(works: list[Callable[[], None]]) -> None:
         thread.join(timeout=at_most(120))
     assert not any(thread.is_alive() for thread in threads)
     assert failures == []
+
+
+def test_tables_of_one_name_in_two_catalogs_are_locked_apart(
+    metastore: MetastoreUnderTest, client: HiveMetastoreClient, database: str
+) -> None:
+    def request(catalog: str | None) -> ttypes.LockRequest:
+        name = database if catalog is None else f"@{catalog}#{database}"
+        return lock_request(lock_component(EXCLUSIVE, name, "t"))
+
+    held = [client.lock(request(catalog)) for catalog in (None, "spark", "third")]
+    assert [each.state for each in held] == [ACQUIRED] * 3
+    waiting = [client.lock(request(catalog)) for catalog in ("hive", "spark")]
+    assert [each.state for each in waiting] == [WAITING] * 2
+    with plain_client(metastore.port) as wire:
+        shown = {each.lockid: each for each in wire.show_locks(ttypes.ShowLocksRequest()).locks}
+        names = [shown[each.lockid].dbname for each in (*held, *waiting)]
+        assert names == [database, f"@spark#{database}", f"@third#{database}", database, f"@spark#{database}"]
+        assert [shown[each.lockid].blockedByExtId for each in waiting] == [held[0].lockid, held[1].lockid]
+        of_spark = wire.show_locks(ttypes.ShowLocksRequest(dbname=f"@spark#{database}")).locks
+        assert [each.lockid for each in of_spark] == [held[1].lockid, waiting[1].lockid]
+        of_hive = wire.show_locks(ttypes.ShowLocksRequest(dbname=database)).locks
+        assert [each.lockid for each in of_hive] == [held[0].lockid, waiting[0].lockid]
+    client.unlock(held[1].lockid)
+    assert client.check_lock(waiting[1].lockid).state == ACQUIRED
+    assert client.check_lock(waiting[0].lockid).state == WAITING
+    for each in (*held, *waiting):
+        client.unlock(each.lockid)

@@ -26,7 +26,8 @@ public record GrantStatement(String procedure, Map<String, String> fields) {
   private static final String SHOW_GRANTS = "show_grants_statement";
 
   private static final String USAGE =
-      "Write GRANT privilege, … ON [TABLE | DATABASE | FUNCTION] name TO [USER | GROUP | ROLE] name [WITH GRANT OPTION],"
+      "Write GRANT privilege [(column, …)], … ON [TABLE | DATABASE | FUNCTION] name TO [USER | GROUP | ROLE] name [WITH GRANT"
+          + " OPTION],"
           + " REVOKE [GRANT OPTION FOR] privilege, … ON name FROM [USER | GROUP | ROLE] name [CASCADE], GRANT role TO"
           + " [USER | GROUP | ROLE] name [WITH ADMIN OPTION], REVOKE [ADMIN OPTION FOR] role FROM name, SHOW GRANTS [ON name]"
           + " [TO name], CREATE ROLE name, DROP ROLE name, SHOW [CURRENT] ROLES or SHOW PRINCIPALS role; those without ON may"
@@ -116,14 +117,17 @@ public record GrantStatement(String procedure, Map<String, String> fields) {
         revoking && (scanner.takeWords("GRANT", "OPTION", "FOR") || scanner.takeWords("ADMIN", "OPTION", "FOR"));
     scanner.takeWords("ROLE");
     List<String> names = new ArrayList<>();
+    List<List<String>> columns = new ArrayList<>();
     do {
       names.add(scanner.identifier("a privilege or a role"));
       scanner.takeWords("PRIVILEGES");
+      columns.add(takeColumns(scanner));
     } while (scanner.take(','));
     boolean onObject = scanner.takeWords("ON");
     if (onObject) {
       takeObject(scanner, fields);
     }
+    putColumns(scanner, fields, columns, onObject);
     fields.put("action", onObject ? action : action + " role");
     fields.put("names", String.join(",", names));
     scanner.expectWord(revoking ? "FROM" : "TO");
@@ -134,6 +138,34 @@ public record GrantStatement(String procedure, Map<String, String> fields) {
       fields.put("cascade", "true");
     }
     fields.put("option", Boolean.toString(option));
+  }
+
+  /** Parses the columns of a privilege, (column, …); none when there are no parentheses. */
+  private static List<String> takeColumns(SqlScanner scanner) {
+    List<String> found = new ArrayList<>();
+    if (scanner.take('(')) {
+      do {
+        found.add(scanner.identifier("the name of a column"));
+      } while (scanner.take(','));
+      scanner.expect(')');
+    }
+    return found;
+  }
+
+  /** Puts the columns of the privileges, which are the same for all of them: a statement has one list. */
+  private static void putColumns(
+      SqlScanner scanner, Map<String, String> fields, List<List<String>> columns, boolean onObject) {
+    List<String> first = columns.get(0);
+    if (columns.stream().anyMatch(each -> !each.equals(first))) {
+      throw scanner.error("the same columns for each privilege, or a statement for each");
+    }
+    if (first.isEmpty()) {
+      return;
+    }
+    if (!onObject || !fields.get("kind").equals("table")) {
+      throw scanner.error("a table or a view, which has columns");
+    }
+    fields.put("columns", String.join(".", Names.quoted(first)));
   }
 
   /** Parses an object and its catalog: TABLE name, DATABASE name, CATALOG [name], SERVER, or the name of a table. */

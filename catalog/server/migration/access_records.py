@@ -1,0 +1,208 @@
+"""Roles, members of roles and grants of a metastore as they are copied and compared.
+
+They come by Hive's calls, with which interbed's own database answers as well: `get_role_names`,
+`get_principals_in_role`, and `list_privileges` without an object, which returns the rows of GLOBAL_PRIVS, DB_PRIVS,
+TBL_PRIVS, TBL_COL_PRIVS, PART_PRIVS, PART_COL_PRIVS and DC_PRIVS. What has no form here is refused by name: privileges
+on partitions and connectors, those of other authorizers than Hive's SQL, and privileges that interbed does not have.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from interbed.catalog.server.migration.record import Key, RecordKind
+from interbed.catalog.server.migration.selection import ObjectSelection
+from interbed.catalog.server.migration.source import Source
+from interbed.catalog.server.service.access.grants import (
+    BUILT_IN_ROLES,
+    PUBLIC_ROLE,
+    Grant,
+    Grantee,
+    GranteeKind,
+    RoleMember,
+    is_grantee_name,
+    role_name_fault,
+    role_named,
+)
+from interbed.catalog.server.service.access.objects import (
+    COLUMN_PRIVILEGES,
+    SERVER,
+    Privilege,
+    SecuredKind,
+    SecuredObject,
+    catalog_object,
+    column_object,
+    database_object,
+    table_object,
+)
+from interbed.catalog.server.service.model import DEFAULT_CATALOG
+from interbed.catalog.server.service.names import normalized, shortened
+from interbed.thrift_idl.hive_metastore import ttypes
+
+SQL_AUTHORIZER = "SQL"
+"""Hive's name of its SQL standard based authorization, beside the grants of which others store theirs."""
+
+_KINDS = {
+    ttypes.PrincipalType.USER: GranteeKind.USER,
+    ttypes.PrincipalType.ROLE: GranteeKind.ROLE,
+    ttypes.PrincipalType.GROUP: GranteeKind.GROUP,
+}
+_KIND = ttypes.HiveObjectType
+
+
+@dataclass(slots=True, kw_only=True)
+class AccessRecords:
+    """Roles, members and grants by their keys, and those that have no form here, each with the reason."""
+
+    roles: dict[Key, str] = field(default_factory=dict)
+    members: dict[Key, RoleMember] = field(default_factory=dict)
+    grants: dict[Key, Grant] = field(default_factory=dict)
+    refused: list[tuple[Key, str]] = field(default_factory=list)
+
+    def fields(self) -> dict[Key, dict[str, Any]]:
+        """Return the fields of all records that are compared."""
+        return {
+            **{key: {} for key in self.roles},
+            **{key: {"adminOption": each.admin_option} for key, each in self.members.items()},
+            **{key: {"grantOption": each.grant_option} for key, each in self.grants.items()},
+        }
+
+
+def access_records(source: Source, selection: ObjectSelection) -> AccessRecords:
+    """Return the roles of a source, and the grants on selected objects, the server and catalogs. RefusedError if it
+    does not list them.
+    """
+    found = AccessRecords()
+    for name in sorted({*map(str.lower, source.role_names()), *BUILT_IN_ROLES}):
+        key, fault = Key(kind=RecordKind.ROLE, catalog=name), role_name_fault(name)
+        if fault is not None:
+            found.refused.append((key, fault))
+            continue
+        found.roles[key] = name
+        # Everyone is in this role, so that it has no members.
+        for each in () if name == PUBLIC_ROLE else source.role_members(name):
+            _add_member(found, name, each)
+    for each in source.privileges():
+        _add_grant(found, each, selection)
+    return found
+
+
+def _add_member(found: AccessRecords, role: str, each: Any) -> None:
+    kind = _KINDS.get(each.principalType)
+    shown = f"{'principal' if kind is None else kind} {shortened(each.principalName)}"
+    key = Key(kind=RecordKind.ROLE_MEMBER, catalog=role, constraint=shown)
+    reason = _unfit_grantee(kind, each.principalName)
+    if kind is None or reason is not None:
+        found.refused.append((key, reason or ""))
+        return
+    member = _grantee(kind, each.principalName)
+    found.members[replace(key, constraint=str(member))] = RoleMember(
+        role=role, member=member, admin_option=bool(each.grantOption), grantor=each.grantorName or ""
+    )
+
+
+def _add_grant(found: AccessRecords, each: Any, selection: ObjectSelection) -> None:
+    ref, info, kind = each.hiveObject, each.grantInfo, _KINDS.get(each.principalType)
+    catalog, database = normalized(ref.catName) or DEFAULT_CATALOG, normalized(ref.dbName)
+    if not _is_selected(selection, ref, catalog, database):
+        return
+    on = _object(ref, catalog, database)
+    privilege = _PRIVILEGES.get((info.privilege or "").upper().replace(" ", "_"))
+    reason = _unfit(each, on, privilege) or _unfit_grantee(kind, each.principalName)
+    shown = f"{shortened(info.privilege)} to {'principal' if kind is None else kind} {shortened(each.principalName)}"
+    if reason is not None or on is None or privilege is None or kind is None:
+        key = Key(
+            kind=RecordKind.GRANT,
+            catalog=catalog if ref.dbName else "server",
+            database=database or None,
+            name=normalized(ref.objectName) or None,
+            partition="/".join(ref.partValues or ()) or None,
+            column=ref.columnName or None,
+            constraint=shown,
+        )
+        found.refused.append((key, reason or ""))
+        return
+    grant = Grant(
+        privilege=privilege,
+        on=on,
+        to=_grantee(kind, each.principalName),
+        grant_option=bool(info.grantOption),
+        grantor=info.grantor or "",
+    )
+    found.grants[grant_key(grant)] = grant
+
+
+def grant_key(grant: Grant) -> Key:
+    """Return the key of a grant."""
+    on = grant.on
+    by = f" by {grant.grantor}" if grant.grantor else ""
+    return Key(
+        kind=RecordKind.GRANT,
+        catalog=on.catalog or "server",
+        database=on.database,
+        name=on.name,
+        column=on.column,
+        constraint=f"{grant.privilege} to {grant.to}{by}",
+    )
+
+
+def _unfit(each: Any, on: SecuredObject | None, privilege: Privilege | None) -> str | None:
+    """Return why a privilege on an object has no form here, None if it has one."""
+    kind = each.hiveObject.objectType
+    if each.authorizer and each.authorizer.upper() != SQL_AUTHORIZER:
+        return f"it is a copy of a grant of the authorizer {shortened(each.authorizer)}, which keeps it"
+    if kind == _KIND.PARTITION or each.hiveObject.partValues:
+        return "interbed keeps no privileges on partitions: grant it on the table"
+    if on is None:
+        return f"interbed keeps no privileges on objects of the type {_KIND._VALUES_TO_NAMES.get(kind, kind)}"
+    if privilege is None:
+        return f"interbed has no privilege {shortened(each.grantInfo.privilege)}; it has {', '.join(Privilege)}"
+    if on.kind is SecuredKind.COLUMN and privilege not in COLUMN_PRIVILEGES:
+        return f"columns have {', '.join(COLUMN_PRIVILEGES)} alone"
+    return None
+
+
+def _unfit_grantee(kind: GranteeKind | None, name: str | None) -> str | None:
+    if kind is None:
+        return "its principal is of no type of Hive's"
+    if kind is GranteeKind.ROLE:
+        return role_name_fault(role_named(name or "").name)
+    if not is_grantee_name(name or ""):
+        return f"{shortened(name)!r} is not the name of a {kind}"
+    return None
+
+
+def _grantee(kind: GranteeKind, name: str) -> Grantee:
+    return role_named(name) if kind is GranteeKind.ROLE else Grantee(kind, name)
+
+
+def _object(ref: Any, catalog: str, database: str) -> SecuredObject | None:
+    match ref.objectType:
+        case _KIND.GLOBAL:
+            return SERVER if not ref.catName else catalog_object(catalog)
+        case _KIND.DATABASE:
+            return database_object(catalog, database)
+        case _KIND.TABLE:
+            return table_object(catalog, database, normalized(ref.objectName))
+        case _KIND.COLUMN:
+            table = table_object(catalog, database, normalized(ref.objectName))
+            return column_object(table, normalized(ref.columnName)) if ref.columnName else None
+        case _:
+            return None
+
+
+def _is_selected(selection: ObjectSelection, ref: Any, catalog: str, database: str) -> bool:
+    if not database:
+        return selection.is_everything
+    if ref.objectType in (_KIND.DATABASE, _KIND.DATACONNECTOR):
+        # A privilege on a database holds for all of its tables.
+        return selection.functions(catalog, database) and selection.database(catalog, database)
+    return selection.database(catalog, database) and selection.table(catalog, database, ref.objectName or "")
+
+
+_PRIVILEGES: Mapping[str, Privilege] = {
+    **{str(each): each for each in Privilege},
+    # Hive's authorization before the SQL standard based one has names of its own.
+    "ALTER_METADATA": Privilege.ALTER,
+    "ALTER_DATA": Privilege.UPDATE,
+}
