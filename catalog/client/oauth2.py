@@ -1,9 +1,9 @@
 """Tokens by OAuth 2.0 client credentials (RFC 6749, section 4.4), renewed before they expire.
 
 The options have the names of Iceberg's REST clients: `credential`, `oauth2-server-uri`, `scope`. One request fetches a
-token for all threads of a catalog. A renewal that fails is no error while the present token is valid. The secret is
-sent to the token endpoint alone, which is https, or http on loopback; redirects are not followed. It is in no message,
-log line or repr.
+token for all threads of a catalog. A renewal that fails is no error while the present token is valid. A token that a
+server refuses before its end is replaced once. The secret is sent to the token endpoint alone, which is https, or http
+on loopback; redirects are not followed. It is in no message, log line or repr.
 """
 
 import base64
@@ -40,7 +40,7 @@ RENEWED_AT = 0.8
 """The part of its lifetime after which a token is renewed."""
 
 RETRIED_SECONDS = 10.0
-"""Pause between two renewals that fail while the present token is valid."""
+"""Pause between two renewals that fail while the present token is valid, and between two of refused tokens."""
 
 _TEXT_CHARACTERS_MAX = 500
 
@@ -91,6 +91,7 @@ class OAuth2Token:
         self._guard = threading.Lock()
         self._token: str | None = None
         self._renewed_at = self._expires_at = 0.0
+        self._replaced_at = float("-inf")
 
     def __repr__(self) -> str:
         return f"OAuth2Token({self._client!r})"
@@ -116,6 +117,23 @@ class OAuth2Token:
                 _log.warning("The present token is used further, until it expires: %s", error)
             assert self._token is not None
             return self._token
+
+    def replace(self, refused: str) -> bool:
+        """Replace a token that a server has refused. Return whether the present token is another one.
+
+        A server that refuses every token causes one request in RETRIED_SECONDS. CatalogAccessError,
+        CatalogUnavailableError.
+        """
+        with self._guard:
+            if self._token != refused:
+                return self._token is not None
+            now = self._clock()
+            if now - self._replaced_at < RETRIED_SECONDS:
+                return False
+            self._replaced_at = now
+            _log.info("Replacing a token of %s that was refused before its end.", self._client.server_uri)
+            self._fetch(is_urgent=True)
+            return self._token != refused
 
     def redacted(self, text: str) -> str:
         """Return the text without the token and the secret of the client."""

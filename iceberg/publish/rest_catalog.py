@@ -24,6 +24,7 @@ from pyiceberg.exceptions import (
     OAuthError,
     RESTError,
     TableAlreadyExistsError,
+    UnauthorizedError,
     ValidationException,
 )
 from pyiceberg.schema import Schema
@@ -67,6 +68,7 @@ class RestPublication:
 
     def __init__(self, store: FileStore, settings: PublishSettings) -> None:
         self._store = store
+        self._settings = settings
         self._properties = rest_properties(settings, os.environ)
         database, table = own_names(store.location)
         self._names = [(name, settings.table or table) for name in settings.databases or (database,)]
@@ -74,10 +76,22 @@ class RestPublication:
     def publish(self, metadata: str, document: MetadataDocument) -> None:
         """Make the catalog's table equal to a document that is in the metadata file.
 
-        Raises InvalidOptionError if the name is that of another table, StorageAccessError if the catalog does not
-        answer or refuses.
+        A token that the catalog refuses is replaced once: by that of the environment, if it has another one by then, or
+        by a new one for a credential. Raises InvalidOptionError if the name is that of another table, StorageAccessError if the
+        catalog does not answer or refuses.
         """
-        with self._errors(), closing(RestCatalog("interbed", **self._properties)) as catalog:
+        with self._errors():
+            try:
+                self._publish_all(metadata, document)
+            except UnauthorizedError:
+                renewed = rest_properties(self._settings, os.environ)
+                if renewed == self._properties and "credential" not in renewed:
+                    raise
+                self._properties = renewed
+                self._publish_all(metadata, document)
+
+    def _publish_all(self, metadata: str, document: MetadataDocument) -> None:
+        with closing(RestCatalog("interbed", **self._properties)) as catalog:
             for name in self._names:
                 catalog.create_namespace_if_not_exists(name[:-1])
                 self._publish(catalog, name, metadata, document)

@@ -30,7 +30,7 @@ from thrift.transport.TSSLSocket import TSSLSocket
 from thrift.transport.TTransport import TBufferedTransport, TFramedTransport, TTransportException
 
 from interbed.catalog.client.errors import CallStateUnknownError as CallStateUnknownError
-from interbed.catalog.client.errors import CatalogError, CatalogUnavailableError
+from interbed.catalog.client.errors import CatalogAccessError, CatalogError, CatalogUnavailableError
 from interbed.catalog.client.hive.http_transport import HttpTransport
 from interbed.catalog.client.hive.sasl_transport import SaslPlainTransport
 from interbed.catalog.client.oauth2 import OAuth2Token
@@ -64,6 +64,11 @@ REFUSALS = (
 )
 """Answers other than success. Transport errors are not answers and are handled before."""
 
+NOT_ADMITTED = 10
+"""Type of the answer to a client that is not authenticated, or not any more: UNSUPPORTED_CLIENT_TYPE of Java's Thrift.
+The call was not carried out.
+"""
+
 _READ_BUFFER_BYTES = 64 * 1024
 
 
@@ -89,6 +94,10 @@ class TransportSettings:
     connect_tries: int = 3
     connect_pause_seconds: float = 1.0
     pool_size: int = POOL_SIZE
+
+
+class _NotAdmittedError(Exception):
+    """The server does not serve the connection; the text is its reason."""
 
 
 class MetastoreCalls(Protocol):
@@ -148,6 +157,21 @@ class ConnectionPool:
         """Make a call that must not be made twice. CallStateUnknownError when the connection broke during it."""
         connection = self._borrow()
         try:
+            return self._made(call, connection)
+        except _NotAdmittedError as error:
+            # It was not carried out. The token may have been revoked before its end.
+            if not connection.replace_token():
+                raise self._not_admitted(error) from error.__cause__
+        try:
+            return self._made(call, self._borrow())
+        except _NotAdmittedError as error:
+            raise self._not_admitted(error) from error.__cause__
+
+    def _not_admitted(self, error: "_NotAdmittedError") -> CatalogAccessError:
+        return CatalogAccessError(f"the metastore {self.uri} refuses the client: {error}")
+
+    def _made(self, call: Callable[[Any], T], connection: "MetastoreConnection") -> T:
+        try:
             result = call(connection.client)
         except CatalogError:
             # A refusal by HTTP, before the call was carried out.
@@ -159,7 +183,10 @@ class ConnectionPool:
                 f"the connection to the metastore {self.uri} broke during a call, "
                 f"and it is not known whether the call was carried out: {error or type(error).__name__}"
             ) from error
-        except TException:
+        except TException as error:
+            if isinstance(error, TApplicationException) and error.type == NOT_ADMITTED:
+                connection.close()
+                raise _NotAdmittedError(error.message) from error
             # The error is an answer, so the connection is usable.
             self._give_back(connection)
             raise
@@ -256,6 +283,10 @@ class MetastoreConnection:
         except (OSError, ValueError, AttributeError):
             # The socket was closed by this side after an error.
             return False
+
+    def replace_token(self) -> bool:
+        """Return whether another connection has another token than this one, which the server has refused."""
+        return isinstance(self._transport, SaslPlainTransport) and self._transport.replace_token()
 
     def close(self) -> None:
         self._transport.close()

@@ -8,6 +8,7 @@ import socket
 import ssl
 from http import HTTPStatus
 from pathlib import Path
+from typing import NoReturn
 
 from thrift.transport.TTransport import TTransportException
 
@@ -84,28 +85,37 @@ class HttpTransport:
         nothing was changed then. TTransportException, OSError: the call may have been carried out.
         """
         body, self._request = self._request.getvalue(), io.BytesIO()
+        token = current_token(self._token, self._token_file, self._client)
+        status, content = self._sent(body, token)
+        if status == HTTPStatus.UNAUTHORIZED and token is not None:
+            # It was not carried out. The token may have been revoked before its end.
+            other = replaced_token(token, self._token_file, self._client)
+            if other is not None:
+                status, content = self._sent(body, other)
+        if status != HTTPStatus.OK:
+            self._refused(status, content)
+        self._reply = io.BytesIO(content)
+
+    def _sent(self, body: bytes, token: str | None) -> tuple[int, bytes]:
+        """Send a request, and return the status and the body of the response."""
         headers = {"content-type": _CONTENT_TYPE}
-        if (token := current_token(self._token, self._token_file, self._client)) is not None:
+        if token is not None:
             headers["authorization"] = f"Bearer {token}"
         try:
             self._connection.request("POST", self._path, body, headers)
             response = self._connection.getresponse()
-            content = response.read()
+            return response.status, response.read()
         except http.client.HTTPException as error:
             raise TTransportException(TTransportException.UNKNOWN, f"no reply by HTTP: {error!r}") from error
-        if response.status == HTTPStatus.OK:
-            self._reply = io.BytesIO(content)
-            return
-        self._refused(response.status, content)
 
-    def _refused(self, status: int, content: bytes) -> None:
+    def _refused(self, status: int, content: bytes) -> NoReturn:
         shown = content[:_TEXT_BYTES_MAX].decode(errors="replace").strip()
         message = f"the metastore at {self._address}{self._path} answers {status}: {shown}"
         if status in (HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN):
             raise CatalogAccessError(
                 f"{message}. Give one of the options 'token', 'token.provider.path' and 'credential'"
             )
-        if status == HTTPStatus.SERVICE_UNAVAILABLE:
+        if status in (HTTPStatus.SERVICE_UNAVAILABLE, HTTPStatus.TOO_MANY_REQUESTS):
             raise CatalogUnavailableError(message)
         raise TTransportException(TTransportException.UNKNOWN, message)
 
@@ -123,3 +133,14 @@ def current_token(token: str | None, file: str | None, client: OAuth2Token | Non
         return Path(file).read_text(encoding="utf-8").strip()
     except (OSError, UnicodeDecodeError) as error:
         raise InvalidOptionError(f"Option 'token.provider.path' names a file that can't be read: {error}") from error
+
+
+def replaced_token(refused: str, file: str | None, client: OAuth2Token | None = None) -> str | None:
+    """Return the token of the options that replaces a refused one, None without another one.
+
+    InvalidOptionError, CatalogAccessError, CatalogUnavailableError.
+    """
+    if client is not None and not client.replace(refused):
+        return None
+    other = current_token(None, file, client)
+    return None if other == refused else other

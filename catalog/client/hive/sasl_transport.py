@@ -10,7 +10,7 @@ from typing import Any
 from thrift.transport.TTransport import TFramedTransport, TTransportException
 
 from interbed.catalog.client.errors import CatalogAccessError
-from interbed.catalog.client.hive.http_transport import current_token
+from interbed.catalog.client.hive.http_transport import current_token, replaced_token
 from interbed.catalog.client.oauth2 import OAuth2Token
 from interbed.storage.base.errors import InvalidOptionError
 from interbed.storage.base.shown_text import MASK, escaped
@@ -22,7 +22,9 @@ _TEXT_CHARACTERS_MAX = 1000
 
 
 class SaslPlainTransport(TFramedTransport):  # type: ignore[misc]
-    """Framed transport that authenticates a user when it is opened. `token_file` is read at that moment."""
+    """Framed transport that authenticates a user when it is opened. `token_file` is read at that moment, and again if
+    the token is refused.
+    """
 
     def __init__(
         self,
@@ -54,6 +56,22 @@ class SaslPlainTransport(TFramedTransport):  # type: ignore[misc]
                 "hive.metastore.client.auth.mode is PLAIN: give a token by the option 'token', a file with one by "
                 "'token.provider.path', or 'credential'"
             )
+        try:
+            self._open(token)
+        except CatalogAccessError:
+            # The token may have been revoked before its end.
+            other = replaced_token(token, self._token_file, self._client)
+            if other is None:
+                raise
+            self._open(other)
+
+    def replace_token(self) -> bool:
+        """Look for another token than that of the connection, which the server has refused. Return whether there is
+        one, with which another connection may be opened.
+        """
+        return self._used is not None and replaced_token(self._used, self._token_file, self._client) is not None
+
+    def _open(self, token: str) -> None:
         self._used = token
         self._connected.open()
         try:

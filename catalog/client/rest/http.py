@@ -1,6 +1,7 @@
 """HTTP of the Paimon REST client: pooled connections, deadlines, retries and error responses.
 
-A request that did not reach the server, or that it refused with 429, is sent again. A request whose outcome is unknown
+A request that did not reach the server, or that it refused with 429, is sent again; so is one that it refused with 401,
+once, if there are other credentials by then. A request whose outcome is unknown
 (the connection broke, or a gateway answered 502, 503 or 504) is sent again only if repeating it is safe. All others
 raise CallStateUnknownError then. `Retry-After` sets the pause; all pauses together are bounded.
 """
@@ -26,6 +27,7 @@ from interbed.catalog.client.rest.refusal import (
     GATEWAY_TIMEOUT,
     NOT_FOUND,
     TOO_MANY_REQUESTS,
+    UNAUTHORIZED,
     UNAVAILABLE,
     RestRefusedError,
     refusal_of,
@@ -85,6 +87,8 @@ class _RawResponse:
     status: int
     headers: Mapping[str, str]
     body: bytes
+    sent: Mapping[str, str]
+    """Headers of the request."""
 
 
 class RestHttp:
@@ -157,7 +161,7 @@ class RestHttp:
 
     def _send(self, request: OutgoingRequest, *, repeatable: bool) -> Any:
         retries = self._backoff.start(f"{request.method} {request.path} at {self.uri}", _log)
-        was_sent = False
+        was_sent = was_replaced = False
         while True:
             try:
                 response = self._attempt(request)
@@ -172,6 +176,11 @@ class RestHttp:
                 continue
             if response.status in SUCCESSES:
                 return self._decoded(request, response)
+            if response.status == UNAUTHORIZED and not was_replaced:
+                # It was not carried out. The token may have been revoked before its end.
+                was_replaced = True
+                if self._provider.replace(response.sent):
+                    continue
             refusal = self._refusal(request, response)
             if request.method == "DELETE" and was_sent and refusal.status == NOT_FOUND:
                 # An earlier attempt has deleted it.
@@ -258,7 +267,7 @@ class RestHttp:
                 ) from None
             is_kept = not response.will_close
             found = {name.lower(): value for name, value in response.getheaders()}
-            return _RawResponse(response.status, found, content)
+            return _RawResponse(response.status, found, content, headers)
         finally:
             self._give_back(connection, is_kept=is_kept)
 

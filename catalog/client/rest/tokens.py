@@ -2,7 +2,7 @@
 
 `bear` sends `Authorization: Bearer <token>`; a token file is read again when it has changed. `dlf` signs each request
 with an access key: DLF4-HMAC-SHA256, as Java's DLFDefaultSigner does (paimon-api, package rest.auth, version 1.4).
-Secrets are in no message, log line or repr.
+After a refusal a provider looks for other credentials once. Secrets are in no message, log line or repr.
 """
 
 import base64
@@ -19,7 +19,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any, Protocol
 
-from interbed.catalog.client.oauth2 import OAuth2Token
+from interbed.catalog.client.oauth2 import RETRIED_SECONDS, OAuth2Token
 from interbed.storage.base.errors import InvalidOptionError
 from interbed.storage.base.shown_text import MASK
 
@@ -66,6 +66,10 @@ class TokenProvider(Protocol):
         """Return the headers for a request; raises InvalidOptionError for a token that can't be had."""
         ...
 
+    def replace(self, refused: Mapping[str, str]) -> bool:
+        """Look for other credentials than those in the headers of a refused request. Return whether there are some."""
+        ...
+
     def redacted(self, text: str) -> str:
         """Return the text without the secrets of the provider."""
         ...
@@ -80,6 +84,10 @@ class BearerToken:
     def headers(self, request: OutgoingRequest) -> dict[str, str]:
         """Return the header with the token."""
         return {AUTHORIZATION: f"Bearer {self._token}"}
+
+    def replace(self, refused: Mapping[str, str]) -> bool:
+        """Return False: the token is fixed."""
+        return False
 
     def redacted(self, text: str) -> str:
         """Return the text without the token."""
@@ -97,6 +105,17 @@ class BearerTokenFile:
     def headers(self, request: OutgoingRequest) -> dict[str, str]:
         """Return the header with the file's token; raises InvalidOptionError for a file without one."""
         return {AUTHORIZATION: f"Bearer {self._token()}"}
+
+    def replace(self, refused: Mapping[str, str]) -> bool:
+        """Read the file again. Return whether it has another token."""
+        with self._guard:
+            # The time and the size of the file may be the same.
+            self._read = None
+        try:
+            return _refused_token(refused) != self._token()
+        except InvalidOptionError as error:
+            _log.warning("A token was refused, and there is no other one: %s", error)
+            return False
 
     def redacted(self, text: str) -> str:
         """Return the text without the token."""
@@ -129,9 +148,17 @@ class BearerTokenOfClient:
         """Return the header with a valid token; raises CatalogAccessError, CatalogUnavailableError."""
         return {AUTHORIZATION: f"Bearer {self._token.current()}"}
 
+    def replace(self, refused: Mapping[str, str]) -> bool:
+        """Fetch another token; raises CatalogAccessError, CatalogUnavailableError."""
+        return self._token.replace(_refused_token(refused))
+
     def redacted(self, text: str) -> str:
         """Return the text without the token and the secret."""
         return self._token.redacted(text)
+
+
+def _refused_token(refused: Mapping[str, str]) -> str:
+    return refused.get(AUTHORIZATION, "").removeprefix("Bearer ")
 
 
 # -- DLF ---------------------------------------------------------------------------------------------------------------
@@ -177,6 +204,7 @@ class DlfAuth:
         self._clock = clock
         self._guard = threading.Lock()
         self._token: DlfToken | None = None
+        self._replaced_at = float("-inf")
 
     def headers(self, request: OutgoingRequest) -> dict[str, str]:
         """Return the headers of the signature; raises InvalidOptionError for a token that can't be loaded."""
@@ -184,6 +212,19 @@ class DlfAuth:
         headers = signed_headers(request.body, datetime.fromtimestamp(self._clock(), UTC), token.security_token)
         headers[AUTHORIZATION] = authorization(request, token, self._region, headers)
         return headers
+
+    def replace(self, refused: Mapping[str, str]) -> bool:
+        """Load the token again, once in RETRIED_SECONDS; InvalidOptionError. Return whether it is another one."""
+        with self._guard:
+            token = self._token
+            if token is None or not _is_signed_by(refused, token):
+                return token is not None
+            now = self._clock()
+            if 0 <= now - self._replaced_at < RETRIED_SECONDS:
+                return False
+            self._replaced_at = now
+            self._token = self._load()
+            return self._token != token
 
     def redacted(self, text: str) -> str:
         """Return the text without the secret and the session's token."""
@@ -197,6 +238,12 @@ class DlfAuth:
                 token = self._token = self._load()
                 _log.debug("Loaded a token of DLF, which expires at %s.", token.expires_seconds)
             return token
+
+
+def _is_signed_by(headers: Mapping[str, str], token: DlfToken) -> bool:
+    """Return whether the headers of a request name a token."""
+    is_key = f" Credential={token.key_id}/" in headers.get(AUTHORIZATION, "")
+    return is_key and headers.get("x-dlf-security-token") == token.security_token
 
 
 def _is_due(token: DlfToken, now: float) -> bool:

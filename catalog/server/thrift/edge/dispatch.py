@@ -49,6 +49,8 @@ logger = logging.getLogger(__name__)
 UNKNOWN_NAMES_MAX = 1000
 """Names of unknown methods that are remembered; limited, because clients choose them."""
 
+NOT_ADMITTED = 10
+"""Type of the answer to a client that is not authenticated any more or never was: Java's UNSUPPORTED_CLIENT_TYPE."""
 
 _CONVERSION = ("interbed.catalog.server.thrift.structs.", "interbed.catalog.server.thrift.calls.")
 """The modules that convert requests."""
@@ -283,7 +285,7 @@ class Dispatcher:
     def _not_admitted(self, request: Request, session: ClientSession) -> CallAnswer:
         name, codec = request.name, request.codec
         logger.info("refused a request of %s: %s", session.peer, session.refusal)
-        body = _application_error(codec, TApplicationException.PROTOCOL_ERROR, f"{name:.100}: {session.refusal}")
+        body = _application_error(codec, NOT_ADMITTED, f"{name:.100}: {session.refusal}")
         return _answer(codec, name, TMessageType.EXCEPTION, CallOutcome.REFUSED, None, body, session)
 
     def _refused(self, request: Request, session: ClientSession) -> CallAnswer:
