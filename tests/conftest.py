@@ -38,6 +38,7 @@ def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line(
         "markers", "integration: needs a JVM or a server, which tests/support/tiers.py does not see"
     )
+    config.addinivalue_line("markers", "attack(kind): an attack on the server, counted by tests/support/attacks.py")
     if tiers.chosen_tier() == "unit":
         tiers.guard()
     if not hasattr(config, "workerinput"):

@@ -31,6 +31,25 @@ class AuthenticationSettings:
             some_of(NO_AUTHENTICATION, "certificate", "token", "jwt", "ldap", "delegation-token"),
         ),
     )
+    authentication_failures_max: int = field(
+        default=10,
+        metadata=about(
+            "Wrong passwords of one user from one address before further ones wait; 0: no limit.",
+            integer(0, 1_000_000, "a number"),
+        ),
+    )
+    authentication_failures_of_address_max: int = field(
+        default=100,
+        metadata=about(
+            "Failed authentications of one address, and wrong passwords of one user, before further ones wait; 0: no "
+            "limit.",
+            integer(0, 1_000_000, "a number"),
+        ),
+    )
+    authentication_wait_seconds_max: float = field(
+        default=60.0,
+        metadata=about("The longest of these waits; they begin with a second, and double.", SECONDS),
+    )
     jwt_issuer: str | None = field(
         default=None, metadata=about("The issuer of JWTs, as their claim `iss` has it.", optional(TEXT))
     )

@@ -206,6 +206,10 @@ class ServerSettings(AuthenticationSettings):
         default="INFO",
         metadata=about("What is written to standard error.", choice("DEBUG", "INFO", "WARNING", "ERROR")),
     )
+    core_dumps: Literal["off", "on"] = field(
+        default="off",
+        metadata=about("Whether a crash may leave a core dump; it has the secrets in the server's memory.", switch()),
+    )
     slow_call_seconds: float = field(default=5.0, metadata=about("A call that takes longer is logged.", SECONDS))
     audit_log: Path | None = field(
         default=None,

@@ -3,7 +3,8 @@
 A token or a password decides if there is one: a request whose token is refused is not served under its certificate.
 Where a client sends a user and a password (SASL PLAIN, Basic), the password may be a token of that user; what looks
 like a token is never passed to a directory of passwords. Verified tokens and passwords are kept for as long as their
-mechanism allows, by a keyed hash; so are refused ones for a second, so that guessing costs the server little.
+mechanism allows, by a keyed hash; so are refused ones for a second, so that guessing costs the server little. Failures
+are counted, and further attempts wait (attempts.py).
 """
 
 import hashlib
@@ -13,8 +14,10 @@ import time
 from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 
+from interbed.catalog.server.auth.attempts import FailedAttempts
 from interbed.catalog.server.auth.issued_tokens import PREFIX
 from interbed.catalog.server.auth.principals import (
+    NAME_CHARACTERS_MAX,
     AuthenticationError,
     AuthenticationUnavailableError,
     BearerVerifier,
@@ -44,12 +47,14 @@ class Authentication:
         *,
         passwords: PasswordVerifier | None = None,
         certificates: bool = False,
+        attempts: FailedAttempts | None = None,
         clock: Callable[[], float] = time.time,
     ) -> None:
         self._bearers = dict(bearers)
         self._passwords = passwords
         self._hash_key = secrets.token_bytes(32)
         self._certificates = certificates
+        self._attempts = attempts if attempts is not None else FailedAttempts()
         self._clock = clock
         self._guard = threading.Lock()
         self._kept: OrderedDict[bytes, tuple[Principal | AuthenticationError, float]] = OrderedDict()
@@ -60,7 +65,7 @@ class Authentication:
         if token is None:
             return self._without_token(credentials)
         has_password = self._has_password(credentials, token)
-        key = self._key(credentials.user if has_password else None, token)
+        key = self._key_of(credentials, token)
         with self._guard:
             found = self._kept.get(key)
             if found is None or self._clock() >= found[1]:
@@ -70,22 +75,43 @@ class Authentication:
             raise AuthenticationError(str(found[0]))
         return found[0] if has_password else _of_user(found[0], credentials.user)
 
+    def present(self, credentials: Credentials) -> Principal:
+        """Return the principal as of now; may do I/O. AuthenticationError."""
+        known = self.known(credentials)
+        return self.authenticate(credentials) if known is None else known
+
     def authenticate(self, credentials: Credentials) -> Principal:
         """Return the principal of a request; may do I/O. AuthenticationError."""
         token = _token(credentials)
         if token is None:
             return self._without_token(credentials)
         has_password = self._has_password(credentials, token)
-        key = self._key(credentials.user if has_password else None, token)
+        # Directories compare names without case, and refuse longer ones.
+        user = (credentials.user or "").lower()[: NAME_CHARACTERS_MAX + 1] if has_password else None
+        key = self._key_of(credentials, token)
+        if user is not None:
+            self._attempts.begin(credentials.address, user, key)
         try:
             principal, until = self._verified_password(credentials) if has_password else self._verified_token(token)
         except AuthenticationUnavailableError:
             raise
         except AuthenticationError as error:
+            self._attempts.failed(credentials.address, user)
             self._keep(key, error, self._clock() + REFUSED_SECONDS)
             raise
+        self._attempts.succeeded(credentials.address, user, key)
         self._keep(key, principal, until)
         return principal if has_password else _of_user(principal, credentials.user)
+
+    def is_proven(self, credentials: Credentials) -> bool:
+        """Return whether the secret of the credentials was verified before. No I/O."""
+        token = _token(credentials)
+        return token is not None and self._attempts.is_proven(self._key_of(credentials, token))
+
+    def is_limited(self, credentials: Credentials) -> bool:
+        """Return whether verifications for the address of the credentials are made one at a time. No I/O."""
+        token = _token(credentials)
+        return token is not None and self._attempts.is_limited(credentials.address, self._key_of(credentials, token))
 
     @property
     def accepted(self) -> str:
@@ -112,8 +138,9 @@ class Authentication:
             raise AuthenticationError(f"Tokens of this kind are not accepted here; accepted: {self.accepted}")
         return verifier.verify(token)
 
-    def _key(self, user: str | None, secret: str) -> bytes:
+    def _key_of(self, credentials: Credentials, secret: str) -> bytes:
         """Return the hash by which the result for a secret is kept, that of a password with its user."""
+        user = credentials.user if self._has_password(credentials, secret) else None
         data = repr((user, secret)).encode("utf-8", "surrogateescape")
         return hashlib.blake2b(data, key=self._hash_key, digest_size=32).digest()
 

@@ -7,12 +7,13 @@ referrals are not followed, because they would send the password elsewhere.
 """
 
 import re
+import secrets
 import ssl
 import threading
 import time
 import unicodedata
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -87,6 +88,9 @@ class LdapVerifier:
             raise AuthenticationError(_REFUSED)
         try:
             dn = self._dn(name)
+            if dn is None:
+                self._bind_in_vain()
+                raise AuthenticationError(_REFUSED)
             with self._bound(dn, password) as own:
                 groups = self._groups(own, dn, name)
         except (LDAPException, OSError, ssl.SSLError) as error:
@@ -101,16 +105,21 @@ class LdapVerifier:
         for connection in idle:
             connection.unbind()
 
-    def _dn(self, user: str) -> str:
-        """Return the name that the user binds with."""
+    def _bind_in_vain(self) -> None:
+        """Bind as an entry that does not exist, so that an unknown user takes the time of a wrong password."""
+        base = self._rules.user_base
+        dn = f"cn={secrets.token_hex(16)}{',' if base else ''}{base or ''}"
+        with suppress(AuthenticationError), self._bound(dn, secrets.token_hex(16)):
+            pass
+
+    def _dn(self, user: str) -> str | None:
+        """Return the name that the user binds with, None for an unknown user."""
         rules = self._rules
         if rules.user_dn is not None:
             return rules.user_dn.replace("{user}", escape_rdn(user))
         with self._searching(None) as connection:
             found = self._search(connection, rules.user_base or "", rules.user_filter, "", user, ["1.1"])
-        if len(found) != 1:
-            raise AuthenticationError(_REFUSED)
-        return str(found[0]["dn"])
+        return str(found[0]["dn"]) if len(found) == 1 else None
 
     def _groups(self, own: Any, dn: str, user: str) -> frozenset[str]:
         rules = self._rules

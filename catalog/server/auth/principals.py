@@ -41,13 +41,15 @@ class Principal:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Credentials:
     """The credentials of a request or a connection: a bearer token, or a user and its password, which may be a token;
-    and the common names in the subject of a verified client certificate, None without one.
+    and the common names in the subject of a verified client certificate, None without one. `address` is that of the
+    client, by which failures are counted; None where they are not.
     """
 
     bearer: str | None = field(default=None, repr=False)
     user: str | None = None
     password: str | None = field(default=None, repr=False)
     common_names: tuple[str, ...] | None = None
+    address: str | None = None
 
 
 class AuthenticationError(Exception):

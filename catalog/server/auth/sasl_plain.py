@@ -3,6 +3,9 @@
 The response is `authorization identity, NUL, user, NUL, password`.
 """
 
+from dataclasses import replace
+
+from interbed.catalog.server.auth.attempts import address_of
 from interbed.catalog.server.auth.principals import AuthenticationError, Credentials, checked_name
 from interbed.catalog.server.auth.sasl import (
     CredentialsIdentity,
@@ -32,18 +35,19 @@ class PlainMechanism:
 
     def start(self, peer: str) -> "PlainExchange":
         """Return a new exchange."""
-        return PlainExchange(self._verifier)
+        return PlainExchange(self._verifier, address_of(peer))
 
 
 class PlainExchange:
     """The exchange of PLAIN, which has one response."""
 
-    def __init__(self, verifier: CredentialsVerifier | None) -> None:
+    def __init__(self, verifier: CredentialsVerifier | None, address: str) -> None:
         self._verifier = verifier
+        self._address = address
 
     def respond(self, response: bytes) -> SaslSuccess:
         """Return the identity by the credentials in the response. NegotiationError."""
-        credentials = plain_credentials(response)
+        credentials = replace(plain_credentials(response), address=self._address)
         if self._verifier is None:
             raise NegotiationError(
                 SaslStatus.ERROR,

@@ -50,8 +50,10 @@ class SigningKeys:
         """Return the key of an id; without an id, the only key. AuthenticationError if there is none."""
         found = self._keys.get(key_id)
         if found is None or self._is_due():
-            self._refresh()
+            is_fetching = self._refresh()
             found = self._keys.get(key_id)
+            if found is None and key_id is not None and is_fetching:
+                raise AuthenticationUnavailableError("The keys of the tokens' issuer are being fetched; try again")
         now = self._clock()
         if self._fetched_at is None or now - self._fetched_at > STALE_SECONDS:
             raise AuthenticationUnavailableError("The keys of the tokens' issuer cannot be fetched at present")
@@ -64,18 +66,26 @@ class SigningKeys:
     def _is_due(self) -> bool:
         return self._fetched_at is None or self._clock() - self._fetched_at > REFRESH_SECONDS
 
-    def _refresh(self) -> None:
-        with self._guard:
+    def _refresh(self) -> bool:
+        """Fetch the keys, if that is due. Return whether another thread does so: only the first fetch is waited for, so
+        that an issuer that answers slowly takes one thread.
+        """
+        if not self._guard.acquire(blocking=self._fetched_at is None):
+            return True
+        try:
             now = self._clock()
             if self._tried_at is not None and now - self._tried_at < RETRY_SECONDS:
-                return
+                return False
             self._tried_at = now
             try:
                 keys = _parsed(self._fetch())
             except (OSError, ValueError) as error:
                 logger.warning("cannot fetch the signing keys of the tokens' issuer: %s", error)
-                return
+                return False
             self._keys, self._fetched_at = keys, now
+            return False
+        finally:
+            self._guard.release()
 
 
 def _parsed(document: Mapping[str, Any]) -> dict[str | None, jwt.PyJWK]:
@@ -127,6 +137,8 @@ def discovering_fetcher(issuer: str) -> KeyFetcher:
         if not isinstance(address, str):
             raise ValueError(f"the metadata of {issuer} have no jwks_uri")
         check_url(address)
+        if issuer.startswith("https:") and not address.startswith("https:"):
+            raise ValueError(f"the metadata of {issuer} name the keys at {address:.200}, which is no https address")
         return _get(address)
 
     return fetch

@@ -1,7 +1,7 @@
 """Authentication of HTTP requests: before a request's body is read, and before any interface sees it.
 
 It covers the whole port, so that no interface can be reached past it. Verification that needs the database or the
-issuer of tokens runs on a few threads of its own, with a short queue, because the clients are unknown until then.
+issuer of tokens runs on a few threads of its own (auth/verification.py).
 """
 
 import asyncio
@@ -9,12 +9,13 @@ import base64
 import json
 import logging
 from collections.abc import Iterable
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from functools import partial
 from http import HTTPStatus
 
 from starlette.types import ASGIApp, Receive, Scope, Send
 
+from interbed.catalog.server.auth.attempts import TooManyAttemptsError, address_of
 from interbed.catalog.server.auth.authentication import Authentication
 from interbed.catalog.server.auth.principals import (
     AuthenticationError,
@@ -22,13 +23,10 @@ from interbed.catalog.server.auth.principals import (
     Credentials,
     Principal,
 )
+from interbed.catalog.server.auth.verification import VerificationQueue
 from interbed.catalog.server.http.application import client_of, respond
 
 logger = logging.getLogger(__name__)
-
-THREADS = 2
-WAITING_MAX = 64
-"""Requests that wait for a thread; a further one is answered with status 503."""
 
 _CHALLENGE = (b"www-authenticate", b'Bearer realm="interbed"')
 
@@ -39,44 +37,46 @@ class AuthenticatedApplication:
     def __init__(self, application: ASGIApp, authentication: Authentication) -> None:
         self._application = application
         self._authentication = authentication
-        self._threads = ThreadPoolExecutor(THREADS, thread_name_prefix="authentication")
-        self._waiting = 0
+        self._verifications = VerificationQueue(authentication, "authentication")
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Authenticate a request, and serve it as its principal's."""
+        """Authenticate a request, and serve it as its principal's. The application may raise AuthenticationError for
+        credentials that are not valid any more, before its response.
+        """
         client = client_of(scope)
         try:
             presented = _authorization(scope["headers"])
-            principal = await self._principal(replace(presented, common_names=client.session.common_names))
+            if client.session.common_names is not None:
+                presented = replace(presented, common_names=client.session.common_names)
+            principal = await self._principal(presented, client.session.peer)
+            client.verify = partial(self._authentication.present, presented)
+            if client.session.principal != principal:
+                # The settings of a session are those of its principal.
+                client.session = replace(client.session, principal=principal, user=principal.name, settings={})
+            await self._application(scope, receive, send)
+        except TooManyAttemptsError as error:
+            logger.info("a request from %s is not authenticated: %s", client.session.peer, error)
+            await self._refuse(send, HTTPStatus.TOO_MANY_REQUESTS, "TooManyRequestsException", error)
         except AuthenticationUnavailableError as error:
             await self._refuse(send, HTTPStatus.SERVICE_UNAVAILABLE, "ServiceUnavailableException", error)
         except AuthenticationError as error:
             logger.info("a request from %s is not authenticated: %s", client.session.peer, error)
             await self._refuse(send, HTTPStatus.UNAUTHORIZED, "NotAuthorizedException", error)
-        else:
-            if client.session.principal != principal:
-                # The settings of a session are those of its principal.
-                client.session = replace(client.session, principal=principal, user=principal.name, settings={})
-            await self._application(scope, receive, send)
 
-    async def _principal(self, credentials: Credentials) -> Principal:
+    async def _principal(self, credentials: Credentials, peer: str) -> Principal:
         known = self._authentication.known(credentials)
         if known is not None:
             return known
-        if self._waiting >= WAITING_MAX:
-            raise AuthenticationUnavailableError("Too many requests wait to be authenticated; try again")
-        self._waiting += 1
-        try:
-            loop = asyncio.get_running_loop()
-            return await loop.run_in_executor(self._threads, self._authentication.authenticate, credentials)
-        finally:
-            self._waiting -= 1
+        placed = replace(credentials, address=address_of(peer))
+        verified = self._verifications.submit(partial(self._authentication.authenticate, placed), placed)
+        return await asyncio.wrap_future(verified)
 
     async def _refuse(self, send: Send, status: HTTPStatus, kind: str, error: AuthenticationError) -> None:
         # One body for the clients of both REST catalogs: each reads its own fields.
         iceberg = {"message": str(error), "type": kind, "code": int(status)}
         body = {"error": iceberg, "message": str(error), "code": int(status)}
-        further = [_CHALLENGE] if status is HTTPStatus.UNAUTHORIZED else [(b"retry-after", b"1")]
+        wait = error.retry_seconds if isinstance(error, TooManyAttemptsError) else 1
+        further = [_CHALLENGE] if status is HTTPStatus.UNAUTHORIZED else [(b"retry-after", b"%d" % wait)]
         await respond(send, status, "application/json", json.dumps(body).encode(), further=further, closes=True)
 
 

@@ -58,6 +58,7 @@ class HttpClient:
         "session",
         "share",
         "unsent_bytes",
+        "verify",
     )
 
     watched = True
@@ -72,6 +73,10 @@ class HttpClient:
             link=ClientLink(speaks_for_client=False),
         )
         self.share: ClientShare | None = None
+        self.verify: Callable[[], object] | None = None
+        """Verifies the credentials of the present request again, on a thread that may wait; AuthenticationError. None
+        where every client is served.
+        """
         self.is_served = False
         """Whether a request of it is being served: a server that stops waits for it."""
         self.deadline: float | None = None

@@ -166,6 +166,7 @@ class _PooledCall:
         self.reply: asyncio.Future[bytes | None] = asyncio.get_running_loop().create_future()
         self._queued_at = 0.0
         self._weight = 0
+        self._has_waited = False
 
     def submit(self) -> None:
         """Queue the request; from any thread."""
@@ -215,6 +216,9 @@ class _PooledCall:
         cache = edge.cache if self._key is not None else None
         generation = -1 if cache is None else cache.generation
         try:
+            if self._has_waited and client.verify is not None:
+                # The token may have been revoked meanwhile.
+                client.verify()
             request = edge.dispatcher.read(self._codec, MemorySource(self._message))
             answer = edge.dispatcher.call(request, client.session, may_wait=True)
             client.session = answer.session
@@ -231,7 +235,7 @@ class _PooledCall:
         if self._client.has_gone:
             self._finish(None)
         else:
-            self._client.is_served = True
+            self._client.is_served = self._has_waited = True
             self.submit()
 
     def _finish(self, reply: bytes | None) -> None:

@@ -5,6 +5,7 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
+from interbed.catalog.server.auth.attempts import AttemptLimits, FailedAttempts
 from interbed.catalog.server.auth.authentication import Authentication
 from interbed.catalog.server.auth.issued_tokens import TokenService
 from interbed.catalog.server.auth.jwt_rules import JwtRules
@@ -41,7 +42,17 @@ def authentication_for(settings: ServerSettings, store: SqlRepository) -> Authen
     if Mechanism.JWT in mechanisms:
         bearers[Mechanism.JWT] = _jwt_verifier(settings)
     passwords = _ldap_verifier(settings) if Mechanism.LDAP in mechanisms else None
-    return Authentication(bearers, passwords=passwords, certificates=Mechanism.CERTIFICATE in mechanisms)
+    limits = AttemptLimits(
+        user_failures_max=settings.authentication_failures_max,
+        address_failures_max=settings.authentication_failures_of_address_max,
+        wait_seconds_max=settings.authentication_wait_seconds_max,
+    )
+    return Authentication(
+        bearers,
+        passwords=passwords,
+        certificates=Mechanism.CERTIFICATE in mechanisms,
+        attempts=FailedAttempts(limits),
+    )
 
 
 def admission(authentication: Authentication | None) -> Callable[[ClientSession], ClientSession]:
@@ -68,7 +79,9 @@ def port_authentication(
     """Return the mechanisms of SASL on Thrift's port, and on that of the optimizer beside the server."""
     clients: SaslMechanisms = {} if authentication is None else {PLAIN: PlainMechanism(authentication)}
     return PortAuthentication(
-        clients=clients, optimizer={} if optimizer is None else {PLAIN: PlainMechanism(optimizer)}
+        clients=clients,
+        optimizer={} if optimizer is None else {PLAIN: PlainMechanism(optimizer)},
+        authentication=authentication,
     )
 
 

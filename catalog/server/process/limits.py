@@ -1,4 +1,4 @@
-"""Limits of a server's process: open files and connections, and the time to end.
+"""Limits of a server's process: open files and connections, core dumps, and the time to end.
 
 Threads that wait for an object store or a disk must not keep a process alive that was asked to end.
 """
@@ -8,6 +8,7 @@ import os
 import resource
 import threading
 from functools import partial
+from pathlib import Path
 
 from interbed.catalog.server.threads import SupervisedThread, ThreadDeaths
 from interbed.catalog.server.thrift.edge.loop import SHUTDOWN_SECONDS_MAX
@@ -19,6 +20,9 @@ OTHER_FILES = 256
 
 PROCESS_SECONDS_MAX = SHUTDOWN_SECONDS_MAX + 1.0
 """Time that a process has to end: that of running requests, and a little more."""
+
+_CORE_FILTER = Path("/proc/self/coredump_filter")
+"""The mappings of this process that a core dump has, on Linux."""
 
 _started = threading.Event()
 
@@ -45,6 +49,21 @@ def allow_connections(connections: int) -> None:
             max(allowed - OTHER_FILES, 0),
             connections,
         )
+
+
+def leave_no_core_dump() -> None:
+    """Have a crash of this process, and of those that it starts, leave no core dump: memory has tokens and passwords.
+
+    The limit of the size is not that of dumps that the kernel passes to a program, so that the mappings are left out of
+    those.
+    """
+    _, hard = resource.getrlimit(resource.RLIMIT_CORE)
+    try:
+        resource.setrlimit(resource.RLIMIT_CORE, (0, hard))
+        if _CORE_FILTER.exists():
+            _CORE_FILTER.write_text("0")
+    except (OSError, ValueError) as error:
+        logger.warning("a crash may leave a core dump with secrets: %s", error)
 
 
 def end_at_last(seconds: float = PROCESS_SECONDS_MAX) -> None:

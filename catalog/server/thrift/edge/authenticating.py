@@ -1,8 +1,7 @@
 """Authentication of the loop's connections by SASL, within bounds of bytes, time and threads.
 
 Bytes of a negotiation are read on the loop's thread. Responses that take time to evaluate, and verification that needs
-the database or another server, run on a few threads of their own, with a short queue, because the clients are unknown
-until then. A connection that is not
+the database or another server, run on a few threads of their own (auth/verification.py). A connection that is not
 authenticated ends after AUTHENTICATION_SECONDS_MAX, and its messages are short. Requests of a connection whose token
 was revoked or has expired are refused: credentials are verified again with a request, once in CHECK_SECONDS.
 """
@@ -10,13 +9,16 @@ was revoked or has expired are refused: credentials are verified again with a re
 import logging
 import time
 from collections.abc import Callable
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Protocol, TypeVar
 
+from interbed.catalog.server.auth.authentication import Authentication
 from interbed.catalog.server.auth.principals import AuthenticationError, AuthenticationUnavailableError, Principal
 from interbed.catalog.server.auth.sasl import (
+    ClientIdentity,
+    CredentialsIdentity,
     NegotiationError,
     SaslChallenge,
     SaslMechanisms,
@@ -24,6 +26,7 @@ from interbed.catalog.server.auth.sasl import (
     SaslSuccess,
 )
 from interbed.catalog.server.auth.sasl_plain import PLAIN, PlainMechanism
+from interbed.catalog.server.auth.verification import VerificationQueue
 from interbed.catalog.server.thrift.edge.sasl import SaslResponse, packed
 from interbed.catalog.server.thrift.edge.transport import (
     ClientConnection,
@@ -37,22 +40,22 @@ T = TypeVar("T")
 
 logger = logging.getLogger(__name__)
 
-THREADS = 2
-WAITING_MAX = 64
-"""Connections that wait for a thread; a further one is refused."""
-
 AUTHENTICATION_SECONDS_MAX = 10.0
 """Time of a connection until it is authenticated."""
 
 UNAUTHENTICATED_BYTES_MAX = 64 * 1024
 """The longest message of a connection that is not authenticated."""
 
-CHECK_SECONDS = 1.0
-"""Time for which the credentials of a connection are not verified again."""
+CHECK_SECONDS = 0.25
+"""Time for which the credentials of a connection are not verified again. With the time for which the answer about an
+issued token is kept (issued_tokens.CHECKED_SECONDS), it is less than a second until a revocation is in force.
+"""
+
+WITHDRAWN_SECONDS = 1.0
+"""Time of a connection whose credentials are not valid any more."""
 
 _TEXT_BYTES_MAX = 1000
 _INTERNAL = "The server cannot authenticate clients at present"
-_TOO_MANY = "Too many clients wait to be authenticated; try again"
 
 OFFERED_WITHOUT_AUTHENTICATION: SaslMechanisms = {PLAIN: PlainMechanism(None)}
 """The mechanisms of a server that authenticates no client: a client by PLAIN gets the reason."""
@@ -63,10 +66,6 @@ class AuthenticatingLoop(Protocol):
 
     def call_soon(self, task: Callable[[], None]) -> None:
         """Run a function on the loop's thread; from any thread."""
-        ...
-
-    def received(self, connection: ClientConnection, data: bytes) -> None:
-        """Serve bytes of a client; on the loop's thread."""
         ...
 
     def reclaim(self, connection: ClientConnection) -> None:
@@ -80,10 +79,15 @@ class AuthenticatingLoop(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PortAuthentication:
-    """Mechanisms for clients, none where all are served, and for the optimizer beside the server on its own port."""
+    """Mechanisms for clients, none where all are served, and for the optimizer beside the server on its own port.
+
+    `authentication` has the limits of failures; `clock` is that of connections, whose identity is verified again.
+    """
 
     clients: SaslMechanisms = field(default_factory=dict)
     optimizer: SaslMechanisms = field(default_factory=dict)
+    authentication: Authentication | None = None
+    clock: Callable[[], float] = time.monotonic
 
 
 class ConnectionAuthenticator:
@@ -100,8 +104,8 @@ class ConnectionAuthenticator:
         self._watcher = watcher
         self._authentication = authentication or PortAuthentication()
         self._bytes_max = bytes_max
-        self._threads = ThreadPoolExecutor(THREADS, thread_name_prefix="sasl")
-        self._waiting = 0
+        self._clock = self._authentication.clock
+        self._verifications = VerificationQueue(self._authentication.authentication, "sasl")
 
     def feed(self, connection: ClientConnection, data: bytes) -> bytes | None:
         """Take bytes of a connection that has sent no request yet. Return all of its bytes if it does not negotiate,
@@ -125,34 +129,34 @@ class ConnectionAuthenticator:
             self._refuse(connection, error.status, str(error))
         return None
 
-    def is_still_admitted(self, connection: ClientConnection, data: bytes) -> bool:
-        """Return whether the client of an authenticated connection, which has sent `data`, is served at once. If its
-        identity has to be verified again, the loop gets the data when that is done.
+    def serve(self, connection: ClientConnection, serve: Callable[[], None]) -> None:
+        """Call `serve` for the next request of a connection: at once, or on the loop's thread when the identity of the
+        connection has been verified again.
         """
         identity = connection.identity
-        assert identity is not None
-        if time.monotonic() - connection.checked_at < CHECK_SECONDS:
-            return True
+        if identity is None or self._clock() - connection.checked_at < CHECK_SECONDS:
+            serve()
+            return
+        known = None
         try:
             known = identity.known()
+            if known is None:
+                self._watcher.unwatch(connection)
+                self._verify(identity, partial(self._verified_again, connection, serve))
+                connection.busy = True
+        except AuthenticationUnavailableError as error:
+            logger.info("connection from %s ended: %s", connection.session.peer, error)
+            self._loop.closed(connection)
         except AuthenticationError as error:
             _withdraw(connection, str(error))
-            return True
+            serve()
         if known is not None:
-            _identify(connection, known)
-            return True
-        self._watcher.unwatch(connection)
-        if self._waiting >= WAITING_MAX:
-            logger.info("connection from %s ended: too many clients wait", connection.session.peer)
-            self._loop.closed(connection)
-        else:
-            connection.busy = True
-            self._run(identity.verified, partial(self._verified_again, connection, data))
-        return False
+            self._identify(connection, known)
+            serve()
 
     def close(self) -> None:
         """End the threads that verify."""
-        self._threads.shutdown(wait=False, cancel_futures=True)
+        self._verifications.close()
 
     def _offered(self, connection: ClientConnection) -> SaslMechanisms:
         if connection.is_internal:
@@ -167,10 +171,11 @@ class ConnectionAuthenticator:
                 self._answer(connection, evaluate())
             except AuthenticationError as error:
                 self._refuse_for(connection, error)
-        elif self._waiting >= WAITING_MAX:
-            self._refuse(connection, SaslStatus.ERROR, _TOO_MANY)
         else:
-            self._run(evaluate, partial(self._evaluated, connection))
+            try:
+                self._then(self._verifications.submit(evaluate), partial(self._evaluated, connection))
+            except AuthenticationError as error:
+                self._refuse_for(connection, error)
 
     def _answer(self, connection: ClientConnection, result: SaslChallenge | SaslSuccess) -> None:
         """Send a challenge, or verify the identity of a client that has given all responses. AuthenticationError."""
@@ -182,35 +187,33 @@ class ConnectionAuthenticator:
         known = result.identity.known()
         if known is not None:
             self._admit(connection, result, known)
-        elif self._waiting >= WAITING_MAX:
-            self._refuse(connection, SaslStatus.ERROR, _TOO_MANY)
         else:
-            self._run(result.identity.verified, partial(self._verified, connection, result))
+            self._verify(result.identity, partial(self._verified, connection, result))
 
-    def _run(self, work: Callable[[], T], then: Callable[["Future[T]"], None]) -> None:
-        """Run a function on a thread, and call `then` on the loop's thread."""
-        self._waiting += 1
-        running = self._threads.submit(work)
-        running.add_done_callback(lambda done: self._loop.call_soon(partial(self._done, then, done)))
+    def _verify(self, identity: ClientIdentity, then: Callable[["Future[Principal]"], None]) -> None:
+        """Verify an identity on a thread, and call `then` on the loop's thread. AuthenticationUnavailableError."""
+        credentials = identity.credentials if isinstance(identity, CredentialsIdentity) else None
+        self._then(self._verifications.submit(identity.verified, credentials), then)
 
-    def _done(self, then: Callable[["Future[T]"], None], done: "Future[T]") -> None:
-        self._waiting -= 1
-        then(done)
+    def _then(self, running: "Future[T]", then: Callable[["Future[T]"], None]) -> None:
+        running.add_done_callback(lambda done: self._loop.call_soon(partial(then, done)))
 
-    def _verified_again(self, connection: ClientConnection, data: bytes, done: "Future[Principal]") -> None:
+    def _verified_again(
+        self, connection: ClientConnection, serve: Callable[[], None], done: "Future[Principal]"
+    ) -> None:
         connection.busy = False
         if done.cancelled():
             self._loop.closed(connection)
             return
         error = done.exception()
         if error is None:
-            _identify(connection, done.result())
+            self._identify(connection, done.result())
         elif isinstance(error, AuthenticationError):
             _withdraw(connection, str(error))
         else:
             logger.error("an error of the server in an authentication", exc_info=error)
             _withdraw(connection, _INTERNAL)
-        self._loop.received(connection, data)
+        serve()
 
     def _evaluated(self, connection: ClientConnection, done: "Future[SaslChallenge | SaslSuccess]") -> None:
         if done.cancelled():
@@ -245,7 +248,7 @@ class ConnectionAuthenticator:
             connection.framing = FramedFraming(self._bytes_max)
         else:
             connection.framing = ProtectedFraming(self._bytes_max, success.protection)
-        _identify(connection, principal)
+        self._identify(connection, principal)
         self._send(connection, packed(SaslStatus.COMPLETE, success.payload))
 
     def _send(self, connection: ClientConnection, message: bytes) -> None:
@@ -259,6 +262,15 @@ class ConnectionAuthenticator:
         if unsent is not None:
             connection.outgoing.append(unsent)
         self._loop.reclaim(connection)
+
+    def _identify(self, connection: ClientConnection, principal: Principal) -> None:
+        """Serve further requests of a connection as the principal's."""
+        connection.checked_at = self._clock()
+        if connection.session.principal != principal:
+            # The settings of a session are those of its principal.
+            connection.session = replace(
+                connection.session, principal=principal, user=principal.name, refusal=None, settings={}
+            )
 
     def _refuse_for(self, connection: ClientConnection, error: BaseException) -> None:
         """Refuse a client because of the error of an evaluation or a verification."""
@@ -282,22 +294,12 @@ class ConnectionAuthenticator:
         self._loop.closed(connection)
 
 
-def _identify(connection: ClientConnection, principal: Principal) -> None:
-    """Serve further requests of a connection as the principal's."""
-    connection.checked_at = time.monotonic()
-    if connection.session.principal != principal:
-        # The settings of a session are those of its principal.
-        connection.session = replace(
-            connection.session, principal=principal, user=principal.name, refusal=None, settings={}
-        )
-
-
 def _withdraw(connection: ClientConnection, reason: str) -> None:
     """Refuse the present request of a connection, and let it end soon."""
     logger.info("connection from %s is not authenticated any more: %s", connection.session.peer, reason)
     connection.identity = None
     connection.session = replace(connection.session, principal=None, user=None, refusal=reason)
-    connection.unauthenticated_until = time.monotonic() + CHECK_SECONDS
+    connection.unauthenticated_until = time.monotonic() + WITHDRAWN_SECONDS
 
 
 def await_authentication(connection: ClientConnection) -> None:

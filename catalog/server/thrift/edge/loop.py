@@ -293,8 +293,8 @@ class EventLoop:
             self._listeners.look_again()
 
     def serve_later(self, connection: ClientConnection, later: AnswerLaterError, serve: Callable[[], None]) -> None:
-        """Serve a request of the pool again when it is due; from any thread."""
-        self._parked.park(connection, later, serve)
+        """Serve a request of the pool again when it is due and its client is still authenticated; from any thread."""
+        self._parked.park(connection, later, partial(self._authenticator.serve, connection, serve))
 
     # Requests
 
@@ -320,11 +320,9 @@ class EventLoop:
             if begun is None:
                 return
             data = begun
-        elif connection.identity is not None and not self._authenticator.is_still_admitted(connection, data):
-            return
-        self.received(connection, data)
+        self._authenticator.serve(connection, partial(self._received, connection, data))
 
-    def received(self, connection: ClientConnection, data: bytes) -> None:
+    def _received(self, connection: ClientConnection, data: bytes) -> None:
         """Serve bytes of a client that is authenticated or need not be."""
         if connection.incoming.data:
             self._gather(connection, data)
@@ -402,7 +400,8 @@ class EventLoop:
             self._watcher.unwatch(connection)
             self.closed(connection)
         elif connection.incoming.data:
-            self._look_for_message(connection)
+            # A client may send many requests at once, which take longer than its credentials are valid.
+            self._authenticator.serve(connection, partial(self._look_for_message, connection))
         else:
             self._watcher.watch(connection)
             if connection.has_pending_bytes:

@@ -46,6 +46,8 @@ from tests.catalog.server.access.guarded import (
 )
 from tests.support.waits import wait_until
 
+pytestmark = pytest.mark.attack("ways round privileges")
+
 ORDERS_KEY = ("hive", "sales", "orders")
 ATTACKER = OWNER
 """The owner of `sales` and its tables: all privileges there, and none elsewhere."""

@@ -46,12 +46,16 @@ class Issuer:
     requests: list[str] = field(default_factory=list)
     is_down: bool = False
     redirect: str | None = None
+    redirect_status: int = 302
+    keys_url: str | None = None
+    """The address of the keys in the metadata; None for that of this server."""
     url: str = ""
 
     def document(self, path: str) -> bytes | None:
         """Return the document at a path, None if there is none."""
         if path == "/.well-known/openid-configuration":
-            return json.dumps({"issuer": self.url, "jwks_uri": f"{self.url}/keys"}).encode()
+            address = f"{self.url}/keys" if self.keys_url is None else self.keys_url
+            return json.dumps({"issuer": self.url, "jwks_uri": address}).encode()
         return json.dumps({"keys": self.keys}).encode() if path == "/keys" else None
 
 
@@ -64,7 +68,7 @@ def served(issuer: Issuer) -> Iterator[Issuer]:
             issuer.requests.append(self.path)
             body = issuer.document(self.path)
             if issuer.redirect is not None:
-                self.send_response(302)
+                self.send_response(issuer.redirect_status)
                 self.send_header("location", issuer.redirect)
                 self.end_headers()
                 return

@@ -123,6 +123,7 @@ def bearer(token: str, **further: str) -> dict[str, str]:
 
 
 @pytest.mark.parametrize("path", PATHS)
+@pytest.mark.attack("forged tokens")
 def test_nothing_is_served_without_credentials(authenticated: AuthenticatedServer, path: str) -> None:
     for authorization in (
         None,
@@ -146,6 +147,7 @@ def test_a_body_is_not_read_before_authentication(authenticated: AuthenticatedSe
         assert connection.recv(100).startswith(b"HTTP/1.1 401 ")
 
 
+@pytest.mark.attack("forged tokens")
 def test_two_authorization_headers_are_refused(authenticated: AuthenticatedServer) -> None:
     host, _, port = authenticated.server.http.removeprefix("http://").partition(":")
     with socket.create_connection((host, int(port)), timeout=at_most(30)) as connection:

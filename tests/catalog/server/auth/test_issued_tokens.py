@@ -99,6 +99,7 @@ def test_the_database_has_no_secret(tokens: TokenService, store: SqlRepository) 
         lambda text: "ibt_",
     ],
 )
+@pytest.mark.attack("forged tokens")
 def test_a_changed_token_is_refused(tokens: TokenService, change: Any) -> None:
     text, _ = tokens.create("ann")
     with pytest.raises(AuthenticationError, match="not valid"):
@@ -106,6 +107,7 @@ def test_a_changed_token_is_refused(tokens: TokenService, change: Any) -> None:
 
 
 @pytest.mark.parametrize("name", ["", " ", "a b ", "a\nb", "a\x00", "a" * 257, "a\u202eb"], ids=ascii)
+@pytest.mark.attack("forged tokens")
 def test_names_that_no_principal_may_have_are_refused(tokens: TokenService, name: str) -> None:
     with pytest.raises(InvalidObjectError, match="principal"):
         tokens.create(name)
@@ -169,6 +171,7 @@ def test_kept_tokens_are_bounded(clock: Clock) -> None:
     assert authentication.known(Credentials(bearer="good")) is None
 
 
+@pytest.mark.attack("forged tokens")
 def test_certificates_count_where_they_are_a_mechanism(clock: Clock) -> None:
     with_certificates = Authentication({Mechanism.JWT: CountedReads(clock)}, certificates=True, clock=clock)
     without = Authentication({Mechanism.JWT: CountedReads(clock)}, clock=clock)
@@ -181,12 +184,14 @@ def test_certificates_count_where_they_are_a_mechanism(clock: Clock) -> None:
         without.authenticate(ann)
 
 
+@pytest.mark.attack("forged tokens")
 def test_a_refused_token_is_not_replaced_by_the_certificate(clock: Clock) -> None:
     authentication = Authentication({Mechanism.JWT: CountedReads(clock)}, certificates=True, clock=clock)
     with pytest.raises(AuthenticationError):
         authentication.authenticate(Credentials(bearer="bad", common_names=("ann",)))
 
 
+@pytest.mark.attack("forged tokens")
 def test_a_mechanism_that_is_off_takes_no_token(tokens: TokenService, clock: Clock) -> None:
     text, _ = tokens.create("ann")
     with pytest.raises(AuthenticationError, match="accepted: jwt"):

@@ -159,6 +159,7 @@ ATTACKS: dict[str, Callable[[], str]] = {
 
 
 @pytest.mark.parametrize("attack", ATTACKS)
+@pytest.mark.attack("forged tokens")
 def test_a_forged_token_is_refused(attack: str) -> None:
     with pytest.raises(AuthenticationError) as refused:
         verifier().verify(ATTACKS[attack]())
@@ -167,6 +168,7 @@ def test_a_forged_token_is_refused(attack: str) -> None:
 
 
 @pytest.mark.parametrize("groups", [7, {"a": 1}, [7], [""], ["a\nb"], ["a"] * 1001], ids=repr)
+@pytest.mark.attack("forged tokens")
 def test_groups_of_another_form_are_refused(groups: Any) -> None:
     with pytest.raises(AuthenticationError, match="roles"):
         verifier(groups_claim="roles").verify(token(roles=groups))
@@ -177,6 +179,7 @@ def test_every_supported_algorithm_has_public_keys() -> None:
 
 
 @given(st.text(max_size=200) | st.binary(max_size=200).map(lambda content: content.decode("latin-1")))
+@pytest.mark.attack("forged tokens")
 def test_any_text_is_refused_without_another_error(text: str) -> None:
     for attempt in (text, f"{token().split('.')[0]}.{text}", f"{text}.{text}.{text}", f"{encoded(text.encode())}.a.b"):
         with pytest.raises(AuthenticationError):

@@ -3,7 +3,7 @@
 import base64
 import urllib.error
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -94,11 +94,50 @@ def test_a_password_is_verified_and_groups_are_found(verifier: LdapVerifier) -> 
         ("a" * 300, PASSWORDS["ann"]),
     ],
 )
+@pytest.mark.attack("SQL and filter injection")
 def test_wrong_and_crafted_names_are_refused(verifier: LdapVerifier, user: str, password: str) -> None:
     with pytest.raises(AuthenticationError) as refused:
         verifier.verify(user, password)
     assert not isinstance(refused.value, AuthenticationUnavailableError)
     assert password == "" or password not in str(refused.value)
+
+
+class CountingLdap(LdapVerifier):
+    """A verifier that counts the requests to its directory."""
+
+    def __init__(self, rules: LdapRules) -> None:
+        super().__init__(rules)
+        self.requests: list[str] = []
+
+    def _opened(self, dn: str | None, password: str | None) -> Any:
+        connection = super()._opened(dn, password)
+        for name in ("bind", "search"):
+            setattr(connection, name, self._counted(name, getattr(connection, name)))
+        return connection
+
+    def _counted(self, name: str, request: Callable[..., Any]) -> Callable[..., Any]:
+        def counted(*arguments: Any, **named: Any) -> Any:
+            self.requests.append(name)
+            return request(*arguments, **named)
+
+        return counted
+
+
+@pytest.mark.parametrize("found", [PATTERN, SEARCH], ids=["pattern", "search"])
+def test_unknown_users_and_wrong_passwords_take_the_same_requests(
+    directory: LdapDirectory, found: dict[str, Any]
+) -> None:
+    taken, texts = [], set()
+    for user in ("ann", "nobody"):
+        verifier = CountingLdap(LdapRules(urls=[directory.url], **found, **GROUPS))
+        with pytest.raises(AuthenticationError) as refused:
+            verifier.verify(user, "guess")
+        taken.append(verifier.requests)
+        texts.add(str(refused.value))
+        verifier.close()
+    assert taken[0] == taken[1]
+    assert "bind" in taken[0]
+    assert len(texts) == 1
 
 
 @pytest.mark.parametrize("scheme", ["ldaps", "ldap"])

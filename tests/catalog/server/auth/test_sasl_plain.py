@@ -136,6 +136,7 @@ def test_the_hive_catalog_works_by_plain(authenticated: AuthenticatedServer, tmp
     ("user", "changed", "reason"),
     [("ann", "~", "not valid"), ("bob", None, "another user"), ("ann", "x.y.z", "not valid"), ("ANN", None, "another")],
 )
+@pytest.mark.attack("SASL")
 def test_wrong_tokens_and_users_are_refused(
     authenticated: AuthenticatedServer, user: str, changed: str | None, reason: str
 ) -> None:
@@ -172,6 +173,7 @@ def test_frames_follow_the_negotiation(authenticated: AuthenticatedServer) -> No
             assert b"get_database" in framed(connection, long)
 
 
+@pytest.mark.attack("SASL")
 def test_requests_before_the_end_of_the_negotiation_are_not_served(authenticated: AuthenticatedServer) -> None:
     frame = struct.pack("!I", len(GET_ALL)) + GET_ALL
     for begin in (START, START + response("ann", authenticated.token)):
@@ -182,6 +184,7 @@ def test_requests_before_the_end_of_the_negotiation_are_not_served(authenticated
             assert "default" not in text
 
 
+@pytest.mark.attack("SASL")
 def test_a_replayed_negotiation_changes_nothing(authenticated: AuthenticatedServer) -> None:
     with connected(authenticated) as connection:
         connection.sendall(START + response("ann", authenticated.token))
@@ -191,6 +194,7 @@ def test_a_replayed_negotiation_changes_nothing(authenticated: AuthenticatedServ
         assert is_ended(connection)
 
 
+@pytest.mark.attack("SASL")
 def test_a_client_without_negotiation_gets_the_reason_and_no_long_message(authenticated: AuthenticatedServer) -> None:
     with connected(authenticated) as connection:
         connection.sendall(GET_ALL)
@@ -219,6 +223,7 @@ def served(settings: ServerSettings) -> Iterator[int]:
 
 
 @pytest.mark.parametrize("mechanisms", ["token", ""])
+@pytest.mark.attack("SASL")
 def test_connections_that_do_not_end_their_negotiation_are_ended(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, mechanisms: str
 ) -> None:
@@ -242,6 +247,7 @@ def test_connections_that_do_not_end_their_negotiation_are_ended(
                 assert b"default" in each.recv(4096)
 
 
+@pytest.mark.attack("SASL")
 def test_many_negotiations_take_few_threads_and_little_memory(authenticated: AuthenticatedServer) -> None:
     process = psutil.Process(authenticated.server.running.process.pid)
     threads, memory = process.num_threads(), process.memory_info().rss
@@ -275,6 +281,7 @@ def mutated(whole: bytes, chance: Random) -> bytes:
             return whole[:end] + whole[begin:]
 
 
+@pytest.mark.attack("SASL")
 def test_mutated_negotiations_admit_no_other_user(authenticated: AuthenticatedServer) -> None:
     chance, right = Random(7), Credentials(user="ann", password=authenticated.token)
     whole = START + response("ann", authenticated.token)

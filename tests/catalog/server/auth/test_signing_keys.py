@@ -1,6 +1,8 @@
 """Keys of an issuer: rotation, outages, requests that tokens can cause, addresses."""
 
 import json
+import threading
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +20,7 @@ from interbed.catalog.server.auth.signing_keys import (
     url_fetcher,
 )
 from tests.catalog.server.auth.issuer import Issuer, public_jwk, rsa_key, served
+from tests.support.waits import at_most
 
 KEY = public_jwk(rsa_key(), "first")
 NEXT = public_jwk(rsa_key(), "second")
@@ -29,12 +32,15 @@ class Source:
     def __init__(self, *keys: dict[str, Any]) -> None:
         self.document: Any = {"keys": list(keys)}
         self.error: Exception | None = None
+        self.slow: Callable[[], Any] | None = None
         self.count = 0
         self.now = 1000.0
         self.keys = SigningKeys(self.fetch, clock=lambda: self.now)
 
     def fetch(self) -> Any:
         self.count += 1
+        if self.slow is not None:
+            return self.slow()
         if self.error is not None:
             raise self.error
         return self.document
@@ -56,6 +62,7 @@ def test_a_new_key_is_found_at_once_and_an_old_one_is_dropped() -> None:
         source.keys.find("first")
 
 
+@pytest.mark.attack("SSRF by the address of keys")
 def test_unknown_key_ids_cause_one_request_in_a_while() -> None:
     source = Source(KEY)
     for number in range(1000):
@@ -67,6 +74,33 @@ def test_unknown_key_ids_cause_one_request_in_a_while() -> None:
         with pytest.raises(AuthenticationError):
             source.keys.find(f"unknown-{number}")
     assert source.count == 2
+
+
+def test_an_issuer_that_answers_slowly_takes_one_thread() -> None:
+    source = Source(KEY)
+    source.keys.find("first")
+    source.now += RETRY_SECONDS
+    begun, released = threading.Event(), threading.Event()
+
+    def slowly() -> Any:
+        begun.set()
+        assert released.wait(at_most(30))
+        return {"keys": [KEY, NEXT]}
+
+    source.slow = slowly
+    found: list[Any] = []
+    waiting = threading.Thread(target=lambda: found.append(source.keys.find("second")))
+    waiting.start()
+    assert begun.wait(at_most(30))
+    assert source.keys.find("first").key_id == "first"
+    for key_id in ("second", "unknown"):
+        # It may be a new key, so it is not refused.
+        with pytest.raises(AuthenticationUnavailableError, match="try again"):
+            source.keys.find(key_id)
+    released.set()
+    waiting.join(at_most(30))
+    assert [key.key_id for key in found] == ["second"]
+    assert source.keys.find("second").key_id == "second"
 
 
 def test_known_keys_outlast_an_outage_for_a_day() -> None:
@@ -113,6 +147,7 @@ def test_a_token_without_a_key_id_has_the_only_key() -> None:
     ],
     ids=lambda document: json.dumps(document)[:30],
 )
+@pytest.mark.attack("SSRF by the address of keys")
 def test_documents_without_usable_keys_give_none(document: Any) -> None:
     source = Source()
     source.document = document
@@ -127,6 +162,7 @@ def test_keys_by_discovery_and_by_address() -> None:
         assert SigningKeys(url_fetcher(f"{issuer.url}/keys")).find("first").key_id == "first"
 
 
+@pytest.mark.attack("SSRF by the address of keys")
 def test_metadata_of_another_issuer_are_refused() -> None:
     with served(Issuer([KEY])) as issuer:
         fetch = discovering_fetcher(issuer.url)
@@ -135,6 +171,7 @@ def test_metadata_of_another_issuer_are_refused() -> None:
             fetch()
 
 
+@pytest.mark.attack("SSRF by the address of keys")
 def test_redirects_and_long_documents_are_refused() -> None:
     with served(Issuer([KEY])) as issuer:
         issuer.redirect = f"{issuer.url}/keys"
@@ -160,6 +197,7 @@ def test_redirects_and_long_documents_are_refused() -> None:
         "keys.json",
     ],
 )
+@pytest.mark.attack("SSRF by the address of keys")
 def test_addresses_without_authenticity_are_refused(address: str) -> None:
     with pytest.raises(ValueError, match="address"):
         url_fetcher(address)

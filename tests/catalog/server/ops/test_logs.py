@@ -112,6 +112,7 @@ FORGERIES = [
 
 
 @pytest.mark.parametrize("form", ["text", "json"])
+@pytest.mark.attack("log injection")
 def test_text_of_clients_cannot_forge_a_log_line(stream: io.StringIO, form: str, tally: Tally) -> None:
     configure_logging("INFO", form, stream)
     for forgery in FORGERIES:
@@ -157,6 +158,7 @@ SECRETS = [
 
 @pytest.mark.parametrize("secret", SECRETS)
 @pytest.mark.parametrize("form", ["text", "json"])
+@pytest.mark.attack("secrets in logs, errors, command lines and core dumps")
 def test_credentials_are_masked_in_lines(stream: io.StringIO, form: str, secret: str) -> None:
     configure_logging("INFO", form, stream)
     logging.getLogger("interbed.x").warning("could not delete the data in %s", secret, extra={"fields": {"at": secret}})

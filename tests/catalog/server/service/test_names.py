@@ -26,6 +26,7 @@ def test_letters_digits_and_underscores_are_valid_names(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", [None, "", "a-b", "a.b", "a b", "é", "a\n", "a/b", "..", "x" * 129])
+@pytest.mark.attack("paths and links")
 def test_other_characters_and_lengths_are_invalid(name: str | None) -> None:
     assert not is_valid_name(name)
 

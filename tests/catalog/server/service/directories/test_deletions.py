@@ -133,6 +133,7 @@ def test_data_of_an_external_table_outside_of_the_roots_is_kept(metastore: Metas
 
 @pytest.mark.sample(6)
 @pytest.mark.parametrize("spelled", ["{wh}", "{wh}/..", "{link}", "{link}/d.db", "file:{wh}/d.db", "/", "{top}"])
+@pytest.mark.attack("paths and links")
 def test_a_directory_that_contains_the_warehouse_or_a_database_is_kept(
     metastore: Metastore, tmp_path: Path, spelled: str
 ) -> None:
@@ -152,6 +153,7 @@ def test_a_directory_that_contains_the_warehouse_or_a_database_is_kept(
 
 @pytest.mark.sample(6)
 @pytest.mark.parametrize("place", ["wh/d.db/a", "wh/d.db/a/sub", "wh/d.db/p/dt=1", "wh/d.db/p", "link/d.db/a", "far"])
+@pytest.mark.attack("paths and links")
 def test_the_location_of_another_object_is_kept(metastore: Metastore, tmp_path: Path, place: str) -> None:
     (tmp_path / "link").symlink_to(tmp_path / "wh")
     metastore.tables.create(table("a"))
@@ -204,6 +206,7 @@ def test_a_metastore_database_in_the_warehouse_is_kept(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("what", ["cwd", "protected", "inode", "mount"])
+@pytest.mark.attack("paths and links")
 def test_files_that_the_server_needs_are_kept(
     store: SqlRepository, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, what: str
 ) -> None:

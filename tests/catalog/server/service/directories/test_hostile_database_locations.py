@@ -13,6 +13,8 @@ from tests.catalog.server.service.directories.hostile_trials import check_nothin
 from tests.support.hostile_locations import ProtectedTree
 from tests.support.tally import Tally
 
+pytestmark = pytest.mark.attack("paths and links")
+
 
 def _database(metastore: Metastore, location: str) -> None:
     metastore.databases.create(MetastoreDatabase(name="h", location=location))

@@ -20,6 +20,8 @@ from tests.catalog.server.service.directories.hostile_trials import (
 from tests.support.hostile_locations import ProtectedTree
 from tests.support.tally import Tally
 
+pytestmark = pytest.mark.attack("paths and links")
+
 
 def _partitioned_table(metastore: Metastore, location: str) -> None:
     metastore.databases.create(MetastoreDatabase(name="h"))

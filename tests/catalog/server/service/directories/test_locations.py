@@ -40,6 +40,7 @@ REFUSED = {
 
 
 @pytest.mark.parametrize("location", REFUSED)
+@pytest.mark.attack("paths and links")
 def test_a_refused_location_is_reported_on_one_line(location: str) -> None:
     with pytest.raises(InvalidLocationError, match=REFUSED[location]) as refused:
         LocationRules().check(location)

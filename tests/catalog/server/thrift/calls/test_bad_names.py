@@ -145,6 +145,7 @@ def every_call(name: str) -> list[Callable[[Any], Any]]:
 
 @pytest.mark.sample(8)
 @pytest.mark.parametrize("name", [LONG, "ä" * 10_000, "@hive#" + LONG, f"@{LONG}#x", *HOSTILE])
+@pytest.mark.attack("SQL and filter injection")
 def test_no_name_makes_any_call_fail_without_a_clear_error(
     raw: Any, here: str, name: str, metastore: MetastoreUnderTest
 ) -> None:
@@ -186,6 +187,7 @@ WITH_NUL: dict[str, Callable[[Any], Any]] = {
 
 
 @pytest.mark.parametrize("call", WITH_NUL.values(), ids=WITH_NUL)
+@pytest.mark.attack("SQL and filter injection")
 def test_a_nul_that_the_database_cannot_store_is_refused_with_its_field(
     raw: Any, here: str, call: Callable[[Any], Any], metastore: MetastoreUnderTest
 ) -> None:
@@ -206,6 +208,7 @@ def test_a_nul_that_the_database_cannot_store_is_refused_with_its_field(
 
 
 @pytest.mark.parametrize("text", [*HOSTILE, LONG])
+@pytest.mark.attack("SQL and filter injection")
 def test_texts_are_returned_as_they_were_sent(raw: Any, here: str, text: str) -> None:
     # The comment has a column of its own, in which PostgreSQL cannot store a NUL.
     comment = text.replace("\x00", "")
@@ -226,6 +229,7 @@ def test_texts_are_returned_as_they_were_sent(raw: Any, here: str, text: str) ->
 
 
 @pytest.mark.parametrize("value", [text for text in HOSTILE if "\x00" not in text])
+@pytest.mark.attack("SQL and filter injection")
 def test_partition_values_are_returned_and_found_by_filters(
     raw: Any, here: str, value: str, metastore: MetastoreUnderTest
 ) -> None:
@@ -277,6 +281,7 @@ def test_sql_wildcards_are_plain_characters_in_patterns_and_filters(raw: Any, he
     ],
     ids=range(10),
 )
+@pytest.mark.attack("SQL and filter injection")
 def test_invalid_filters_are_refused_or_select_nothing(raw: Any, here: str, text: str) -> None:
     raw.append_partition(here, "t", ["a"])
     found: list[Any] = []

@@ -82,6 +82,7 @@ def attempts(client: Any, location: str) -> None:
 
 
 @pytest.mark.longer
+@pytest.mark.attack("paths and links")
 def test_nothing_foreign_is_deleted(tmp_path: Path, tally: Tally) -> None:
     precious = ProtectedTree(root=tmp_path / "outer")
     precious.make()

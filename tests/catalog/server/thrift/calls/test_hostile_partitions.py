@@ -56,6 +56,7 @@ def _partition(value: str, name: str = "t") -> Any:
     return ttypes.Partition(dbName="hostile", tableName=name, values=[value], sd=storage(), parameters={})
 
 
+@pytest.mark.attack("paths and links")
 def test_every_hostile_value_has_one_directory_below_its_table(
     raw: Any, metastore: MetastoreUnderTest, tally: Tally
 ) -> None:
@@ -107,6 +108,7 @@ def test_every_hostile_value_has_one_directory_below_its_table(
 
 @pytest.mark.sample(5)
 @pytest.mark.parametrize("key", KEYS)
+@pytest.mark.attack("paths and links")
 def test_a_hostile_key_stays_below_its_table(raw: Any, metastore: MetastoreUnderTest, key: str) -> None:
     home = metastore.warehouse / "keys.db"
     raw.create_database(ttypes.Database(name="keys"))
@@ -124,6 +126,7 @@ def test_a_hostile_key_stays_below_its_table(raw: Any, metastore: MetastoreUnder
 
 
 @pytest.mark.parametrize("values", [["../../moved", ".."], ["..", "../x"]])
+@pytest.mark.attack("paths and links")
 def test_names_of_partitions_of_several_keys_have_one_directory_for_each(
     raw: Any, metastore: MetastoreUnderTest, values: list[str]
 ) -> None:
