@@ -77,8 +77,8 @@ class RestPublication:
         """Make the catalog's table equal to a document that is in the metadata file.
 
         A token that the catalog refuses is replaced once: by that of the environment, if it has another one by then, or
-        by a new one for a credential. Raises InvalidOptionError if the name is that of another table, StorageAccessError if the
-        catalog does not answer or refuses.
+        by a new one for a credential. Raises InvalidOptionError if the name is that of another table, and
+        StorageAccessError if the catalog does not answer or refuses.
         """
         with self._errors():
             try:

@@ -234,6 +234,9 @@ class HttpConnection(HttpToolsProtocol):
         elif not self._is_ending and self._refusal is None:
             self.client_state.is_served = True
             super().on_headers_complete()
+        # The parser reports the trailers of a chunked body as headers. The request must not have them: they may come
+        # past a proxy that checks its headers.
+        self.headers = []
 
     def on_body(self, body: bytes) -> None:
         """Keep a part of the body for the application."""
