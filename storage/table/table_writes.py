@@ -259,14 +259,14 @@ class TableWrites:
         from interbed.storage.commit.retry import RetryPolicy
         from interbed.storage.upkeep.changed_rows import (
             check_takes_present_columns,
-            groups_of_dicts,
             upsert_present,
         )
+        from interbed.storage.upkeep.present_rows import groups_of_dicts
 
         check_takes_present_columns(self.store, self.name)
         given: list[Any] = [data]
         if isinstance(data, list | tuple) and all(isinstance(row, Mapping) for row in data):
-            given = groups_of_dicts(data, self.store.schema.primary_keys)
+            given = groups_of_dicts(data, self.store.schema, self.name)
         parts = []
         for each in given:
             part = self._incoming(each, merge_schema)

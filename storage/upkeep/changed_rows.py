@@ -25,6 +25,7 @@ from interbed.storage.base.row.kind import RowKind
 from interbed.storage.commit.basis import RowsRead, SnapshotRead
 from interbed.storage.commit.file_store_commit import FileStoreCommit
 from interbed.storage.files.deletion_vectors import DeletionVector
+from interbed.storage.lsm.merge_function.row_rules import combined_columns
 from interbed.storage.meta.bucket_mode import BucketMode, bucket_mode
 from interbed.storage.meta.file_store import FileStore
 from interbed.storage.meta.options.stream import FALLBACK_BRANCH
@@ -197,26 +198,6 @@ def check_takes_present_columns(store: FileStore, name: str) -> None:
         )
 
 
-def groups_of_dicts(rows: Sequence[Mapping[str, Any]], keys: Sequence[str]) -> list[list[dict[str, Any]]]:
-    """Return the rows in groups that have the same columns; rows of one key are merged, and the later value wins.
-
-    Raises SchemaMismatchError for a row without a column of the key.
-    """
-    merged: dict[tuple[str, ...], dict[str, Any]] = {}
-    for number, row in enumerate(rows):
-        missing = next((name for name in keys if row.get(name) is None), None)
-        if missing is not None:
-            raise SchemaMismatchError(
-                f"Row {number} (counted from 0) lacks a value for '{missing}', a column of the primary key."
-            )
-        # Compare keys by text: 1 and True are equal in Python.
-        merged.setdefault(tuple(repr(row[name]) for name in keys), {}).update(row)
-    groups: dict[frozenset[str], list[dict[str, Any]]] = {}
-    for row in merged.values():
-        groups.setdefault(frozenset(row), []).append(row)
-    return list(groups.values())
-
-
 def _with_level_0(store: FileStore) -> FileStore:
     """Return the store for reads that see level 0 of a table with deletion vectors.
 
@@ -269,8 +250,11 @@ def _with_old_values(
     new: Any = pa.array(encode_rows([asked.column(key) for key in keys], types), pa.binary())
     # A new key has a null index, and taking by it makes null, for which the writer has the default.
     places: Any = pc.index_in(new, value_set=old)
+    combined = combined_columns(schema, schema.core)
     for column in absent:
-        batch = batch.append_column(column, one_array(found.column(column)).take(places))
+        # The old value is in the table already, and a function such as `sum` would add it again.
+        taken = places if column not in combined else pa.nulls(len(places), pa.int32())
+        batch = batch.append_column(column, one_array(found.column(column)).take(taken))
     known: dict[str, Any] = dict.fromkeys(absent, pc.is_valid(places))
     return batch, known
 

@@ -20,7 +20,7 @@ from interbed.storage.base.arrays import Mask
 from interbed.storage.base.arrow_values import to_numpy
 from interbed.storage.base.errors import InvalidInputError
 from interbed.storage.base.row.python_values import python_value
-from interbed.storage.lsm.merge_function.row_rules import kept_columns, retract_refusal
+from interbed.storage.lsm.merge_function.row_rules import combined_columns, kept_columns, retract_refusal
 from interbed.storage.meta.options.core import CoreOptions
 from interbed.storage.meta.options.lsm import MergeEngine, SequenceOrder
 from interbed.storage.meta.schema.table_schema import TableSchema
@@ -45,6 +45,14 @@ def refusals(name: str, schema: TableSchema) -> dict[str, str]:
                 f"{statement} of '{name}' is not possible: 'merge-engine' = '{options.merge_engine}' would merge the "
                 f"new row into the old one, not put it in its place; that takes {' or '.join(UPDATABLE)}. INSERT the "
                 "rows that the engine shall merge, or INSERT OVERWRITE whole partitions."
+            )
+    for column, function in combined_columns(schema, options).items():
+        for statement in (UPDATE, MERGE):
+            found.setdefault(
+                statement,
+                f"{statement} of '{name}' is not possible: the column '{column}' has the aggregate function "
+                f"'{function}', which would combine the value of the new row with the old one, not put it in its "
+                "place. INSERT rows with the columns that change; columns that they lack keep their values.",
             )
     return found
 

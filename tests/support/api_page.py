@@ -90,8 +90,10 @@ partition columns out (`{}` means all partitions), a list of mappings, or a filt
 An upsert replaces the row of its key as a whole: **columns that the data lack become null** (or their default), also
 where the old row had a value. With `columns="present"` they keep it. The old rows are looked up, and the commit names
 the snapshot of that lookup: after a commit of another writer in between the lookup is repeated, and a stream, which is
-read once, ends with a CommitConflictError. In a list of dicts each may lack other columns. Merge engines that merge
-rows by themselves (aggregation, first-row) refuse it. In a partial-update table null keeps the old value in any case,
+read once, ends with a CommitConflictError. In a list of dicts each may lack other columns; several
+rows of a key are as an upsert for each, and refused if they have different columns and the table orders them by a
+sequence. Columns with an aggregate function (`sum`) keep their values, too. Merge engines that merge rows by
+themselves (aggregation, first-row) refuse it. In a partial-update table null keeps the old value in any case,
 but for columns with a default: as in Java Paimon, null is the default there, which replaces the old value.
 
 ```python

@@ -18,6 +18,9 @@ from interbed.storage.meta.options.core import CoreOptions
 from interbed.storage.meta.options.lsm import MergeEngine
 from interbed.storage.meta.schema.table_schema import TableSchema
 
+_REPLACING = ("last_value", "last_non_null_value", "primary-key")
+"""Functions whose result is the written value; a null may keep the old one."""
+
 
 def retract_refusal(schema: TableSchema, options: CoreOptions) -> str | None:
     """Return the reason why the table refuses -U and -D rows; None if it accepts them.
@@ -79,6 +82,20 @@ def kept_columns(schema: TableSchema, options: CoreOptions) -> Mapping[str, Kept
     # A column with a default value gets it in place of null.
     names = [f.name for f in schema.fields if f.default_value is None and f.name not in fixed]
     return {name: groups.get(name, KeptColumn()) for name in names}
+
+
+def combined_columns(schema: TableSchema, options: CoreOptions) -> Mapping[str, str]:
+    """Return the columns of a partial update whose function combines a written value with the old one: their functions'
+    names.
+
+    A row with the value that is in the table would add it again, as with `sum`, and a lower value would be dropped, as
+    with `max`.
+    """
+    if not schema.has_primary_key or options.merge_engine is not MergeEngine.PARTIAL_UPDATE:
+        return {}
+    function = merge_function_for(schema, options, drop_deletes=False, looked_up=False)
+    assert isinstance(function, PartialUpdate)
+    return {n: f.name for n, f in function.functions.items() if f.name not in _REPLACING}
 
 
 def overwriting_defaults(schema: TableSchema, options: CoreOptions) -> Sequence[str]:

@@ -223,3 +223,21 @@ def test_tables_whose_merge_engine_allows_no_changes_refuse_them(lake: interbed.
         refused = run(lake, "sql", statement)
         said = refused.output.replace("\n", " ")
         assert (refused.exit_code, "is not possible: 'merge-engine' = 'aggregation'" in said) == (1, True), said
+
+
+def test_updates_of_columns_with_aggregate_functions_are_refused(lake: interbed.Catalog) -> None:
+    columns = [pa.field("id", pa.int64(), nullable=False), *(pa.field(name, pa.int64()) for name in ("g", "n", "c"))]
+    options = {
+        "bucket": "1",
+        "merge-engine": "partial-update",
+        "fields.g.sequence-group": "n",
+        "fields.n.aggregate-function": "sum",
+    }
+    table = lake.create_table("s.p", pa.schema(columns), primary_keys=["id"], options=options)
+    table.upsert([{"id": 1, "g": 1, "n": 5, "c": 0}])
+    match = "MERGE INTO s.p t USING (SELECT 1 AS id) s ON t.id = s.id WHEN MATCHED THEN UPDATE SET c = 1"
+    for statement in ("UPDATE s.p SET c = 1", "UPDATE s.p SET n = 3 WHERE id = 1", match):
+        refused = run(lake, "sql", statement)
+        said = refused.output.replace("\n", " ")
+        assert (refused.exit_code, "the column 'n' has the aggregate function 'sum'" in said) == (1, True), said
+    assert table.to_arrow().to_pylist() == [{"id": 1, "g": 1, "n": 5, "c": 0}]
