@@ -35,6 +35,8 @@ from interbed.storage.base.types.data_type import AtomicType, TypeRoot
 
 _DAY = r"[0-9]{4,}-[0-9]{1,2}-[0-9]{1,2}"
 _CLOCK = r"[0-9]{{1,2}}:[0-9]{{1,2}}(:[0-9]{{1,2}}(\.[0-9]{{0,{}}}0*)?)?"
+_MAYBE_LATE = r"-(29|30|31)([ T]|$)|[ T]24:"
+_DAY_OF_MONTH = r"^[0-9]+-[0-9]+-(?P<day>[0-9]+)"
 _NO_TIME = (
     "a TIME of a table is a time of the day with three digits after the second. Let MySQL have time(3) and times of a "
     "day alone, or leave the column out where Canal runs"
@@ -161,6 +163,8 @@ class _Cast:
             raise ValueError(f"{lost[0].as_py()!r} has too many digits for {self.type.type}")
         if self.type.root in (TypeRoot.FLOAT, TypeRoot.DOUBLE):
             self._check_floats(texts, made)
+        if self.type.root is TypeRoot.TIMESTAMP:
+            self._check_days(texts, made)
         return made  # type: ignore[no-any-return]
 
     def _check_form(self, texts: Array) -> None:
@@ -183,6 +187,16 @@ class _Cast:
         others: Any = texts.filter(pc.invert(pc.match_substring_regex(texts, f"^({form})$")))
         if len(others.drop_null()):
             raise ValueError(why)
+
+    def _check_days(self, texts: Any, made: Any) -> None:
+        """Refuse days after the end of their month and the hour 24, which a cast takes for another day."""
+        is_late = pc.fill_null(pc.match_substring_regex(texts, _MAYBE_LATE), False)
+        if pc.any(is_late).as_py():
+            late = texts.filter(is_late)
+            days: Any = pc.struct_field(pc.extract_regex(late, _DAY_OF_MONTH), "day")
+            others = late.filter(pc.not_equal(days.cast(pa.int64()), pc.day(made.filter(is_late))))
+            if len(others):
+                raise ValueError(f"{others[0].as_py()!r} is no {self.type.type}: there is no such time")
 
     def _check_floats(self, texts: Any, made: Any) -> None:
         """Refuse integers that the type does not hold exactly, and numbers that became infinite."""

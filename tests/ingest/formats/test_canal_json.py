@@ -276,6 +276,11 @@ def test_mysql_types_map_to_those_of_paimon(kind: str, text: str, value: object,
         ("time(6)", "23:59:59.999999"),
         ("date", "2023-02-30"),
         ("datetime", "0000-00-00 00:00:00"),
+        ("datetime", "2024-02-30 00:00:00"),
+        ("datetime(6)", "2023-02-29 10:00:00.5"),
+        ("timestamp", "2024-4-31 00:00:00"),
+        ("datetime", "2024-01-01 24:00:00"),
+        ("datetime", "2024-02-30"),
         ("time", "25:00:00"),
         ("tinyint(1)", "2"),
         ("enum('a')", "2"),
@@ -295,6 +300,20 @@ def test_a_value_outside_of_its_type_makes_only_its_message_bad(kind: str, text:
     assert bad.reason.startswith(f"its column 'c', {kind} in MySQL, can't have {text!r}: ")
     [table] = decoded.changes
     assert table.messages.tolist() == [0, 0, 2, 2]
+
+
+def test_the_last_days_of_months_are_dates() -> None:
+    given = ["2024-02-29 00:00:00", "2023-12-31", "2024-4-30 23:59:59", "1900-01-31 10:24:00"]
+    message = {"table": "t", "type": "INSERT", "data": [{"c": text} for text in given], "mysqlType": {"c": "datetime"}}
+    decoded = CanalJson().decode(messages_of([json.dumps(message).encode()]))
+    [table] = decoded.changes
+    assert not decoded.bad
+    assert [str(row["c"]) for row in table.rows.to_pylist()] == [
+        "2024-02-29 00:00:00",
+        "2023-12-31 00:00:00",
+        "2024-04-30 23:59:59",
+        "1900-01-31 10:24:00",
+    ]
 
 
 @pytest.mark.parametrize("text", ["23:59:59.999999", "24:00:00", "-838:59:59"])
