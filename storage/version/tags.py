@@ -23,7 +23,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from interbed.storage.base.errors import (
@@ -260,6 +260,8 @@ def _neighbours(store: FileStore, snapshot: Snapshot, found: KeptVersions) -> li
 
 _BATCH_PREFIX = "batch-write-"
 _NO_WATERMARK = -(2**63)
+_FIRST_MILLIS, _END_MILLIS = (int(datetime(year, 1, 1, tzinfo=UTC).timestamp()) * 1000 for year in (2, 9999))
+"""Times for which a period can be named, whatever the time zone."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -317,6 +319,7 @@ def create_automatic_tags(store: FileStore) -> list[str]:
         newest = next(name for name, begin in begins.items() if begin == last)
         first = tags.get(newest).snapshot.id + 1
     zone = _zone(store, creation)
+    _warn_of_no_time(store, creation)
     moments = ((s, _moment(s, creation, zone)) for s in store.snapshots.all() if s.id >= first)
     due = due_tags(moments, last, period, delay=delay, completes=options.tag_automatic_completion)
     # A tag of that name that a user created stays.
@@ -389,10 +392,24 @@ def _zone(store: FileStore, creation: TagCreation) -> ZoneInfo | None:
         raise InvalidOptionError(f"Option '{key}' = '{name}' of {store.location} is no known time zone.") from error
 
 
+def _warn_of_no_time(store: FileStore, creation: TagCreation) -> None:
+    latest = store.snapshots.latest()
+    found = None if latest is None or creation is not TagCreation.WATERMARK else latest.watermark
+    if latest is None or found is None or found == _NO_WATERMARK or _FIRST_MILLIS <= found < _END_MILLIS:
+        return
+    _log.warning(
+        "No automatic tag of snapshot %d of %s: its watermark %d, in milliseconds, is no time in the years 2 to 9998. "
+        "The watermark of a table does not fall again. Correct the watermarks of the writer; create tags by hand",
+        latest.id,
+        store.location,
+        found,
+    )
+
+
 def _moment(snapshot: Snapshot, creation: TagCreation, zone: ZoneInfo | None) -> datetime | None:
     millis: int | None = snapshot.time_millis
     if creation is TagCreation.WATERMARK:
         millis = snapshot.watermark
-    if millis is None or millis == _NO_WATERMARK:
+    if millis is None or not _FIRST_MILLIS <= millis < _END_MILLIS:
         return None
     return datetime.fromtimestamp(millis / 1000, zone).replace(tzinfo=None)

@@ -71,6 +71,18 @@ def test_a_delay_waits_for_late_rows_and_completion_fills_missing_periods(new_ta
     assert len(list(success.iterdir())) == 2
 
 
+@pytest.mark.parametrize("watermark", [2**63 - 1, 1_800_000_000_000_000, 253_402_300_800_000])
+def test_a_watermark_that_is_no_time_makes_no_tag_and_no_error(
+    new_table: NewTable, watermark: int, caplog: pytest.LogCaptureFixture
+) -> None:
+    table = new_table(write_only="false", creation_period="hourly")
+    commit_at(table, -(2**63), 10 * HOUR, watermark)
+    table.upsert([{"id": 9, "v": 9}])
+    assert tagged(table) == {"1970-01-01 09": 2}
+    assert table.count() == 4
+    assert f"its watermark {watermark}, in milliseconds, is no time" in caplog.text
+
+
 def test_the_oldest_automatic_tags_expire_and_other_tags_are_kept(new_table: NewTable) -> None:
     table = new_table(creation_period="hourly", num_retained_max="2")
     commit_at(table, *(hour * HOUR for hour in range(10, 14)))
