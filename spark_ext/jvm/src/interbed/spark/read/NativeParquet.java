@@ -52,9 +52,16 @@ final class NativeParquet implements Serializable {
     "spark.sql.parquet.ignoreVariantAnnotation",
   };
 
-  /** Dates and timestamps of the format are in the proleptic Gregorian calendar, so that old ones are not rebased. */
+  /**
+   * Options that precede the session's settings. Dates and timestamps of the format are in the proleptic Gregorian calendar, so that
+   * old ones are not rebased. A snapshot names its files, so that a missing or damaged one is an error whatever the session ignores.
+   */
   private static final Map<String, String> OPTIONS =
-      Map.of("datetimeRebaseMode", "CORRECTED", "int96RebaseMode", "CORRECTED");
+      Map.of(
+          "datetimeRebaseMode", "CORRECTED",
+          "int96RebaseMode", "CORRECTED",
+          "ignoreMissingFiles", "false",
+          "ignoreCorruptFiles", "false");
 
   /** Spark's reader fills a column of this name with positions, as for `_metadata.row_index`. */
   private static final String POSITION = ParquetFileFormat.ROW_INDEX_TEMPORARY_COLUMN_NAME();
