@@ -144,6 +144,19 @@ _CHANGES_VALUES: Mapping[str, Mapping[str, str | None]] = {
 
 _UTF8 = ("utf8", "usascii", "ascii")
 
+_SPARK_SCHEMA = "spark.sql.sources.schema"
+_SPARK_OPTIONS: Mapping[str, str | None] = {
+    "pathglobfilter": None,
+    "modifiedbefore": None,
+    "modifiedafter": None,
+    "datetimerebasemode": "legacy",
+    "int96rebasemode": "legacy",
+    "avroschema": None,
+    "avroschemaurl": None,
+    "positionalfieldmatching": "true",
+}
+"""Options of Spark's file sources with which a table has other rows than its files, in lower case, as above."""
+
 
 def _check_serde(identifier: Identifier, entry: Any, file_format: str) -> None:
     """Raise NotSupportedError for a parameter of table or SerDe with which files have other values than are read."""
@@ -163,6 +176,45 @@ def _check_serde(identifier: Identifier, entry: Any, file_format: str) -> None:
                 f"The table '{identifier}' has the parameter '{key}' = '{value[:200]}', which is not supported: its "
                 "values would be others. Read it by Hive."
             )
+
+
+def _check_spark(identifier: Identifier, entry: Any, parameters: Mapping[str, str]) -> None:
+    """Raise NotSupportedError for what changes rows or filters in Spark's definition of a table, which Hive lacks."""
+    for key, value in sorted((entry.sd.serdeInfo.parameters or {}).items()):
+        if key.lower() in _SPARK_OPTIONS and _SPARK_OPTIONS[key.lower()] in (None, value.lower()):
+            raise NotSupportedError(
+                f"The table '{identifier}' has Spark's option '{key}' = '{value[:200]}', which is not supported: its "
+                "rows would be others. Read it by Spark."
+            )
+    for field in _spark_fields(identifier, parameters):
+        name, metadata = field.get("name"), field.get("metadata") or {}
+        default = str(metadata.get("EXISTS_DEFAULT", "NULL"))
+        if default.upper() != "NULL":
+            raise NotSupportedError(
+                f"The column '{name}' of '{identifier}' has Spark's default {default[:200]}, which Spark shows in the "
+                "rows of files without the column; it is not supported. Read the table by Spark."
+            )
+        if "__COLLATIONS" in metadata:
+            raise NotSupportedError(
+                f"The column '{name}' of '{identifier}' has a collation of Spark's, by which filters would select "
+                "other rows; it is not supported. Read the table by Spark."
+            )
+
+
+def _spark_fields(identifier: Identifier, parameters: Mapping[str, str]) -> list[Any]:
+    """Return the columns as Spark's parameters of a table describe them, in JSON; none for tables of Hive."""
+    parts = parameters.get(f"{_SPARK_SCHEMA}.numParts", "0")
+    count = int(parts) if parts.isdecimal() else 0
+    text = "".join(parameters.get(f"{_SPARK_SCHEMA}.part.{number}", "") for number in range(count))
+    text = parameters.get(_SPARK_SCHEMA, text)
+    if not text:
+        return []
+    try:
+        return list(json.loads(text)["fields"])
+    except (ValueError, TypeError, KeyError) as error:
+        raise NotSupportedError(
+            f"The parameter '{_SPARK_SCHEMA}' of '{identifier}' is no schema of Spark's; read the table by Spark."
+        ) from error
 
 
 def _has_defaults(literal: str) -> bool:
@@ -247,6 +299,7 @@ def _definition_of_hive(
 ) -> FormatDefinition:
     """Return the definition of a table that Hive or Spark created: the syntax of its files is that of its SerDe."""
     _check_serde(identifier, entry, file_format)
+    _check_spark(identifier, entry, parameters)
     header = parameters.get("skip.header.line.count", "0")
     lines = int(header) if header.isdecimal() else 0
     if file_format == "json":

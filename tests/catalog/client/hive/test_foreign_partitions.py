@@ -210,6 +210,52 @@ def test_parameters_of_a_serde_that_change_nothing_are_taken(catalog: HiveCatalo
     assert rows_of(catalog.get_table("shop.h")) == [("x",)]  # type: ignore[arg-type]
 
 
+SPARK = "spark.sql.sources.schema"
+SPARK_COLUMN = '{"type":"struct","fields":[{"name":"Ts","type":"string","nullable":true,"metadata":{%s}}]}'
+
+
+@pytest.mark.parametrize(
+    ("place", "parameters", "named"),
+    [
+        (
+            "parameters",
+            {SPARK: SPARK_COLUMN % '"EXISTS_DEFAULT":"42","CURRENT_DEFAULT":"42"'},
+            r"'Ts' of 'shop\.h'.*default 42",
+        ),
+        (
+            "parameters",
+            {SPARK: SPARK_COLUMN % '"__COLLATIONS":{"Ts":"spark.UTF8_LCASE"}'},
+            r"'Ts' of 'shop\.h'.*collation",
+        ),
+        ("parameters", {SPARK: "{"}, r"'shop\.h' is no schema of Spark's"),
+        ("serde_parameters", {"pathGlobFilter": "*.other"}, r"shop\.h.*pathGlobFilter"),
+        ("serde_parameters", {"modifiedAfter": "2100-01-01T00:00:00"}, r"shop\.h.*modifiedAfter"),
+        ("serde_parameters", {"datetimeRebaseMode": "LEGACY"}, r"shop\.h.*datetimeRebaseMode"),
+    ],
+)
+def test_what_spark_alone_says_of_rows_is_refused_by_name(
+    catalog: HiveCatalog, tmp_path: Path, place: str, parameters: dict[str, str], named: str
+) -> None:
+    more: Any = {place: parameters}
+    catalog.client.create_table(of_hive(tmp_path / "h", {"ts": "string"}, serde=PARQUET, **more))
+    with pytest.raises(NotSupportedError, match=named):
+        catalog.get_table("shop.h")
+
+
+def test_a_long_schema_of_spark_is_read_in_its_parts(catalog: HiveCatalog, tmp_path: Path) -> None:
+    for number, extra in enumerate(('"EXISTS_DEFAULT":"42"', '"EXISTS_DEFAULT":"NULL"', '"comment":"c"', "")):
+        text = SPARK_COLUMN % extra
+        parts = {f"{SPARK}.numParts": "2", f"{SPARK}.part.0": text[:50], f"{SPARK}.part.1": text[50:]}
+        catalog.client.create_table(of_hive(tmp_path / "h", {"ts": "string"}, serde=PARQUET, parameters=parts))
+        if number == 0:
+            with pytest.raises(NotSupportedError, match="default 42"):
+                catalog.get_table("shop.h")
+        else:
+            (tmp_path / "h").mkdir(exist_ok=True)
+            assert rows_of(catalog.get_table("shop.h")) == []  # type: ignore[arg-type]
+        catalog.client.drop_table("shop", "h")
+
+
 def test_a_schema_of_avro_without_defaults_is_taken(catalog: HiveCatalog, tmp_path: Path) -> None:
     for extra in ("", ',"default":null'):
         taken = {"avro.schema.literal": AVRO_SCHEMA % extra}
