@@ -29,7 +29,7 @@ from interbed.spark_ext.handle.ddl import MANAGED_LOCATION, schema_changes, sche
 from interbed.spark_ext.handle.format_tables import format_table_info, refuse_format
 from interbed.spark_ext.handle.guarded_tables import guarded_info, refused, unguarded
 from interbed.spark_ext.handle.row_changes import hidden_columns_of, row_changes_of
-from interbed.spark_ext.handle.session_options import BRANCH, with_session_options
+from interbed.spark_ext.handle.session_options import BRANCH, check_options_of_path, with_session_options
 from interbed.spark_ext.handle.table_handle import NO_CATALOG, TableHandle, handle_of_table
 from interbed.spark_ext.values.partition_values import agrees, spec_from_spark, values_to_spark
 from interbed.spark_ext.values.predicates import partition_forms
@@ -246,6 +246,7 @@ class PathCalls(PlannerCalls):
     """Calls of Spark's TableProvider."""
 
     def loadPath(self, path: str, options: dict[str, str], settings: dict[str, str]) -> TableInfo:  # noqa: N802
+        check_options_of_path(options)
         to_files = options_of_files(options)
         to_branch = {key: value for key, value in options.items() if key == BRANCH}
         table = load_table(path, options={**to_files, **to_branch})

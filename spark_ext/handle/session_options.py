@@ -52,6 +52,40 @@ TRAVEL_KEYS = frozenset(
 
 _OF_SPARK = frozenset({"path", "paths", "checkpointLocation", "queryName"})
 
+_OF_OTHERS: Mapping[str, str] = {
+    "partitionoverwritemode": "use writeTo(…).overwritePartitions(), or set spark.sql.sources.partitionOverwriteMode",
+    "overwrite-mode": "use writeTo(…).overwritePartitions(), or set spark.sql.sources.partitionOverwriteMode",
+    "replacewhere": "use writeTo(…).overwrite(condition), or DELETE the rows",
+    "replaceon": "use MERGE INTO",
+    "replaceusing": "use MERGE INTO",
+    "mergeschema": "use 'write.merge-schema'",
+    "merge-schema": "use 'write.merge-schema'",
+    "txnappid": "use a table with a primary key, or a stream with a checkpoint, whose writes may be repeated",
+    "txnversion": "use a table with a primary key, or a stream with a checkpoint, whose writes may be repeated",
+    "snapshot-id": "use 'scan.snapshot-id'",
+    "as-of-timestamp": "use 'scan.timestamp-millis'",
+    "tag": "use 'scan.tag-name'",
+    "start-snapshot-id": "use 'incremental-between'",
+    "end-snapshot-id": "use 'incremental-between'",
+    "startingversion": "use 'scan.snapshot-id' for a stream, 'incremental-between' for a query",
+    "endingversion": "use 'incremental-between'",
+    "startingtimestamp": "use 'scan.timestamp' for a stream, 'incremental-between-timestamp' for a query",
+    "endingtimestamp": "use 'incremental-between-timestamp'",
+    "stream-from-timestamp": "use 'scan.timestamp-millis'",
+    "readchangefeed": "read `table$audit_log`",
+    "readchangedata": "read `table$audit_log`",
+    "as.of.instant": "use 'scan.timestamp'",
+}
+"""Options of other table formats that choose rows, in lower case, and what does the same here.
+
+Without effect they would let a query read, or a write replace, other rows than its author means.
+"""
+
+_BY_NAME: Mapping[str, str] = {"versionasof": "use 'scan.version'", "timestampasof": "use 'scan.timestamp'"}
+"""Options that Spark itself applies to tables by name, and to tables by path only for sources with catalogs."""
+
+_OF_HUDI = "hoodie."
+
 _OF_THE_APPLICATION = ("python", "pythonEnv.", "planner")
 """Prefixes of settings of the application (docs/spark-setup.md), which are no options of a table."""
 
@@ -103,8 +137,28 @@ def read_options(session: Mapping[str, str], given: Mapping[str, str]) -> dict[s
 
 
 def table_options(given: Mapping[str, str]) -> dict[str, str]:
-    """Return the options of a DataFrame that are its table's, without its path and Spark's own options."""
+    """Return the options of a DataFrame that are its table's, without its path and Spark's own options.
+
+    Raises NotSupportedError for an option by which another table format chooses the rows.
+    """
+    _refuse(given, _OF_OTHERS)
     return {key: value for key, value in given.items() if key not in _OF_SPARK}
+
+
+def check_options_of_path(given: Mapping[str, str]) -> None:
+    """Raise NotSupportedError for an option of a table by path by which another format chooses the rows."""
+    _refuse(given, {**_OF_OTHERS, **_BY_NAME})
+
+
+def _refuse(given: Mapping[str, str], refused: Mapping[str, str]) -> None:
+    for key in given:
+        of_hudi = "remove it" if key.lower().startswith(_OF_HUDI) else None
+        instead = refused.get(key.lower(), of_hudi)
+        if instead is not None:
+            raise NotSupportedError(
+                f"The option '{key}' of a DataFrame is that of another table format, and has no effect on this table: "
+                f"{instead}."
+            )
 
 
 def without_pins(options: Mapping[str, str]) -> dict[str, str]:

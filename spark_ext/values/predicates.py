@@ -148,12 +148,13 @@ def partition_of(
 ) -> dict[str, Any] | None:
     """Return the static partition of an overwrite: values of some partition columns, {} for the whole table.
 
-    None when a filter is not of the form `partition column = value`.
+    None when a filter is not of the form `partition column = value`. Spark names columns here as the statement does.
     """
     by_name = {f.name: f for f in fields}
+    spelled = {**{name.lower(): name for name in by_name}, **{name: name for name in by_name}}
     partition: dict[str, Any] = {}
     for tree in trees:
-        for node in _conjuncts(json.loads(tree)):
+        for node in _conjuncts(_respelled(json.loads(tree), spelled)):
             if node.get("op") == "ALWAYS_TRUE":
                 continue
             try:
@@ -164,6 +165,14 @@ def partition_of(
                 return None
             partition[column] = value
     return partition
+
+
+def _respelled(node: Mapping[str, Any], names: Mapping[str, str]) -> Mapping[str, Any]:
+    """Return the node with the table's names of columns, which differ from the statement's by case."""
+    if node.get("column"):
+        first, *inner = node["column"]
+        return {**node, "column": [names.get(first, names.get(first.lower(), first)), *inner]}
+    return {**node, "args": [_respelled(each, names) for each in node["args"]]} if "args" in node else node
 
 
 def _conjuncts(node: Mapping[str, Any]) -> list[Mapping[str, Any]]:

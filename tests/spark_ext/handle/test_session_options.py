@@ -1,8 +1,11 @@
 """Options by SET: the tables that a setting applies to, and its effect on reads and writes."""
 
+import re
+
 import pytest
 
 from interbed.spark_ext.handle.session_options import read_options, session_options, without_pins
+from interbed.storage.base.errors import NotSupportedError
 from tests.spark_ext.conftest import SparkLake
 
 
@@ -53,6 +56,28 @@ def test_the_snapshot_of_a_frame_takes_precedence_over_the_session() -> None:
 
     assert read_options(session, {"scan.snapshot-id": "1"}) == {"read.batch-size": "10", "scan.snapshot-id": "1"}
     assert read_options(session, {"read.batch-size": "5"}) == {"scan.tag-name": "a", "read.batch-size": "5"}
+
+
+@pytest.mark.parametrize(
+    "option", ["snapshot-id", "as-of-timestamp", "startingVersion", "readChangeFeed", "hoodie.datasource.query.type"]
+)
+def test_an_option_by_which_another_format_chooses_rows_is_refused_by_name(option: str) -> None:
+    for spelled in (option, option.upper()):
+        with pytest.raises(NotSupportedError, match=f"'{re.escape(spelled)}' .* no effect"):
+            read_options({}, {spelled: "1"})
+    assert read_options({}, {"versionAsOf": "1", "of.my.own": "1"}) == {"versionAsOf": "1", "of.my.own": "1"}
+
+
+def test_a_frame_by_path_is_of_no_version_that_spark_would_find_by_name(lake: SparkLake) -> None:
+    lake.sql("CREATE TABLE {lake}.db.t (id INT)")
+    lake.sql("INSERT INTO {lake}.db.t VALUES (1)")
+    lake.sql("INSERT INTO {lake}.db.t VALUES (2)")
+    path = str(lake.warehouse / "db.db" / "t")
+
+    for option in ("versionAsOf", "timestampAsOf"):
+        with pytest.raises(Exception, match=rf"'{option}' .* use 'scan\.(version|timestamp)'"):
+            lake.spark.read.format("interbed").option(option, "1").load(path)
+    assert lake.spark.read.format("interbed").option("scan.version", "1").load(path).count() == 1
 
 
 def test_a_resolved_snapshot_removes_the_options_that_name_it() -> None:

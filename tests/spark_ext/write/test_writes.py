@@ -237,6 +237,22 @@ def test_an_overwrite_by_other_columns_than_partitions_is_refused_before_it_runs
             frame.writeTo(f"{lake.name}.db.t").overwrite(condition)
     frame.writeTo(f"{lake.name}.db.t").overwrite(sf.col("dt") == "a")
     assert lake.tuples("SELECT id FROM {lake}.db.t ORDER BY id") == [(1,), (3,), (4,)]
+    frame.writeTo(f"{lake.name}.db.t").overwrite((sf.col("DT") == "a") & (sf.col("H") == 1))
+    assert lake.tuples("SELECT id FROM {lake}.db.t ORDER BY id") == [(1,), (3,), (4,)]
+
+
+@pytest.mark.parametrize("option", ["partitionOverwriteMode", "overwrite-mode", "replaceWhere"])
+def test_an_option_of_another_format_replaces_no_row(lake: SparkLake, option: str) -> None:
+    _partitioned(lake)
+    frame = lake.spark.sql("SELECT 1 AS id, 'a' AS dt, 1 AS h")
+    given = {"partitionOverwriteMode": "dynamic", "overwrite-mode": "dynamic", "replaceWhere": "dt = 'a'"}[option]
+    write = frame.write.mode("overwrite").option(option, given)
+
+    path = str(lake.warehouse / "db.db" / "t")
+    for writes in (lambda: write.insertInto(f"{lake.name}.db.t"), lambda: write.format("interbed").save(path)):
+        with pytest.raises(Exception, match=rf"'{option}' .* no effect .*overwrite"):
+            writes()
+    assert lake.tuples("SELECT id FROM {lake}.db.t ORDER BY id") == [(1,), (2,), (3,), (4,)]
 
 
 def test_truncate_empties_a_table(lake: SparkLake) -> None:

@@ -28,7 +28,7 @@ from interbed.catalog.client.hive.http_transport import HttpTransport
 from interbed.catalog.client.hive.sasl_transport import SaslPlainTransport
 from interbed.catalog.server.auth.authentication import Authentication
 from interbed.catalog.server.auth.issued_tokens import TokenService
-from interbed.catalog.server.process import authenticating, authorizing, main
+from interbed.catalog.server.process import authenticating, authorizing
 from interbed.catalog.server.process.main import Server, run
 from interbed.catalog.server.service.access.builtin import BuiltinAuthorizer
 from interbed.catalog.server.settings import ServerSettings
@@ -71,7 +71,7 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     monkeypatch.setattr(authenticating, "TokenService", partial(TokenService, clock=found))
     monkeypatch.setattr(authenticating, "Authentication", partial(Authentication, clock=found))
     monkeypatch.setattr(authorizing, "BuiltinAuthorizer", ClockedAuthorizer)
-    monkeypatch.setattr(main, "PortAuthentication", partial(PortAuthentication, clock=found))
+    monkeypatch.setattr(authenticating, "PortAuthentication", partial(PortAuthentication, clock=found))
     return found
 
 
