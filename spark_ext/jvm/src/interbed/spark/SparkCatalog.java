@@ -8,6 +8,7 @@ import interbed.spark.catalog.StagedTables;
 import interbed.spark.catalog.Translation;
 import interbed.spark.function.BucketFunction;
 import interbed.spark.function.CatalogFunctions;
+import interbed.spark.function.OptionedReads;
 import interbed.spark.function.PlaceOfChange;
 import interbed.spark.planner.Planner;
 import interbed.spark.planner.PlannerException;
@@ -87,7 +88,9 @@ public class SparkCatalog
 
   @Override
   public Table loadTable(Identifier identifier, String version) throws NoSuchTableException {
-    return load(identifier, new TimeTravel().setVersion(version), true);
+    return OptionedReads.isMark(version)
+        ? loadTable(identifier)
+        : load(identifier, new TimeTravel().setVersion(version), true);
   }
 
   @Override

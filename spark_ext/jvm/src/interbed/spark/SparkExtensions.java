@@ -3,6 +3,7 @@ package interbed.spark;
 import interbed.spark.catalog.CatalogRegistry;
 import interbed.spark.catalog.Redaction;
 import interbed.spark.function.IncrementalFunctions;
+import interbed.spark.function.OptionedReads;
 import interbed.spark.function.SqlFunctionCalls;
 import interbed.spark.planner.Planner;
 import interbed.spark.rewrite.CharConditions;
@@ -74,6 +75,8 @@ public final class SparkExtensions extends AbstractFunction1<SparkSessionExtensi
     extensions.injectPostHocResolutionRule(session -> new SqlFunctionCalls());
     extensions.injectPostHocResolutionRule(session -> new CharConditions());
     extensions.injectHintResolutionRule(session -> new FrameMerge((org.apache.spark.sql.classic.SparkSession) session));
+    extensions.injectHintResolutionRule(
+        session -> new OptionedReads((org.apache.spark.sql.classic.SparkSession) session));
     return BoxedUnit.UNIT;
   }
 

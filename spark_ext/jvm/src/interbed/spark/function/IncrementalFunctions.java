@@ -16,6 +16,7 @@ import org.apache.spark.sql.catalyst.expressions.ExpressionInfo;
 import org.apache.spark.sql.catalyst.parser.CatalystSqlParser$;
 import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan;
 import org.apache.spark.sql.catalyst.util.DateTimeUtils;
+import org.apache.spark.sql.classic.SparkSession;
 import org.apache.spark.sql.internal.SQLConf;
 import org.apache.spark.sql.types.DataTypes;
 import org.apache.spark.sql.util.CaseInsensitiveStringMap;
@@ -79,10 +80,12 @@ public final class IncrementalFunctions {
     if (name.equals(BETWEEN_TIMES)) {
       withOffsets(texts.subList(1, texts.size()));
     }
-    return new UnresolvedRelation(
-        CatalystSqlParser$.MODULE$.parseMultipartIdentifier(texts.get(0)),
-        new CaseInsensitiveStringMap(Map.of(option, String.join(",", texts.subList(1, texts.size())))),
-        false);
+    UnresolvedRelation read =
+        new UnresolvedRelation(
+            CatalystSqlParser$.MODULE$.parseMultipartIdentifier(texts.get(0)),
+            new CaseInsensitiveStringMap(Map.of(option, String.join(",", texts.subList(1, texts.size())))),
+            false);
+    return OptionedReads.separate((SparkSession) org.apache.spark.sql.SparkSession.active(), read);
   }
 
   /** The argument in the session's text format. */
