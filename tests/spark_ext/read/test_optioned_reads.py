@@ -18,6 +18,7 @@ def three(request: pytest.FixtureRequest, lake: SparkLake) -> SparkLake:
     return lake
 
 
+@pytest.mark.sample(4)
 @pytest.mark.parametrize(
     ("query", "ids"),
     [
@@ -34,6 +35,7 @@ def test_each_read_of_a_statement_has_its_own_options(three: SparkLake, query: s
     assert sorted(row.id for row in three.sql(query)) == ids
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize(
     ("statement", "rows"),
     [

@@ -2,13 +2,13 @@ package interbed.spark;
 
 import interbed.spark.catalog.CatalogRegistry;
 import interbed.spark.catalog.Redaction;
-import interbed.spark.function.IncrementalFunctions;
-import interbed.spark.function.OptionedReads;
 import interbed.spark.function.SqlFunctionCalls;
 import interbed.spark.planner.Planner;
 import interbed.spark.rewrite.CharConditions;
 import interbed.spark.rewrite.CorrelatedValues;
 import interbed.spark.rewrite.FrameMerge;
+import interbed.spark.rewrite.IncrementalFunctions;
+import interbed.spark.rewrite.OptionedReads;
 import interbed.spark.rewrite.RowStatement;
 import interbed.spark.rewrite.SchemaMerging;
 import interbed.spark.statement.AnalyzeStatements;

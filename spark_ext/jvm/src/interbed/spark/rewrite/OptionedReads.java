@@ -1,4 +1,4 @@
-package interbed.spark.function;
+package interbed.spark.rewrite;
 
 import interbed.spark.catalog.CatalogRegistry;
 import interbed.spark.catalog.QualifiedName;
@@ -15,7 +15,6 @@ import org.apache.spark.sql.classic.SparkSession;
 import org.apache.spark.sql.internal.SQLConf;
 import org.apache.spark.sql.util.CaseInsensitiveStringMap;
 import scala.jdk.javaapi.CollectionConverters;
-import scala.runtime.AbstractPartialFunction;
 
 /**
  * Separates the reads of one table with different options within a statement.
@@ -35,17 +34,9 @@ public final class OptionedReads extends Rule<LogicalPlan> {
   @Override
   public LogicalPlan apply(LogicalPlan plan) {
     return plan.resolveOperators(
-        new AbstractPartialFunction<LogicalPlan, LogicalPlan>() {
-          @Override
-          public boolean isDefinedAt(LogicalPlan node) {
-            return node instanceof UnresolvedRelation relation && !relation.options().isEmpty();
-          }
-
-          @Override
-          public LogicalPlan apply(LogicalPlan node) {
-            return separate(session, (UnresolvedRelation) node);
-          }
-        });
+        new PlanRewrite(
+            node -> node instanceof UnresolvedRelation relation && !relation.options().isEmpty(),
+            node -> separate(session, (UnresolvedRelation) node)));
   }
 
   /** Whether a version is that of a read with options, which is no version of the table. */

@@ -1,4 +1,4 @@
-package interbed.spark.function;
+package interbed.spark.rewrite;
 
 import java.time.ZoneId;
 import java.time.ZoneOffset;
