@@ -23,11 +23,13 @@ class CatalogIdentity:
     `relation` is the number of the table; another table of the same name has another number. `published` are the
     reasons why the table is published, each with its number: a table that leaves a publication and returns gets a new
     one. `attached` names the partition that was attached last with rows of its own; it is empty if there is none.
+    `named` is the version of its name: a table that was renamed, or moved to another schema, and back has another one.
     """
 
     relation: str
     published: tuple[str, ...]
     attached: str = ""
+    named: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,10 +44,13 @@ class SourceIdentity:
     relation: str = ""
     published: tuple[str, ...] = ()
     attached: str = ""
+    named: str = ""
 
     def in_catalog(self, found: CatalogIdentity) -> "SourceIdentity":
         """Return the same table with its identity in the catalog."""
-        return replace(self, relation=found.relation, published=found.published, attached=found.attached)
+        return replace(
+            self, relation=found.relation, published=found.published, attached=found.attached, named=found.named
+        )
 
     def to_json(self) -> dict[str, Any]:
         """Return the identity as a JSON object, without empty members."""
@@ -55,13 +60,15 @@ class SourceIdentity:
     @staticmethod
     def from_json(value: Mapping[str, Any]) -> "SourceIdentity":
         """Decode the result of to_json. Raises TypeError and AttributeError for other values."""
-        text = {name: str(value.get(name, "")) for name in ("database", "name", "server", "relation", "attached")}
+        names = ("database", "name", "server", "relation", "attached", "named")
+        text = {name: str(value.get(name, "")) for name in names}
         return SourceIdentity(
             source=SourceTable(text["database"], text["name"], text["server"]),
             key=tuple(map(str, value["key"])) if value.get("key") is not None else None,
             relation=text["relation"],
             published=tuple(map(str, value.get("published", ()))),
             attached=text["attached"],
+            named=text["named"],
         )
 
 

@@ -56,6 +56,7 @@ class SourceTables:
             relation=changes.relation,
             published=published,
             attached=known.attached if known is not None and published else "",
+            named=known.named if known is not None and published else "",
         )
 
     def left_out(self, wanted: Callable[[SourceTable], bool]) -> list[SourceTable]:
@@ -199,6 +200,12 @@ class SourceTables:
                 source,
                 "has left the publication and returned, or the publication was changed: changes made in between were "
                 "not sent",
+            )
+        if known.named and known.named != found.named:
+            raise self._changed(
+                source,
+                "was renamed, or moved to another schema, and got its name back: changes made in between were sent "
+                "under another name. A change of its owner looks the same",
             )
         if found.attached and found.attached != known.attached:
             raise self._changed(

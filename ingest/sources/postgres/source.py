@@ -22,7 +22,7 @@ from interbed.ingest.flow.changes import SourceTable
 from interbed.ingest.flow.messages import Messages, Positions
 from interbed.ingest.flow.source_identity import CatalogIdentity
 from interbed.ingest.sources.postgres.checks import check_rights, check_tables
-from interbed.ingest.sources.postgres.connection import PostgresConnections, lsn_of
+from interbed.ingest.sources.postgres.connection import PostgresConnections, lsn_of, quoted
 from interbed.ingest.sources.postgres.replication import WAY_OUT, Replication, Slot
 from interbed.ingest.sources.postgres.snapshot import PostgresSnapshot, snapshot_of
 from interbed.ingest.sources.postgres.tables import DatabaseCatalog, PostgresPublication
@@ -65,6 +65,7 @@ class PostgresSource:
         self._names_tables = names_tables
         self._left_out: Mapping[SourceTable, str] = {}
         self._warned_of: set[SourceTable] = set()
+        self._unsent: list[str] = []
         self._missed: set[SourceTable] = set()
         self._clock = clock
         self._pause = pause
@@ -131,6 +132,8 @@ class PostgresSource:
         if least is not None:
             self._slot.check(state, least, self._end(connection))
         is_published = self._publication.exists(connection)
+        if is_published:
+            self._warn_of_unsent(connection)
         if is_published and self._names_tables:
             self._check_published(connection, is_first=not known)
         if not known:
@@ -249,6 +252,18 @@ class PostgresSource:
             to_read=wanted,
             makes_slot=not has_slot,
         )
+
+    def _warn_of_unsent(self, connection: Any) -> None:
+        unsent = self._publication.unsent(connection)
+        if unsent and unsent != self._unsent:
+            _log.warning(
+                "The publication %r sends no %s, so tables of the lake keep the rows that these delete or change. Let "
+                "the owner run: ALTER PUBLICATION %s SET (publish = 'insert, update, delete, truncate');",
+                self._publication.name,
+                " and no ".join(unsent),
+                quoted(self._publication.name),
+            )
+        self._unsent = unsent
 
     def _check_published(self, connection: Any, *, is_first: bool) -> None:
         """Check that the named tables are in the publication.

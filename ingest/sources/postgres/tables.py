@@ -92,6 +92,16 @@ class PostgresPublication:
         query = "SELECT schemaname, tablename FROM pg_publication_tables WHERE pubname = %s ORDER BY 1, 2"
         return [SourceTable(*row) for row in self._connections.rows(connection, query, [self.name])]
 
+    def unsent(self, connection: Any) -> list[str]:
+        """Return the statements that change or delete rows and whose changes it does not send."""
+        query = "SELECT pubupdate, pubdelete, pubtruncate FROM pg_publication WHERE pubname = %s"
+        return [
+            name
+            for row in self._connections.rows(connection, query, [self.name])
+            for name, is_sent in zip(("UPDATE", "DELETE", "TRUNCATE"), row, strict=True)
+            if not is_sent
+        ]
+
     def identities(self, connection: Any) -> dict[SourceTable, CatalogIdentity]:
         """Return its tables in the catalog of the database, as the transaction of the connection sees it."""
         by_schema = _PUBLISHED_BY_SCHEMA if connection.info.server_version >= 150000 else ""
@@ -99,9 +109,9 @@ class PostgresPublication:
             found = connection.execute(_IDENTITIES.replace("BY_SCHEMA", by_schema).encode(), [self.name]).fetchall()
         return {
             SourceTable(schema, name): CatalogIdentity(
-                relation=relation, published=tuple(sorted(published)), attached=attached or ""
+                relation=relation, published=tuple(sorted(published)), attached=attached or "", named=named or ""
             )
-            for schema, name, relation, published, attached in found
+            for schema, name, relation, published, attached, named in found
         }
 
     def described(self, connection: Any, table: SourceTable) -> PublishedTable | None:
@@ -168,7 +178,8 @@ _IDENTITIES = """
             JOIN pg_attribute a ON a.attrelid = t.relid AND a.attname = 'tableoid'
             WHERE c.relkind = 'p' AND i.xmin <> a.xmin
             ORDER BY age(i.xmin), t.relid DESC LIMIT 1
-        )
+        ),
+        (SELECT t.xmin::text FROM pg_type t WHERE t.typrelid = c.oid)
     FROM pg_publication_tables pt
     JOIN pg_publication p ON p.pubname = pt.pubname
     JOIN pg_namespace n ON n.nspname = pt.schemaname
@@ -180,7 +191,8 @@ _IDENTITIES = """
     WHERE pt.pubname = %s
 """
 """A partition that was created as one has the same transaction in its columns and in its inheritance; system columns
-never change. The version of a publication is the last transaction that changed its options.
+never change. The version of a publication is the last transaction that changed its options. The row type of a table
+bears its name and its schema, so that its version is the last transaction that changed one of them, or the owner.
 """
 _PUBLISHED_BY_SCHEMA = """
             UNION ALL SELECT 'schema:' || s.oid || options.version FROM pg_publication_namespace s

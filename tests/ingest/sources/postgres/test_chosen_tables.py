@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from interbed.ingest.errors import SourceChangedError
 from interbed.storage.base.errors import InvalidInputError
 from tests.ingest.shop import lake, rows_of
 from tests.ingest.sources.postgres.database import NAMES, Database
@@ -59,3 +60,18 @@ def test_without_a_pattern_unpublished_tables_are_ignored(
         database.read(catalog)
     assert catalog.list_tables("shop") == ["a"]
     assert not [each for each in caplog.messages if "does not have" in each]
+
+
+def test_a_publication_that_leaves_out_changes_is_warned_about(
+    database: Database, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    database.execute(*TABLES, "CREATE PUBLICATION interbed FOR TABLE a, b WITH (publish = 'insert, update')")
+    catalog = lake(tmp_path)
+    with caplog.at_level(logging.WARNING):
+        database.read(catalog)
+    assert "sends no DELETE and no TRUNCATE, so tables of the lake keep the rows" in caplog.text
+    caplog.clear()
+    database.execute("ALTER PUBLICATION interbed SET (publish = 'insert, update, delete, truncate')")
+    with caplog.at_level(logging.WARNING), pytest.raises(SourceChangedError, match="the publication was changed"):
+        database.read(catalog)
+    assert "sends no" not in caplog.text

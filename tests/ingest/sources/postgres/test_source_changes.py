@@ -80,6 +80,27 @@ CHANGES: dict[str, tuple[Sequence[str], Sequence[str], str]] = {
         ),
         r"is another table .*its number was \d+, and is \d+",
     ),
+    "a table that leaves its schema for a while": (
+        PLAIN,
+        (
+            "CREATE SCHEMA other",
+            "ALTER TABLE orders SET SCHEMA other",
+            "INSERT INTO other.orders (id, v) VALUES (9, 'lost')",
+            "ALTER TABLE other.orders SET SCHEMA public",
+            ROW,
+        ),
+        r"was renamed, or moved to another schema, and got its name back",
+    ),
+    "a table that has another name for a while": (
+        PLAIN,
+        (
+            "ALTER TABLE orders RENAME TO orders_old",
+            "INSERT INTO orders_old (id, v) VALUES (9, 'lost')",
+            "ALTER TABLE orders_old RENAME TO orders",
+            ROW,
+        ),
+        r"was renamed, or moved to another schema, and got its name back",
+    ),
     "a table that is dropped": (PLAIN, ("DROP TABLE orders",), r"is not published any more"),
     "a table with rows that becomes a partition": (
         PARTITIONED,
@@ -103,6 +124,17 @@ HARMLESS: dict[str, tuple[Sequence[str], Sequence[str]]] = {
     ),
     "new columns": (PLAIN, ("ALTER TABLE orders ADD COLUMN w int", "VACUUM FULL orders", "ANALYZE orders")),
     "a second reason to be published": (PLAIN, ("ALTER PUBLICATION interbed ADD TABLES IN SCHEMA public",)),
+    "other properties of the table": (
+        PLAIN,
+        (
+            "CREATE INDEX ON orders (v)",
+            "COMMENT ON TABLE orders IS 'of a shop'",
+            "GRANT SELECT ON orders TO public",
+            "ALTER TABLE orders ALTER COLUMN v SET NOT NULL, SET (fillfactor = 70)",
+            "ALTER TABLE orders RENAME COLUMN tenant TO client",
+            "CLUSTER orders USING orders_pkey",
+        ),
+    ),
     "a truncation": (PLAIN, ("TRUNCATE orders", "INSERT INTO orders (id, v) VALUES (1, 'a')")),
     "the same key again": (
         PLAIN,
