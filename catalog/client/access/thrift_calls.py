@@ -196,7 +196,8 @@ def _ref(on: GrantObject) -> Any:
         objectType=_OBJECTS[on.kind],
         dbName=on.database,
         objectName=on.database if on.kind == "database" else on.name,
-        partValues=[],
+        # A list, even an empty one, would mean a column of a partition to Hive's own server.
+        partValues=None if on.kind == "column" else [],
         columnName=on.column,
         catName=None if on.kind == "server" else on.catalog,
     )

@@ -319,7 +319,8 @@ def _object_privilege(grant: Grant) -> Any:
         objectType=kinds.get(on.kind, ttypes.HiveObjectType.GLOBAL),
         dbName=on.database,
         objectName=on.name,
-        partValues=[],
+        # A list, even an empty one, would mean a column of a partition to Hive's own server.
+        partValues=None if on.kind is SecuredKind.COLUMN else [],
         columnName=on.column,
         catName=on.catalog,
     )

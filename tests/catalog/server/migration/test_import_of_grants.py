@@ -101,7 +101,8 @@ def fill_grants(client: ThriftHiveMetastore.Client, grants: Sequence[SourceGrant
             objectType=ttypes.HiveObjectType._NAMES_TO_VALUES[each.kind],
             dbName=each.database or None,
             objectName=each.table or None,
-            partValues=[each.partition] if each.partition else [],
+            # Of a column a list, even an empty one, means a column of a partition.
+            partValues=[each.partition] if each.partition else None if each.kind == "COLUMN" else [],
             columnName=each.column or None,
         )
         info = ttypes.PrivilegeGrantInfo(

@@ -47,7 +47,7 @@ public final class GrantClient {
                     words[1], words[3], PrincipalType.valueOf(words[2]), "root", PrincipalType.USER, words[4].equals("option"));
                 return;
             default:
-                List<String> values = absent(words[6]) == null ? new ArrayList<>() : List.of(words[6]);
+                List<String> values = absent(words[6]) != null ? List.of(words[6]) : null;
                 HiveObjectRef on = new HiveObjectRef(
                     HiveObjectType.valueOf(words[2]), absent(words[3]), absent(words[4]), values, absent(words[5]));
                 on.setCatName("hive");

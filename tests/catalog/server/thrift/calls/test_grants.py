@@ -255,7 +255,7 @@ def test_privileges_on_columns_are_granted_listed_and_revoked(calls: GrantCalls)
         assert columns_of(calls.handler.list_privileges("ann", USER, on)) == expected
     [found] = calls.handler.list_privileges("ann", USER, of_id)
     ref = found.hiveObject
-    assert (ref.catName, ref.dbName, ref.objectName, ref.partValues) == ("hive", "sales", "orders", [])
+    assert (ref.catName, ref.dbName, ref.objectName, ref.partValues) == ("hive", "sales", "orders", None)
     # Those on the table are apart from those on its columns, as in Hive.
     assert listed(calls, "ann", USER, ORDERS) == [("INSERT", "orders", "ann")]
     assert len(calls.handler.list_privileges("ann", USER, None)) == 2
