@@ -1,11 +1,13 @@
-# make demo | test | test-unit | test-long | coverage | check | docs | bench | bench-ch | server | dist, and nothing else to remember.
+# make demo | test | test-unit | test-long | kerberos | coverage | check | docs | bench | bench-ch | server | dist, and nothing else to remember.
 PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.interbed-ready
+KERBEROS := $(VENV)/.interbed-kerberos-ready
+SUDO := $(shell test "$$(id -u)" = 0 || echo sudo)
 DIST_TOOLS := build/dist-tools
 
-.PHONY: demo test test-unit test-long coverage check docs bench bench-ch server dist idl clean
+.PHONY: demo test test-unit test-long kerberos coverage check docs bench bench-ch server dist idl clean
 .DELETE_ON_ERROR:
 
 $(READY): pyproject.toml constraints.txt hatch_build.py thrift_idl/planner.thrift $(shell find spark_ext/jvm/src thrift_idl/java -name '*.java')
@@ -35,6 +37,13 @@ test-unit: $(READY) ## The tests that need neither a JVM nor a server.
 
 test-long: $(READY) ## The long tests, or the share of them that INTERBED_TEST_SHARE names: k/n, commit/n or date/n.
 	INTERBED_TEST_LONG=1 $(PYTEST) $(ARGS)
+
+kerberos: $(KERBEROS) ## The extra `kerberos`, which is built with the headers of MIT's library; its long tests run then.
+
+$(KERBEROS): $(READY)
+	command -v krb5-config > /dev/null || ($(SUDO) apt-get update -qq && $(SUDO) apt-get -o DPkg::Lock::Timeout=300 install -qq --yes --no-install-recommends libkrb5-dev)
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt gssapi
+	touch $@
 
 coverage: $(READY) ## The unit tests with branch coverage; fails below the floor of pyproject.toml.
 	$(BIN)/python -m coverage erase

@@ -179,6 +179,7 @@ EXTRAS = {
     "cryptography": "jwt",
     "datasketches": "sketches",
     "duckdb": "duckdb",
+    "gssapi": "kerberos",
     "hdfs_native": "hdfs",
     "jwt": "jwt",
     "ldap3": "ldap",
