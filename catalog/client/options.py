@@ -57,6 +57,10 @@ KNOWN = frozenset(
         "credential",
         "oauth2-server-uri",
         "scope",
+        "security.kerberos.login.principal",
+        "security.kerberos.login.keytab",
+        "security.kerberos.login.use-ticket-cache",
+        "token.provider.principal",
         "dlf.region",
         "dlf.access-key-id",
         "dlf.access-key-secret",
@@ -270,7 +274,9 @@ class CatalogOptions:
 
     @property
     def token_provider(self) -> str | None:
-        """How requests to a REST catalog are authenticated: `bear` sends a token, `dlf` signs with an access key."""
+        """How requests to a REST catalog are authenticated: `bear` sends a token, `dlf` signs with an access key,
+        `spnego` sends tickets of Kerberos.
+        """
         return self.raw.get("token.provider")
 
     @property
@@ -297,6 +303,26 @@ class CatalogOptions:
     def scope(self) -> str | None:
         """The scope of the tokens that are fetched with `credential`."""
         return self.raw.get("scope")
+
+    @property
+    def kerberos_login_principal(self) -> str | None:
+        """The principal of the client, for a login by Kerberos; None for that of the ticket cache."""
+        return self.raw.get("security.kerberos.login.principal") or None
+
+    @property
+    def kerberos_login_keytab(self) -> str | None:
+        """The file with the key of the client, by which tickets are fetched and renewed; None for the ticket cache."""
+        return self.raw.get("security.kerberos.login.keytab") or None
+
+    @property
+    def kerberos_login_use_ticket_cache(self) -> bool:
+        """Whether tickets of the user's ticket cache are used where there is no keytab."""
+        return self._core.boolean("security.kerberos.login.use-ticket-cache", True)
+
+    @property
+    def spnego_principal(self) -> str | None:
+        """The principal of a server over HTTP, for a login by Kerberos: `HTTP/_HOST@REALM`."""
+        return self.raw.get("token.provider.principal")
 
     @property
     def dlf_region(self) -> str | None:

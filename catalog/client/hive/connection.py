@@ -1,8 +1,7 @@
 """Connections to a Hive metastore: addresses, transports, a small pool, and rules for repeating calls.
 
 The default is Thrift's binary protocol over a buffered transport. The settings in `hive-site.xml` (settings.py) may
-select framed transport, compact protocol, TLS, SASL PLAIN with a token, and HTTP with a bearer token. Kerberos is not
-supported.
+select framed transport, compact protocol, TLS, SASL PLAIN with a token, Kerberos, and HTTP with a bearer token.
 
 A connection that the server has closed is detected before anything is sent, and replaced by a new one. Several
 addresses are tried in turn, beginning with the last one that answered. After the first successful connection, a refused
@@ -19,6 +18,7 @@ import threading
 from collections.abc import Callable
 from contextvars import ContextVar
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, Protocol, TypeVar
 from urllib.parse import urlsplit
 
@@ -33,6 +33,10 @@ from interbed.catalog.client.errors import CallStateUnknownError as CallStateUnk
 from interbed.catalog.client.errors import CatalogAccessError, CatalogError, CatalogUnavailableError
 from interbed.catalog.client.hive.http_transport import HttpTransport
 from interbed.catalog.client.hive.sasl_transport import SaslPlainTransport
+from interbed.catalog.client.login.gssapi_exchange import GssapiExchange
+from interbed.catalog.client.login.kerberos import KerberosLogin, server_principal
+from interbed.catalog.client.login.kerberos_transport import KerberosTransport
+from interbed.catalog.client.login.negotiate import NegotiateTokens
 from interbed.catalog.client.oauth2 import OAuth2Token
 from interbed.storage.base.backoff import NO_JITTER, ExponentialBackoff
 from interbed.storage.base.errors import InterbedError, InvalidOptionError
@@ -78,7 +82,9 @@ class TransportSettings:
 
     `certificates` is a file of trusted PEM certificates, None for those of the system; it is used with `tls` alone.
     With an `http_path` messages are sent by HTTP to this path, with `token`, the content of `token_file` or the
-    token of `client`; with a `plain_user` it is the user's password for SASL PLAIN.
+    token of `client`; with a `plain_user` it is the user's password for SASL PLAIN. With `kerberos` the client logs in
+    to the server of `server_principal`, and takes the `layers` of protection of frames in this order; `acts_for` is the
+    user that it acts for, None for itself.
     `connect_tries` are made for each connection after the first successful one, `connect_pause_seconds` apart.
     """
 
@@ -91,6 +97,10 @@ class TransportSettings:
     token: str | None = field(default=None, repr=False)
     token_file: str | None = None
     client: OAuth2Token | None = field(default=None, compare=False)
+    kerberos: KerberosLogin | None = None
+    server_principal: str = ""
+    layers: tuple[str, ...] = ("authentication",)
+    acts_for: str | None = None
     connect_tries: int = 3
     connect_pause_seconds: float = 1.0
     pool_size: int = POOL_SIZE
@@ -262,7 +272,7 @@ class MetastoreConnection:
         try:
             self._socket.handle.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             self._socket.setTimeout(timeout_seconds * 1000)
-            if transport.plain_user is None:
+            if transport.plain_user is None and transport.kerberos is None:
                 # Some servers do not know this optional call.
                 with contextlib.suppress(TApplicationException):
                     self.client.set_ugi(user, [])
@@ -336,6 +346,8 @@ def _socket(host: str, port: int, transport: TransportSettings) -> Any:
             token=transport.token,
             token_file=transport.token_file,
             client=transport.client,
+            negotiate=_negotiate_tokens(transport, host),
+            acts_for=transport.acts_for,
         )
     return TSocket(host, port) if context is None else TSSLSocket(host, port, ssl_context=context)
 
@@ -350,9 +362,23 @@ def _framing(connected: Any, address: str, transport: TransportSettings) -> Any:
             token_file=transport.token_file,
             client=transport.client,
         )
+    if transport.kerberos is not None and transport.http_path is None:
+        return _kerberos_transport(connected, address, transport, transport.kerberos)
     if transport.framed:
         return TFramedTransport(connected)
     return TBufferedTransport(connected, _READ_BUFFER_BYTES)
+
+
+def _kerberos_transport(connected: Any, address: str, transport: TransportSettings, login: KerberosLogin) -> Any:
+    principal = server_principal(transport.server_principal, address.rpartition(":")[0])
+    begin = partial(GssapiExchange, login, principal, layers=transport.layers, acts_for=transport.acts_for or "")
+    return KerberosTransport(connected, address, begin)
+
+
+def _negotiate_tokens(transport: TransportSettings, host: str) -> NegotiateTokens | None:
+    if transport.kerberos is None:
+        return None
+    return NegotiateTokens(transport.kerberos, server_principal(transport.server_principal, host))
 
 
 def refusal(uri: str, what: str, error: TException) -> CatalogError:

@@ -9,10 +9,12 @@ import ssl
 from http import HTTPStatus
 from pathlib import Path
 from typing import NoReturn
+from urllib.parse import urlencode
 
 from thrift.transport.TTransport import TTransportException
 
 from interbed.catalog.client.errors import CatalogAccessError, CatalogUnavailableError
+from interbed.catalog.client.login.kerberos import AuthorizationSource
 from interbed.catalog.client.oauth2 import OAuth2Token
 from interbed.storage.base.errors import InvalidOptionError
 
@@ -21,7 +23,9 @@ _CONTENT_TYPE = "application/x-thrift"
 
 
 class HttpTransport:
-    """Thrift transport of one connection. `token_file` is read for each call, because tokens are renewed there."""
+    """Thrift transport of one connection. `token_file` is read for each call, because tokens are renewed there.
+    `negotiate` takes the place of tokens. With `acts_for` calls are made for another user.
+    """
 
     def __init__(
         self,
@@ -33,12 +37,17 @@ class HttpTransport:
         token: str | None = None,
         token_file: str | None = None,
         client: OAuth2Token | None = None,
+        negotiate: AuthorizationSource | None = None,
+        acts_for: str | None = None,
     ) -> None:
         self._address = f"{host}:{port}"
         self._path = path
         self._token = token
         self._token_file = token_file
         self._client = client
+        self._negotiate = negotiate
+        if acts_for is not None:
+            self._path = f"{path}?{urlencode({'doAs': acts_for})}"
         self._connection = (
             http.client.HTTPConnection(host, port)
             if tls is None
@@ -99,7 +108,9 @@ class HttpTransport:
     def _sent(self, body: bytes, token: str | None) -> tuple[int, bytes]:
         """Send a request, and return the status and the body of the response."""
         headers = {"content-type": _CONTENT_TYPE}
-        if token is not None:
+        if self._negotiate is not None:
+            headers["authorization"] = self._negotiate.authorization()
+        elif token is not None:
             headers["authorization"] = f"Bearer {token}"
         try:
             self._connection.request("POST", self._path, body, headers)
@@ -112,6 +123,8 @@ class HttpTransport:
         shown = content[:_TEXT_BYTES_MAX].decode(errors="replace").strip()
         message = f"the metastore at {self._address}{self._path} answers {status}: {shown}"
         if status in (HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN):
+            if self._negotiate is not None:
+                raise CatalogAccessError(message)
             raise CatalogAccessError(
                 f"{message}. Give one of the options 'token', 'token.provider.path' and 'credential'"
             )

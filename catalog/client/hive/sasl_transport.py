@@ -1,24 +1,18 @@
 """Thrift's transport with SASL PLAIN, as Hive's clients use it with hive.metastore.client.auth.mode=PLAIN.
 
-Messages of the negotiation have a status of one byte and a length of four bytes; see TSaslClientTransport of Java's
-thrift. Frames with a length of four bytes follow. The password is a token.
+Frames with a length of four bytes follow the negotiation. The password is a token.
 """
 
-import struct
 from typing import Any
 
 from thrift.transport.TTransport import TFramedTransport, TTransportException
 
 from interbed.catalog.client.errors import CatalogAccessError
 from interbed.catalog.client.hive.http_transport import current_token, replaced_token
+from interbed.catalog.client.login.sasl_messages import SaslStatus, receive_sasl_message, sasl_message, shown_reason
 from interbed.catalog.client.oauth2 import OAuth2Token
 from interbed.storage.base.errors import InvalidOptionError
-from interbed.storage.base.shown_text import MASK, escaped
-
-_START, _BAD, _ERROR, _COMPLETE = 1, 3, 4, 5
-_HEAD = struct.Struct("!BI")
-_ANSWER_BYTES_MAX = 64 * 1024
-_TEXT_CHARACTERS_MAX = 1000
+from interbed.storage.base.shown_text import MASK
 
 
 class SaslPlainTransport(TFramedTransport):  # type: ignore[misc]
@@ -88,18 +82,13 @@ class SaslPlainTransport(TFramedTransport):  # type: ignore[misc]
 
     def _authenticate(self, token: str) -> None:
         response = b"\0".join((b"", self._user.encode(), token.encode()))
-        self._connected.write(_HEAD.pack(_START, 5) + b"PLAIN" + _HEAD.pack(_COMPLETE, len(response)) + response)
+        self._connected.write(sasl_message(SaslStatus.START, b"PLAIN") + sasl_message(SaslStatus.COMPLETE, response))
         self._connected.flush()
-        status, length = _HEAD.unpack(self._connected.readAll(_HEAD.size))
-        if status not in (_BAD, _ERROR, _COMPLETE) or length > _ANSWER_BYTES_MAX:
-            raise TTransportException(
-                TTransportException.UNKNOWN, f"the metastore at {self._address} does not speak SASL"
-            )
-        said = self._connected.readAll(length) if length else b""
-        if status == _COMPLETE:
+        status, said = receive_sasl_message(self._connected, self._address)
+        if status == SaslStatus.COMPLETE:
             return
-        text = escaped(said.decode(errors="replace"))[:_TEXT_CHARACTERS_MAX].replace(token, MASK)
-        if status == _ERROR:
+        text = shown_reason(said).replace(token, MASK)
+        if status != SaslStatus.BAD:
             raise TTransportException(TTransportException.UNKNOWN, f"no authentication: {text}")
         raise CatalogAccessError(
             f"the metastore at {self._address} does not accept the user {self._user} and its token: {text}. "

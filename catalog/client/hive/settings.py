@@ -17,12 +17,16 @@ from typing import Any
 from xml.etree import ElementTree
 
 from interbed.catalog.client.hive.connection import POOL_SIZE, TransportSettings, current_user
+from interbed.catalog.client.login.kerberos import KerberosLogin, server_principal
 from interbed.catalog.client.oauth2 import ClientCredentials, OAuth2Token
 from interbed.catalog.client.options import CatalogOptions
 from interbed.storage.base.errors import InvalidOptionError, NotSupportedError
 
 TOKEN_VARIABLE = "HMS_JWT"
 """Environment variable in which Hive's clients find a token."""
+
+PROXY_VARIABLE = "HADOOP_PROXY_USER"
+"""Environment variable in which Hadoop's clients find the user that they act for, after a login by Kerberos."""
 
 ENVIRONMENT_VARIABLE = "HIVE_CONF_DIR"
 
@@ -185,11 +189,6 @@ def _check_supported(site: _SiteProperties) -> None:
     mode = (site.text("hive.metastore.client.auth.mode") or "none").lower()
     transport = (site.text("hive.metastore.client.thrift.transport.mode") or "binary").lower()
     discovery = (site.text("hive.metastore.service.discovery.mode") or "").lower()
-    if site.flag("hive.metastore.sasl.enabled"):
-        raise NotSupportedError(
-            "hive.metastore.sasl.enabled is true, but interbed's client can't log in by Kerberos. Reach the metastore "
-            "at an address that asks for none, or over TLS (hive.metastore.use.SSL)."
-        )
     if mode not in ("none", "nosasl", "plain", "jwt"):
         raise NotSupportedError(
             f"hive.metastore.client.auth.mode is {mode!r}; interbed's client logs in by PLAIN, or by JWT over HTTP."
@@ -224,7 +223,9 @@ def _check_supported(site: _SiteProperties) -> None:
 def _authentication(
     site: _SiteProperties, options: CatalogOptions, environ: Mapping[str, str] | None
 ) -> dict[str, Any]:
-    """Return the fields of TransportSettings for tokens. By HTTP, Hive's variable may have it."""
+    """Return the fields of TransportSettings for tokens and for Kerberos. By HTTP, Hive's variable may have a token."""
+    if site.flag("hive.metastore.sasl.enabled"):
+        return _kerberos(site, options, os.environ if environ is None else environ)
     credentials = ClientCredentials.of(options)
     client = None if credentials is None else OAuth2Token(credentials)
     if (site.text("hive.metastore.client.thrift.transport.mode") or "binary").lower() != "http":
@@ -248,6 +249,34 @@ def _authentication(
     if token is None and options.token_path is None and client is None:
         token = (os.environ if environ is None else environ).get(TOKEN_VARIABLE)
     return {"http_path": f"/{path.lstrip('/')}", "token": token, "token_file": options.token_path, "client": client}
+
+
+def _kerberos(site: _SiteProperties, options: CatalogOptions, environ: Mapping[str, str]) -> dict[str, Any]:
+    """Return the fields of TransportSettings for a login by Kerberos. InvalidOptionError, MissingExtraError."""
+    mode = (site.text("hive.metastore.client.auth.mode") or "none").lower()
+    if mode in ("plain", "jwt") or options.token is not None or options.token_path is not None:
+        raise InvalidOptionError(
+            "hive.metastore.sasl.enabled is true, which is a login by Kerberos; it goes with no token, and not with "
+            f"hive.metastore.client.auth.mode={mode}."
+        )
+    principal = site.text("hive.metastore.kerberos.principal")
+    if principal is None:
+        raise InvalidOptionError(
+            "hive.metastore.sasl.enabled is true, which needs hive.metastore.kerberos.principal, the principal of the "
+            "metastore: hive/_HOST@REALM."
+        )
+    server_principal(principal, "host")
+    found = {"kerberos": KerberosLogin.of(options), "acts_for": environ.get(PROXY_VARIABLE) or None}
+    if (site.text("hive.metastore.client.thrift.transport.mode") or "binary").lower() == "http":
+        path = site.text("hive.metastore.client.thrift.http.path") or "metastore"
+        at_http = options.spnego_principal or f"HTTP/{principal.partition('/')[2]}"
+        return {**found, "http_path": f"/{path.lstrip('/')}", "server_principal": at_http}
+    layers = tuple(each.strip().lower() for each in (site.text("hadoop.rpc.protection") or "authentication").split(","))
+    if not set(layers) <= {"authentication", "integrity", "privacy"}:
+        raise InvalidOptionError(
+            f"hadoop.rpc.protection takes some of authentication, integrity and privacy, not {','.join(layers)!r}."
+        )
+    return {**found, "server_principal": principal, "layers": layers}
 
 
 def _certificates(site: _SiteProperties) -> str | None:

@@ -10,10 +10,12 @@ from collections.abc import Mapping
 from functools import partial
 from typing import Any
 
+from interbed.catalog.client.login.kerberos import KerberosLogin, server_principal
+from interbed.catalog.client.login.negotiate import NegotiateTokens
 from interbed.catalog.client.oauth2 import ClientCredentials, OAuth2Token
 from interbed.catalog.client.options import CatalogOptions, is_known
 from interbed.catalog.client.rest.client import RestClient
-from interbed.catalog.client.rest.http import RestHttp
+from interbed.catalog.client.rest.http import RestAddress, RestHttp
 from interbed.catalog.client.rest.refusal import NOT_FOUND, RestRefusedError, catalog_error
 from interbed.catalog.client.rest.tokens import (
     BearerToken,
@@ -21,6 +23,7 @@ from interbed.catalog.client.rest.tokens import (
     BearerTokenOfClient,
     DlfAuth,
     DlfToken,
+    KerberosTickets,
     TokenProvider,
     dlf_token_of_file,
     dlf_token_of_role,
@@ -93,13 +96,24 @@ def token_provider(options: CatalogOptions) -> TokenProvider:
     """Return the provider of the option `token.provider`; raises InvalidOptionError, NotSupportedError."""
     match options.token_provider:
         case None:
-            raise InvalidOptionError("A REST catalog needs the option 'token.provider': bear or dlf.")
+            raise InvalidOptionError("A REST catalog needs the option 'token.provider': bear, dlf or spnego.")
         case "bear":
             return _bearer(options)
         case "dlf":
             return _dlf(options)
+        case "spnego":
+            return _spnego(options)
         case other:
-            raise InvalidOptionError(f"Option 'token.provider' takes bear or dlf, not '{other}'.")
+            raise InvalidOptionError(f"Option 'token.provider' takes bear, dlf or spnego, not '{other}'.")
+
+
+def _spnego(options: CatalogOptions) -> TokenProvider:
+    login = KerberosLogin.of(options)
+    host = RestAddress.parse(options.uri or "").host
+    principal = options.spnego_principal
+    return KerberosTickets(
+        NegotiateTokens(login, f"HTTP@{host}" if principal is None else server_principal(principal, host))
+    )
 
 
 def _bearer(options: CatalogOptions) -> TokenProvider:

@@ -1,4 +1,4 @@
-"""Authentication of requests to a Paimon REST server: the token providers `bear` and `dlf`.
+"""Authentication of requests to a Paimon REST server: the token providers `bear`, `dlf` and `spnego`.
 
 `bear` sends `Authorization: Bearer <token>`; a token file is read again when it has changed. `dlf` signs each request
 with an access key: DLF4-HMAC-SHA256, as Java's DLFDefaultSigner does (paimon-api, package rest.auth, version 1.4).
@@ -19,6 +19,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any, Protocol
 
+from interbed.catalog.client.login.kerberos import AuthorizationSource
 from interbed.catalog.client.oauth2 import RETRIED_SECONDS, OAuth2Token
 from interbed.storage.base.errors import InvalidOptionError
 from interbed.storage.base.shown_text import MASK
@@ -73,6 +74,21 @@ class TokenProvider(Protocol):
     def redacted(self, text: str) -> str:
         """Return the text without the secrets of the provider."""
         ...
+
+
+class KerberosTickets:
+    """Tickets of Kerberos, a new token for each request; the provider `spnego`."""
+
+    def __init__(self, source: AuthorizationSource) -> None:
+        self._source = source
+
+    def headers(self, request: OutgoingRequest) -> dict[str, str]:
+        """Return the header with a token. CatalogAccessError without a ticket."""
+        return {AUTHORIZATION: self._source.authorization()}
+
+    def redacted(self, text: str) -> str:
+        """Return the text: tokens are in no response."""
+        return text
 
 
 class BearerToken:

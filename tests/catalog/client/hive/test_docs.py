@@ -56,7 +56,7 @@ def test_every_documented_property_of_hive_site_is_read(tmp_path: Path) -> None:
     text = section("Options").split("From `hive-site.xml`", 1)[1]
     code = "".join((Path(hive_settings.__code__.co_filename).parent / name).read_text() for name in ("settings.py",))
     names = re.findall(r"`(hive\.metastore\.[A-Za-z.]+)(?:=[A-Za-z]+)?`", text)
-    assert len(names) == 14
+    assert len(names) == 16
     for name in names:
         assert f'"{name}"' in code, name
 

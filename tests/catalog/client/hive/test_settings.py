@@ -116,8 +116,6 @@ def test_hive_site_is_read_in_both_spellings_and_options_take_precedence(tmp_pat
 @pytest.mark.parametrize(
     ("key", "value", "message"),
     [
-        ("hive.metastore.sasl.enabled", "true", "Kerberos"),
-        ("metastore.sasl.enabled", "true", "Kerberos"),
         ("hive.metastore.client.auth.mode", "KERBEROS", "by PLAIN, or by JWT over HTTP"),
         ("hive.metastore.client.auth.mode", "JWT", r"tokens need hive\.metastore"),
         ("metastore.client.thrift.transport.mode", "quic", "binary and http"),

@@ -99,7 +99,7 @@ def test_a_wrong_token_file_is_not_quoted(tmp_path: Path) -> None:
     ("options", "message"),
     [
         ({}, r"needs the option 'token\.provider'"),
-        ({"token.provider": "magic"}, "takes bear or dlf, not 'magic'"),
+        ({"token.provider": "magic"}, "takes bear, dlf or spnego, not 'magic'"),
         ({"token.provider": "bear"}, r"needs one of the options 'token' and 'token\.provider\.path'"),
         ({"token.provider": "bear", "token": "a", "token.provider.path": "b"}, "needs one of"),
         ({"token.provider": "dlf", "dlf.access-key-id": "a", "dlf.access-key-secret": "b"}, "names no region"),
