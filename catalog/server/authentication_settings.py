@@ -10,6 +10,7 @@ from interbed.catalog.server.setting_kinds import (
     SECONDS,
     TEXT,
     about,
+    choice,
     integer,
     optional,
     some_of,
@@ -28,7 +29,7 @@ class AuthenticationSettings:
         metadata=about(
             "Mechanisms of authentication, separated by commas. Nothing: every client is served, on loopback alone; "
             "none: on any address.",
-            some_of(NO_AUTHENTICATION, "certificate", "token", "jwt", "ldap", "delegation-token"),
+            some_of(NO_AUTHENTICATION, "certificate", "token", "jwt", "ldap", "delegation-token", "kerberos"),
         ),
     )
     authentication_failures_max: int = field(
@@ -129,6 +130,52 @@ class AuthenticationSettings:
         metadata=about(
             "Layers of protection that clients with a delegation token may choose, as in hadoop.rpc.protection.",
             some_of(*PROTECTIONS),
+        ),
+    )
+    kerberos_keytab: Path | None = field(
+        default=None, metadata=about("The keytab with the server's keys of Kerberos.", optional(PATH))
+    )
+    kerberos_principal: str | None = field(
+        default=None,
+        metadata=about(
+            "The server's principal on Thrift's port, service/host@REALM; _HOST is this machine's name.",
+            optional(TEXT),
+        ),
+    )
+    kerberos_http_principal: str | None = field(
+        default=None,
+        metadata=about(
+            "The server's principal over HTTP; nothing: HTTP with the host and the realm of kerberos_principal.",
+            optional(TEXT),
+        ),
+    )
+    kerberos_auth_to_local: str = field(
+        default="DEFAULT",
+        metadata=about(
+            "Rules that make users of principals, in the syntax of Hadoop's hadoop.security.auth_to_local.", TEXT
+        ),
+    )
+    kerberos_protection: str = field(
+        default="authentication,integrity,privacy",
+        metadata=about(
+            "Layers of protection that clients of Thrift's port may choose, as in hadoop.rpc.protection.",
+            some_of(*PROTECTIONS),
+        ),
+    )
+    user_groups: str = field(
+        default="none",
+        metadata=about(
+            "Where the groups of Kerberos's users and of users that services act for come from: none, or system, the "
+            "users and groups of this machine.",
+            choice("none", "system"),
+        ),
+    )
+    proxy_users: str | None = field(
+        default=None,
+        metadata=about(
+            "Services that may act for other users, as hadoop.proxyuser.* names them: service.hosts=…; "
+            "service.groups=…; service.users=…, separated by semicolons.",
+            optional(TEXT),
         ),
     )
     credentials_s3_role: str | None = field(

@@ -1,7 +1,7 @@
 """Settings from a hive-site.xml or metastore-site.xml, as a Java metastore reads it.
 
 Such files hold hundreds of keys, most of which mean nothing to this server: those are ignored. A few must not be
-ignored: a key that asks for authentication that interbed does not offer is refused, because the server would be open.
+ignored: a key that asks for authentication whose settings are not read is refused, because the server would be open.
 Names are from Hive's MetastoreConf; each has an old form `hive.metastore.…` and a new one `metastore.…`.
 """
 
@@ -50,6 +50,12 @@ HIVE_KEYS: Mapping[str, str] = {
     "events_ttl_seconds": "event.db.listener.timetolive",
     **{name: f"hive.{key}" for key, name in _DELEGATION.items()},
     "delegation_protection": "hadoop.rpc.protection",
+    "authentication": "sasl.enabled",
+    "kerberos_keytab": "kerberos.keytab.file",
+    "kerberos_principal": "kerberos.principal",
+    "kerberos_auth_to_local": "hadoop.security.auth_to_local",
+    "kerberos_protection": "hadoop.rpc.protection",
+    "proxy_users": "hadoop.proxyuser.*",
 }
 """For the documentation: the keys from which a setting is read, without `metastore.` or `hive.metastore.`"""
 
@@ -57,7 +63,10 @@ _URL_KEYS = ("javax.jdo.option.ConnectionURL", "metastore.connect.url.key")
 _USER_KEYS = ("javax.jdo.option.ConnectionUserName", "metastore.connection.user.name")
 _PASSWORD_KEYS = ("javax.jdo.option.ConnectionPassword", "metastore.connection.password")
 _TRASH_KEY = "fs.trash.interval"
+_RULES_KEY = "hadoop.security.auth_to_local"
 _PROTECTION_KEY = "hadoop.rpc.protection"
+_PROXY_PREFIX = "hadoop.proxyuser."
+_KERBEROS = {"kerberos.keytab.file": "kerberos_keytab", "kerberos.principal": "kerberos_principal"}
 _PREFIXES = ("metastore.", "hive.metastore.")
 _REFERENCE = re.compile(r"\$\{([^${}]+)\}")
 _REFERENCES_MAX = 20
@@ -70,9 +79,10 @@ class HiveSiteError(Exception):
     """The file cannot be read, or asks for a feature that this server does not have."""
 
 
-def read(path: Path, wanted: frozenset[str]) -> dict[str, tuple[str, str]]:
+def read(path: Path, wanted: frozenset[str], *, is_kerberos: bool = False) -> dict[str, tuple[str, str]]:
     """Return the settings named in `wanted` that the file holds: name -> (its place in the file, text).
-    HiveSiteError.
+
+    `is_kerberos` says that another source asks for authentication by Kerberos. HiveSiteError.
     """
     site = _SiteFile(path)
     found: dict[str, tuple[str, str]] = {}
@@ -91,7 +101,9 @@ def read(path: Path, wanted: frozenset[str]) -> dict[str, tuple[str, str]]:
     if "db" in wanted:
         _database(site, found)
     if "authentication" in wanted:
-        _refuse_authentication(site)
+        is_kerberos = _kerberos(site, found, wanted)
+    if is_kerberos:
+        _principals(site, found)
     _refuse_keystore(site, tls_is_set="tls_certificate" not in wanted)
     used = {source.rpartition(" ")[2] for source, _ in found.values()}
     for key in site.properties.keys() - used:
@@ -247,13 +259,19 @@ def _first(properties: Mapping[str, str], keys: tuple[str, ...]) -> str | None:
     return next((properties[key] for key in keys if properties.get(key)), None)
 
 
-def _refuse_authentication(site: _SiteFile) -> None:
-    """Refuse a site that asks for authentication, where no setting says how clients are authenticated instead."""
+def _kerberos(site: _SiteFile, found: dict[str, tuple[str, str]], wanted: frozenset[str]) -> bool:
+    """Use the site's authentication by Kerberos, and return whether it asks for that. Refuse another authentication,
+    where no setting says how clients are authenticated instead.
+    """
     if site.is_true("sasl.enabled"):
-        raise HiveSiteError(
-            f"{site.source('sasl.enabled')}: the site asks for Kerberos, which interbed does not offer. Set "
-            "`authentication` to another mechanism: certificate, token, jwt or ldap"
-        )
+        for key, name in _KERBEROS.items():
+            if name in wanted and not site.get(key):
+                raise HiveSiteError(
+                    f"{site.source('sasl.enabled')}: the site asks for Kerberos, and has no {key}. Set {name}, or "
+                    "`authentication` to another mechanism: certificate, token, jwt or ldap"
+                )
+        found["authentication"] = (site.source("sasl.enabled"), "kerberos")
+        return True
     authentication = (site.get("authentication") or "NONE").upper()
     if authentication not in ("NONE", "NOSASL"):
         way = "ldap with ldap_url and the other settings of LDAP" if authentication == "LDAP" else "another mechanism"
@@ -261,6 +279,23 @@ def _refuse_authentication(site: _SiteFile) -> None:
             f"{site.source('authentication')}: the site asks for {authentication}, and interbed does not read its "
             f"settings. Set `authentication` to {way}"
         )
+    return False
+
+
+def _principals(site: _SiteFile, found: dict[str, tuple[str, str]]) -> None:
+    """Use the settings of Kerberos: the metastore's, and Hadoop's own, which have no prefix."""
+    for key, name in _KERBEROS.items():
+        site.put(found, name, key)
+    rules = site.properties.get(_RULES_KEY)
+    if rules:
+        found["kerberos_auth_to_local"] = (site.place(_RULES_KEY), " ".join(rules.split()))
+    protection = site.properties.get(_PROTECTION_KEY)
+    if protection:
+        found["kerberos_protection"] = (site.place(_PROTECTION_KEY), protection)
+    proxies = {key: value for key, value in sorted(site.properties.items()) if key.startswith(_PROXY_PREFIX) and value}
+    if proxies:
+        entries = "; ".join(f"{key.removeprefix(_PROXY_PREFIX)}={value}" for key, value in proxies.items())
+        found["proxy_users"] = (site.place(next(iter(proxies))), entries)
 
 
 def _refuse_keystore(site: _SiteFile, *, tls_is_set: bool) -> None:

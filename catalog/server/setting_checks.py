@@ -8,6 +8,8 @@ from pathlib import Path
 from typing import NoReturn
 from urllib.parse import urlsplit
 
+from interbed.catalog.server.auth.impersonation import EVERYTHING, parsed_proxy_users
+from interbed.catalog.server.auth.kerberos.auth_to_local import SERVICE_PRINCIPAL, AuthToLocalError, check_rules
 from interbed.catalog.server.authentication_settings import AuthenticationSettings
 from interbed.catalog.server.credentials.session_policy import ROLE_ARN, ROLE_ARN_FORM
 from interbed.catalog.server.setting_kinds import NO_AUTHENTICATION, ServerSettingsError, listed, mechanisms_of
@@ -178,8 +180,8 @@ def check_authentication(
             "host",
             f"the server would listen on {host} without authentication: every client that reaches the port "
             "could read and change all metadata, and have the server make and delete directories. Set "
-            "`authentication` (certificate, token, jwt or ldap), or start the server with --no-authentication "
-            '(authentication = "none") if only trusted machines reach the port',
+            "`authentication` (certificate, token, jwt, ldap or kerberos), or start the server with "
+            '--no-authentication (authentication = "none") if only trusted machines reach the port',
         )
     if "certificate" in mechanisms and client_ca is None:
         refuse("authentication", "authentication by certificate needs tls_client_ca, which signs the clients'")
@@ -202,6 +204,49 @@ def check_authentication(
         )
     if "ldap" in mechanisms:
         _check_ldap(settings, refuse)
+    _check_kerberos(settings, mechanisms, refuse)
+    _check_proxy_users(settings, mechanisms, refuse)
+
+
+def _check_kerberos(
+    settings: AuthenticationSettings, mechanisms: Sequence[str], refuse: Callable[[str, str], NoReturn]
+) -> None:
+    if "kerberos" not in mechanisms:
+        for name in ("kerberos_keytab", "kerberos_principal", "kerberos_http_principal"):
+            if getattr(settings, name) is not None:
+                refuse(name, f"{name} is set, and authentication has no kerberos")
+        return
+    for name in ("kerberos_keytab", "kerberos_principal"):
+        if getattr(settings, name) is None:
+            refuse("authentication", f"authentication by kerberos needs {name}")
+    for name in ("kerberos_principal", "kerberos_http_principal"):
+        value = getattr(settings, name)
+        if value is not None and SERVICE_PRINCIPAL.fullmatch(value) is None:
+            refuse(name, f"{name} is {value:.300}, and is not of the form service/host@REALM or service/_HOST@REALM")
+    if not listed(settings.kerberos_protection):
+        refuse("kerberos_protection", "kerberos_protection has no layer, so that no client could connect")
+    try:
+        check_rules(settings.kerberos_auth_to_local)
+    except AuthToLocalError as error:
+        refuse("kerberos_auth_to_local", f"kerberos_auth_to_local: {error}")
+
+
+def _check_proxy_users(
+    settings: AuthenticationSettings, mechanisms: Sequence[str], refuse: Callable[[str, str], NoReturn]
+) -> None:
+    if settings.proxy_users is None:
+        return
+    if not mechanisms:
+        refuse("proxy_users", "proxy_users is set, and without authentication the server does not know its services")
+    try:
+        proxies = parsed_proxy_users(settings.proxy_users)
+    except ValueError as error:
+        refuse("proxy_users", f"proxy_users: {error}")
+    if settings.user_groups != "none":
+        return
+    for service, proxy in proxies.items():
+        if proxy.groups and EVERYTHING not in proxy.groups:
+            refuse("proxy_users", f"{service}.groups of proxy_users needs user_groups: without it users have no groups")
 
 
 def _check_ldap(settings: AuthenticationSettings, refuse: Callable[[str, str], NoReturn]) -> None:

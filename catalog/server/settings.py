@@ -43,6 +43,7 @@ from interbed.catalog.server.setting_kinds import (
     choice,
     integer,
     listed,
+    mechanisms_of,
     named_locations,
     optional,
     some_of,
@@ -354,7 +355,11 @@ def load(
         try:
             # The site is asked only for settings that no other source has set: it is written for another server, and a
             # Derby database in it is no error where `db` is set.
-            given = hive_site.read(site, wanted=frozenset(SETTINGS) - values.keys())
+            given = hive_site.read(
+                site,
+                wanted=frozenset(SETTINGS) - values.keys(),
+                is_kerberos="kerberos" in mechanisms_of(values.get("authentication", "")),
+            )
         except hive_site.HiveSiteError as error:
             raise ServerSettingsError(str(error)) from error
         for name, (source, text) in given.items():

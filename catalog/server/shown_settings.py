@@ -74,6 +74,13 @@ def warnings_for(settings: ServerSettings, sources: Mapping[str, str] | None = N
                 "change all metadata, and have the server make and delete directories. Set `authentication`, or "
                 "tls_client_ca to ask clients for certificates, or let only trusted machines reach the port"
             )
+        elif settings.tls_certificate is None and mechanisms == ["kerberos"]:
+            if settings.http_port is not None or settings.kerberos_protection != "privacy":
+                warnings.append(
+                    f"listening on {settings.host} without TLS: requests and answers can be read on the network, but "
+                    "for those of Thrift's port whose clients choose privacy. Set tls_certificate, or "
+                    "kerberos_protection = privacy for that port"
+                )
         elif settings.tls_certificate is None:
             warnings.append(
                 f"listening on {settings.host} without TLS: tokens can be read on the network. Set tls_certificate, or "

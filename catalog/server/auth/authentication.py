@@ -23,6 +23,7 @@ from interbed.catalog.server.auth.principals import (
     BearerVerifier,
     Credentials,
     Mechanism,
+    NegotiateTokens,
     PasswordVerifier,
     Principal,
     checked_principal,
@@ -39,6 +40,8 @@ class Authentication:
     """Authenticates requests by the mechanisms that a server accepts. Safe for many threads.
 
     `bearers` are the mechanisms of bearer tokens, `passwords` is that of passwords, None where none are accepted.
+    `has_kerberos` says that Kerberos is accepted beside them: on Thrift's port by a mechanism of SASL, over HTTP by
+    `negotiate`, which is None for a server without HTTP.
     """
 
     def __init__(
@@ -48,6 +51,8 @@ class Authentication:
         passwords: PasswordVerifier | None = None,
         certificates: bool = False,
         attempts: FailedAttempts | None = None,
+        has_kerberos: bool = False,
+        negotiate: NegotiateTokens | None = None,
         clock: Callable[[], float] = time.time,
     ) -> None:
         self._bearers = dict(bearers)
@@ -55,6 +60,8 @@ class Authentication:
         self._hash_key = secrets.token_bytes(32)
         self._certificates = certificates
         self._attempts = attempts if attempts is not None else FailedAttempts()
+        self._has_kerberos = has_kerberos
+        self.negotiate = negotiate
         self._clock = clock
         self._guard = threading.Lock()
         self._kept: OrderedDict[bytes, tuple[Principal | AuthenticationError, float]] = OrderedDict()
@@ -117,7 +124,13 @@ class Authentication:
     def accepted(self) -> str:
         """The accepted mechanisms, for messages."""
         names = [*map(str, self._bearers), *([str(Mechanism.LDAP)] if self._passwords is not None else [])]
-        return ", ".join([*names, *([str(Mechanism.CERTIFICATE)] if self._certificates else [])])
+        further = {Mechanism.KERBEROS: self._has_kerberos, Mechanism.CERTIFICATE: self._certificates}
+        return ", ".join([*names, *(str(mechanism) for mechanism, is_accepted in further.items() if is_accepted)])
+
+    @property
+    def takes_secrets(self) -> bool:
+        """Whether clients may send tokens or passwords."""
+        return bool(self._bearers) or self._passwords is not None
 
     def _without_token(self, credentials: Credentials) -> Principal:
         if self._certificates and credentials.common_names is not None:

@@ -24,18 +24,22 @@ class Mechanism(StrEnum):
     JWT = "jwt"
     LDAP = "ldap"
     DELEGATION_TOKEN = "delegation-token"
+    KERBEROS = "kerberos"
     OPTIMIZER = "optimizer"
     """Of the optimizer beside the server; no setting has it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Principal:
-    """An authenticated user or service. `token_id` identifies the token that it presented, None without one."""
+    """An authenticated user or service. `token_id` identifies the token that it presented, None without one.
+    `real_user` is the authenticated service that acts for the user, None where the user acts itself.
+    """
 
     name: str
     mechanism: Mechanism
     groups: frozenset[str] = field(default_factory=frozenset)
     token_id: str | None = None
+    real_user: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,6 +80,14 @@ class PasswordVerifier(Protocol):
 
     def verify(self, user: str, password: str) -> tuple[Principal, float]:
         """Return the principal, and the time until which the answer may be kept. AuthenticationError."""
+        ...
+
+
+class NegotiateTokens(Protocol):
+    """A mechanism that verifies the tokens of `Authorization: Negotiate`. Safe for many threads; does I/O."""
+
+    def verify(self, token: str) -> tuple[Principal, str]:
+        """Return the principal, and the server's token for the answer. AuthenticationError."""
         ...
 
 

@@ -17,6 +17,7 @@ from starlette.routing import Mount, Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from interbed.catalog.server.auth.authentication import Authentication
+from interbed.catalog.server.auth.impersonation import Impersonation
 from interbed.catalog.server.http.answers import HttpAnswers
 from interbed.catalog.server.http.application import (
     HttpError,
@@ -128,6 +129,7 @@ def thrift_server(
     deaths: ThreadDeaths,
     further: Sequence[Mount] = (),
     authentication: Authentication | None = None,
+    impersonation: Impersonation | None = None,
 ) -> HttpServer:
     """Return the HTTP server beside a process's loop, with Thrift at a path and further interfaces. It gets its
     connections from the loop. Without `authentication` it serves every client.
@@ -138,7 +140,7 @@ def thrift_server(
     own = [Route(each, endpoint) for each in (path, f"{path.rstrip('/')}/*")]
     served: ASGIApp = application([*own, *further], missing=f"there is only {', '.join(paths)} here")
     if authentication is not None:
-        served = AuthenticatedApplication(served, authentication)
+        served = AuthenticatedApplication(served, authentication, impersonation)
     return HttpServer(
         served,
         name="http",

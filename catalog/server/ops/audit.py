@@ -2,11 +2,11 @@
 
 A line has `time` (ISO 8601, UTC, when the call ended), `request_id`, `method`, `peer`, `user` (the
 authenticated principal; without authentication the name that the client sent) and `certificate` (verified), `mechanism`
-of the authentication and `mechanism_id` (the id of the token), `outcome` (ok, refused, failed), `error`, `seconds`, and
-the subject of the call: `catalog`, `database`, `table`, `function`, `partitions` (their names or values, ten at most)
-with `partition_count`, `to` (the other name of a rename or an exchange), `role` and `principal`, `grants` (20 at most)
-with `grant_count`, the `renewer` of a delegation token, or the `sequence` number of one. Locks change no metadata and
-are not in it.
+of the authentication and `mechanism_id` (the id of the token), `real_user` (the service that acts for the user),
+`outcome` (ok, refused, failed), `error`, `seconds`, and the subject of the call: `catalog`, `database`, `table`,
+`function`, `partitions` (their names or values, ten at most) with `partition_count`, `to` (the other name of a rename
+or an exchange), `role` and `principal`, `grants` (20 at most) with `grant_count`, the `renewer` of a delegation token,
+or the `sequence` number of one. Locks change no metadata and are not in it.
 
 Each line is appended by one write, so that several processes may share a file and it may be rotated: a file that was
 moved is created again.

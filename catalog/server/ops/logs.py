@@ -119,6 +119,7 @@ def call_fields(call: Call) -> dict[str, Any]:
     principal = call.session.principal
     if principal is not None:
         fields |= {"mechanism": str(principal.mechanism), "mechanism_id": principal.token_id}
+        fields["real_user"] = principal.real_user and shortened(principal.real_user)
     return {name: value for name, value in fields.items() if value is not None}
 
 

@@ -7,17 +7,24 @@ from pathlib import Path
 
 from interbed.catalog.server.auth.attempts import AttemptLimits, FailedAttempts
 from interbed.catalog.server.auth.authentication import Authentication
+from interbed.catalog.server.auth.impersonation import Impersonation, no_groups, parsed_proxy_users, system_groups
 from interbed.catalog.server.auth.issued_tokens import TokenService
 from interbed.catalog.server.auth.jwt_rules import JwtRules
+from interbed.catalog.server.auth.kerberos.acceptor import Acceptor, KeytabError, named_principal
+from interbed.catalog.server.auth.kerberos.auth_to_local import AuthToLocal
+from interbed.catalog.server.auth.kerberos.gssapi_mechanism import GSSAPI, GssapiMechanism
+from interbed.catalog.server.auth.kerberos.spnego import NegotiateVerifier
+from interbed.catalog.server.auth.kerberos.users import KerberosUsers
 from interbed.catalog.server.auth.own_optimizer import OptimizerIdentity
 from interbed.catalog.server.auth.principals import (
     AuthenticationError,
     BearerVerifier,
     Credentials,
     Mechanism,
+    NegotiateTokens,
     PasswordVerifier,
 )
-from interbed.catalog.server.auth.sasl import SaslMechanisms
+from interbed.catalog.server.auth.sasl import SaslMechanism
 from interbed.catalog.server.auth.sasl_plain import PLAIN, PlainMechanism
 from interbed.catalog.server.credentials.table_credentials import TableCredentials, permitted_operation
 from interbed.catalog.server.database.session import SqlRepository
@@ -47,11 +54,14 @@ def authentication_for(settings: ServerSettings, store: SqlRepository) -> Authen
         address_failures_max=settings.authentication_failures_of_address_max,
         wait_seconds_max=settings.authentication_wait_seconds_max,
     )
+    has_kerberos = Mechanism.KERBEROS in mechanisms
     return Authentication(
         bearers,
         passwords=passwords,
         certificates=Mechanism.CERTIFICATE in mechanisms,
         attempts=FailedAttempts(limits),
+        has_kerberos=has_kerberos,
+        negotiate=_negotiate_verifier(settings) if has_kerberos and settings.http_port is not None else None,
     )
 
 
@@ -59,6 +69,9 @@ def admission(authentication: Authentication | None) -> Callable[[ClientSession]
     """Return the function that admits connections of Thrift's port before they send a token, by their certificates."""
     if authentication is None:
         return lambda session: session
+    way = "Kerberos is by SASL (hive.metastore.sasl.enabled), or over HTTP"
+    if authentication.takes_secrets:
+        way = "A token is sent by SASL (hive.metastore.client.auth.mode=PLAIN), or over HTTP"
 
     def admit(session: ClientSession) -> ClientSession:
         try:
@@ -66,18 +79,33 @@ def admission(authentication: Authentication | None) -> Callable[[ClientSession]
         except AuthenticationError as error:
             return replace(
                 session,
-                refusal=f"{error}. A token is sent by SASL (hive.metastore.client.auth.mode=PLAIN), or over HTTP",
+                refusal=f"{error}. {way}",
             )
         return replace(session, principal=principal, user=principal.name)
 
     return admit
 
 
+def impersonation_for(settings: ServerSettings) -> Impersonation:
+    """Return the rules by which clients act for other users."""
+    groups_of = system_groups if settings.user_groups == "system" else no_groups
+    return Impersonation(parsed_proxy_users(settings.proxy_users or ""), groups_of)
+
+
 def port_authentication(
-    authentication: Authentication | None, optimizer: OptimizerIdentity | None
+    settings: ServerSettings, authentication: Authentication | None, optimizer: OptimizerIdentity | None
 ) -> PortAuthentication:
-    """Return the mechanisms of SASL on Thrift's port, and on that of the optimizer beside the server."""
-    clients: SaslMechanisms = {} if authentication is None else {PLAIN: PlainMechanism(authentication)}
+    """Return the mechanisms of SASL on Thrift's port, and on that of the optimizer beside the server.
+
+    MetastoreError, MissingExtraError.
+    """
+    clients: dict[str, SaslMechanism] = {}
+    if authentication is not None:
+        mechanisms = mechanisms_of(settings.authentication)
+        if Mechanism.KERBEROS in mechanisms:
+            clients[GSSAPI] = _gssapi_mechanism(settings)
+        if authentication.takes_secrets or not clients:
+            clients[PLAIN] = PlainMechanism(authentication)
     return PortAuthentication(
         clients=clients,
         optimizer={} if optimizer is None else {PLAIN: PlainMechanism(optimizer)},
@@ -141,6 +169,37 @@ def _ldap_verifier(settings: ServerSettings) -> PasswordVerifier:
             bind_dn=settings.ldap_bind_dn,
             bind_password=password,
         )
+    )
+
+
+def _gssapi_mechanism(settings: ServerSettings) -> SaslMechanism:
+    assert settings.kerberos_keytab is not None
+    assert settings.kerberos_principal is not None
+    try:
+        acceptor = Acceptor(settings.kerberos_keytab, named_principal(settings.kerberos_principal))
+    except KeytabError as error:
+        raise MetastoreError(str(error)) from error
+    return GssapiMechanism(acceptor, _kerberos_users(settings), listed(settings.kerberos_protection))
+
+
+def _negotiate_verifier(settings: ServerSettings) -> NegotiateTokens:
+    assert settings.kerberos_keytab is not None
+    assert settings.kerberos_principal is not None
+    principal = settings.kerberos_http_principal
+    if principal is None:
+        principal = f"HTTP/{settings.kerberos_principal.partition('/')[2]}"
+    try:
+        return NegotiateVerifier(settings.kerberos_keytab, named_principal(principal), _kerberos_users(settings))
+    except KeytabError as error:
+        raise MetastoreError(f"{error}. kerberos_http_principal names the principal over HTTP") from error
+
+
+def _kerberos_users(settings: ServerSettings) -> KerberosUsers:
+    assert settings.kerberos_principal is not None
+    return KerberosUsers(
+        rules=AuthToLocal(settings.kerberos_auth_to_local, settings.kerberos_principal.rpartition("@")[2]),
+        groups_of=system_groups if settings.user_groups == "system" else no_groups,
+        impersonation=impersonation_for(settings),
     )
 
 

@@ -25,6 +25,7 @@ from interbed.catalog.server.process.authenticating import (
     credentials_for,
     identity_for,
     identity_is_needed,
+    impersonation_for,
     port_authentication,
 )
 from interbed.catalog.server.process.authorizing import grant_handler_for
@@ -91,7 +92,7 @@ def run(settings: ServerSettings, *, on_ready: Callable[[Server], None] = lambda
         with _prepared(settings) as (store, _):
             # Processes must not share connections to a database: each opens its own. Settings that cannot be used are
             # reported here.
-            authentication_for(settings, store)
+            port_authentication(settings, authentication_for(settings, store), None)
         directory = None
         if settings.health_port is not None:
             directory = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="interbed-metrics-")))
@@ -211,7 +212,7 @@ def loop_for(
         on_closed=on_closed,
         on_disconnect=lock_clients.closed,
         admit=admission(authentication),
-        authentication=with_delegation(port_authentication(authentication, optimizer), settings, delegation),
+        authentication=with_delegation(port_authentication(settings, authentication, optimizer), settings, delegation),
         on_tick=on_tick,
         deaths=deaths,
     )
@@ -239,7 +240,8 @@ def loop_for(
             )
             answers = HttpAnswers(loop.shared, deaths)
             further = mounts(metastore, answers, rest)
-            loop.serve_http(service.make_server(answers, loop.ended, deaths, further, authentication))
+            acting = impersonation_for(settings)
+            loop.serve_http(service.make_server(answers, loop.ended, deaths, further, authentication, acting))
     REMOTE_FILES.configure(seconds=settings.store_seconds, around=loop.waiting_outside)
     if metrics is not None:
         metrics.watch(

@@ -5,6 +5,7 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import psutil
 import pytest
@@ -196,7 +197,11 @@ def test_a_hive_site_in_http_mode_gives_the_http_port(tmp_path: Path) -> None:
         ({"javax__jdo__option__ConnectionURL": "jdbc:derby:;databaseName=x"}, "derby; interbed uses PostgreSQL"),
         ({"javax__jdo__option__ConnectionURL": "jdbc:mysql://h/d"}, "mysql; interbed uses PostgreSQL"),
         ({"javax__jdo__option__ConnectionURL": "jdbc:postgresql://h/"}, "host:port/database"),
-        ({"hive__metastore__sasl__enabled": "true"}, "Kerberos"),
+        ({"hive__metastore__sasl__enabled": "true"}, "Kerberos, and has no kerberos.keytab.file"),
+        (
+            {"hive__metastore__sasl__enabled": "true", "hive__metastore__kerberos__keytab__file": "/k"},
+            "Kerberos, and has no kerberos.principal",
+        ),
         ({"metastore__authentication": "LDAP"}, "Set `authentication` to ldap with ldap_url"),
         ({"metastore__authentication": "CUSTOM"}, "Set `authentication` to another mechanism"),
         ({"hive__metastore__use__SSL": "true", "hive__metastore__keystore__path": "/k.jks"}, "PEM"),
@@ -391,3 +396,70 @@ def test_iceberg_metadata_are_on_the_file_system_of_the_warehouse() -> None:
     with pytest.raises(ServerSettingsError, match="another file system than the warehouse"):
         load(None, {}, arguments)
     assert load(None, {}, {**arguments, "warehouse": "s3://made/lake"})[0].iceberg_metadata_root == "s3://made/here"
+
+
+KERBEROS = {"authentication": "kerberos", "kerberos_keytab": "/k", "kerberos_principal": "hive/_HOST@R"}
+
+
+def test_a_site_with_kerberos_gives_its_settings(tmp_path: Path) -> None:
+    asked = {
+        "hive__metastore__sasl__enabled": "true",
+        "hive__metastore__kerberos__keytab__file": "/etc/hive.keytab",
+        "metastore__kerberos__principal": "hive/_HOST@R",
+        "hadoop__security__auth_to_local": "\n  RULE:[1:$1]\n  DEFAULT\n",
+        "hadoop__rpc__protection": "privacy",
+        "hadoop__proxyuser__hue__hosts": "10.0.0.0/8,hue",
+        "hadoop__proxyuser__hue__users": "*",
+    }
+    hive = site(tmp_path, **asked)
+    settings, sources = load(None, {}, {}, site=hive)
+    assert settings.authentication == "kerberos"
+    assert (settings.kerberos_keytab, settings.kerberos_principal) == (Path("/etc/hive.keytab"), "hive/_HOST@R")
+    assert settings.kerberos_auth_to_local == "RULE:[1:$1] DEFAULT"
+    assert settings.kerberos_protection == "privacy"
+    assert settings.proxy_users == "hue.hosts=10.0.0.0/8,hue; hue.users=*"
+    assert sources["authentication"] == f"{hive} hive.metastore.sasl.enabled"
+    # Another source names the mechanisms, and the site has their settings.
+    both = load(None, {}, {"authentication": "kerberos,token"}, site=hive)[0]
+    assert (both.authentication, both.kerberos_keytab) == ("token,kerberos", Path("/etc/hive.keytab"))
+    other = load(None, {}, {"authentication": "token"}, site=hive)[0]
+    assert (other.kerberos_keytab, other.proxy_users) == (None, None)
+
+
+@pytest.mark.parametrize(
+    ("changed", "message"),
+    [
+        ({"kerberos_keytab": ""}, "authentication by kerberos needs kerberos_keytab"),
+        ({"kerberos_principal": ""}, "authentication by kerberos needs kerberos_principal"),
+        ({"kerberos_principal": "hive@R"}, "not of the form service/host@REALM"),
+        ({"kerberos_principal": "hive/h"}, "not of the form service/host@REALM"),
+        ({"kerberos_http_principal": "HTTP/a/b@R"}, "kerberos_http_principal is HTTP/a/b@R, and is not"),
+        ({"kerberos_auth_to_local": "nothing"}, "kerberos_auth_to_local: 'nothing' is no rule"),
+        ({"kerberos_protection": ""}, "no layer, so that no client could connect"),
+        ({"kerberos_protection": "auth-conf"}, "some of authentication, integrity, privacy"),
+        ({"authentication": "token"}, "kerberos_keytab is set, and authentication has no kerberos"),
+        ({"proxy_users": "hue.rights=*"}, "is not service.hosts"),
+        ({"proxy_users": "hue.hosts=*;hue.groups=etl"}, "hue.groups of proxy_users needs user_groups"),
+    ],
+)
+def test_settings_of_kerberos_that_cannot_be_meant_are_refused(changed: dict[str, str], message: str) -> None:
+    with pytest.raises(ServerSettingsError) as caught:
+        load(None, {}, {**KERBEROS, **changed})
+    assert message in str(caught.value)
+
+
+def test_settings_of_kerberos_are_accepted() -> None:
+    proxies = {"proxy_users": "hue.hosts=*;hue.groups=etl", "user_groups": "system"}
+    assert load(None, {}, {**KERBEROS, **proxies})[0].user_groups == "system"
+    assert load(None, {}, {**KERBEROS, "proxy_users": "hue.hosts=*;hue.groups=*"})[0].user_groups == "none"
+    with pytest.raises(ServerSettingsError, match="does not know its services"):
+        load(None, {}, {"proxy_users": "hue.hosts=*;hue.users=*"})
+
+
+def test_kerberos_beyond_loopback_warns_of_what_can_be_read() -> None:
+    def warned(**further: Any) -> list[str]:
+        return warnings_for(ServerSettings(host="0.0.0.0", authentication="kerberos", **further))
+
+    assert "but for those of Thrift's port whose clients choose privacy" in warned()[0]
+    assert warned(kerberos_protection="privacy") == []
+    assert "without TLS" in warned(kerberos_protection="privacy", http_port=8181)[0]
