@@ -30,7 +30,6 @@ from interbed.catalog.server.service.model import (
 )
 from interbed.catalog.server.service.requests.keys import IdempotencyKeys
 from interbed.catalog.server.service.schedule import Queries, RunStatistics
-from interbed.catalog.server.service.token_store.stored import TokenStore
 
 T = TypeVar("T")
 
@@ -464,8 +463,6 @@ class Transaction(Protocol):
     def queries(self) -> Queries: ...
     @property
     def run_statistics(self) -> RunStatistics: ...
-    @property
-    def token_store(self) -> TokenStore: ...
 
 
 class Repository(Protocol):

@@ -26,7 +26,7 @@ from interbed.catalog.server.service.requests.idempotency import IdempotencyServ
 from interbed.catalog.server.service.statistics import StatisticsService
 from interbed.catalog.server.service.tables.pointers import PointerService
 from interbed.catalog.server.service.tables.tables import TableService
-from interbed.catalog.server.service.token_store.keeping import TokenStoreService
+from interbed.catalog.server.service.token_store.keeping import TokenStoreRepository, TokenStoreService
 from interbed.catalog.server.service.trash import Trash
 from interbed.catalog.server.service.undrop.drops import SoftDrops, aside_root
 from interbed.catalog.server.service.undrop.histories import HistoryService
@@ -161,12 +161,12 @@ class Metastore:
             soft_drops=soft_drops,
         )
         self.partitions = PartitionService(store, self.warehouse, deletions, clock=clock, request_max=partitions_max)
-        # Repositories have policies beside what the services need of them.
+        # Repositories have policies and the token store beside what the services need of them.
         self.policies = PolicyRules(cast("PolicyReads", store), access, trusted)
         self.statistics = StatisticsService(store, clock=clock, hidden=self.policies.hidden_statistics)
         self.queries = ScheduledQueryService(store, clock=clock)
         self.run_statistics = RuntimeStatisticsService(store, clock=clock)
-        self.token_store = TokenStoreService(store)
+        self.token_store = TokenStoreService(cast("TokenStoreRepository", store))
         self.functions = FunctionService(store, clock=clock)
         self.constraints = ConstraintService(store, clock=clock)
         self.notifications = NotificationService(
