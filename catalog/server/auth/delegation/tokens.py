@@ -105,7 +105,7 @@ class DelegationTokenService:
             identifier = TokenIdentifier(
                 owner=owner,
                 renewer=renewer,
-                real_user="" if owner == caller.name else caller.name,
+                real_user=(caller.real_user or "") if owner == caller.name else caller.name,
                 issued_at=now,
                 max_at=max_at,
                 sequence=_in_range(tokens.next_sequence(), "tokens"),
@@ -240,6 +240,7 @@ class DelegationTokenService:
                 mechanism=Mechanism.DELEGATION_TOKEN,
                 groups=frozenset(record.groups),
                 token_id=record.token_id,
+                real_user=record.identifier.real_user or None,
             )
             self._keep(identifier, found, min(now + CHECKED_SECONDS, record.renewed_until / 1000))
         else:

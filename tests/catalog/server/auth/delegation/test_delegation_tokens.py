@@ -289,7 +289,12 @@ def test_a_proxy_user_gets_a_token_of_a_user_that_it_may_act_for(store: SqlRepos
     text = tokens.issue(HIVE, "bob@EXAMPLE.ORG", "yarn/host@EXAMPLE.ORG", PEER)
     identifier = HadoopToken.from_text(text).identifier
     assert (identifier.owner, identifier.real_user, identifier.renewer) == ("bob", "hive", "yarn")
-    assert owner_of(tokens, text).groups == {"staff"}
+    owner = owner_of(tokens, text)
+    assert (owner.name, owner.real_user) == ("bob", "hive")
+    assert owner.groups == {"staff"}
+    # A user for which a service acts on its connection asks for itself.
+    acted_for = replace(ANN, real_user="hive")
+    assert owner_of(tokens, tokens.issue(acted_for, "ann", "yarn", PEER)).real_user == "hive"
     with pytest.raises(AccessDeniedError, match="not allowed to act for eve"):
         tokens.issue(HIVE, "eve", "yarn", PEER)
     with pytest.raises(AccessUnavailableError, match="try again"):
