@@ -25,6 +25,7 @@ from collections.abc import Callable, Collection, Iterable
 from dataclasses import replace
 
 from interbed.catalog.server.service.access.guard import WRITE
+from interbed.catalog.server.service.access.hiding import unhidden
 from interbed.catalog.server.service.access.objects import (
     SERVER,
     Privilege,
@@ -331,7 +332,8 @@ class LockService(SecuredService):
         if name is None or not self._access.may((Privilege.CREATE,), database_object(catalog, component.database)):
             return False
         key = (catalog, normalized(component.database), normalized(name))
-        return self._store.read(lambda transaction: transaction.tables.find(*key) is None)
+        with unhidden():
+            return self._store.read(lambda transaction: transaction.tables.find(*key) is None)
 
     def _unchanged(self, transaction: Transaction, lock_id: int, process: str) -> Lock | None:
         """Return the lock if it still has to wait and nothing must be written: its lease is young, and this process is

@@ -7,6 +7,7 @@ from collections.abc import Callable, Collection, Sequence
 
 from interbed.catalog.server.service import events
 from interbed.catalog.server.service import warehouse as files
+from interbed.catalog.server.service.access.hiding import unhidden
 from interbed.catalog.server.service.access.objects import (
     Privilege,
     SecuredObject,
@@ -15,7 +16,7 @@ from interbed.catalog.server.service.access.objects import (
     table_object,
 )
 from interbed.catalog.server.service.access.places import CheckedPlace
-from interbed.catalog.server.service.access.secured import Arguments, filtered, needs, secured, the_table
+from interbed.catalog.server.service.access.secured import Arguments, filtered, needs, secured, the_table, unsecured
 from interbed.catalog.server.service.constraints import add_constraints
 from interbed.catalog.server.service.directories.guard import Directory, directory_at
 from interbed.catalog.server.service.directories.locations import place_text
@@ -99,6 +100,13 @@ class TableService(TableAlterations):
         """
         (complete,) = self.create_all([table], constraints, has_any_name=has_any_name)
         return complete
+
+    @unsecured("the answer is for the process, which hides it from the caller")
+    def is_stored(self, catalog: str, database: str, name: str) -> bool:
+        """Return whether the table exists, also if the caller does not see it."""
+        key = (catalog, normalized(database), normalized(name))
+        with unhidden():
+            return self._store.read(lambda transaction: transaction.tables.find(*key) is not None)
 
     @secured(needs(Privilege.CREATE, _the_databases_of_the_tables), needs(None, _the_tables_of_foreign_keys))
     def create_all(

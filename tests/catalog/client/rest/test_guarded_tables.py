@@ -18,7 +18,7 @@ from interbed.catalog.client.rest.client import RestClient
 from interbed.catalog.client.rest.refusal import RestRefusedError
 from interbed.catalog.client.rest.row_rules import rules_from_json
 from interbed.catalog.client.rest.tables import RestTables
-from interbed.catalog.server.service.access.objects import Privilege, column_object
+from interbed.catalog.server.service.access.objects import Privilege, column_object, database_object
 from interbed.storage.base.errors import CorruptFileError, InvalidInputError, NotSupportedError
 from interbed.storage.base.predicate.conditions import col
 from interbed.storage.meta.schema.change import AddColumn, DropColumn, RenameColumn
@@ -115,6 +115,19 @@ WAYS: Mapping[str, Callable[[Any], Any]] = {
 @pytest.mark.parametrize("way", WAYS)
 def test_each_way_to_read_shows_the_rows_and_values_of_the_policies(policed: PolicedMetastore, way: str) -> None:
     assert _rows(WAYS[way](_guarded(policed))) == SHOWN
+
+
+def test_a_table_that_a_caller_does_not_see_is_not_shown_by_its_files(policed: PolicedMetastore) -> None:
+    sales = database_object("hive", "sales")
+    policed.guarded.grant("guest", sales, Privilege.USAGE)
+    policed.guarded.grant("creator", sales, Privilege.USAGE, Privilege.CREATE)
+    for name in ("guest", "creator"):
+        texts = set()
+        for table in ("lake", "none"):
+            status, answer = policed.send(name, "GET", f"v1/hive/databases/sales/tables/{table}")
+            assert status == 404
+            texts.add(answer["message"].replace(table, "T"))
+        assert len(texts) == 1, texts
 
 
 def test_the_owner_reads_all_rows_and_values(policed: PolicedMetastore) -> None:

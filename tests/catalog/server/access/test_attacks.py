@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from interbed.catalog.server.service.access.hiding import hidden_objects
 from interbed.catalog.server.service.access.objects import Privilege, catalog_object, database_object, table_object
 from interbed.catalog.server.service.errors import (
     AccessDeniedError,
@@ -251,6 +252,13 @@ def test_a_client_that_may_create_a_table_locks_the_name_of_a_missing_one_only(g
         for name, database in (("orders", "sales"), ("ORDERS", "sales"), ("new", "hr")):
             with pytest.raises(AccessDeniedError):
                 locks.lock(request(name, database))
+    guarded.grant(NOBODY, database_object("hive", "sales"), Privilege.CREATE)
+    hidden = hidden_objects.set(frozenset({table_object("hive", "sales", "orders")}))
+    try:
+        with served(NOBODY), pytest.raises(AccessDeniedError):
+            locks.lock(request("orders"))
+    finally:
+        hidden_objects.reset(hidden)
     with served(WRITER), pytest.raises(AccessDeniedError):
         locks.lock(request("new"))
 

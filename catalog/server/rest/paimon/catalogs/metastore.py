@@ -8,6 +8,7 @@ import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from interbed.catalog.client.errors import TableNotFoundError
 from interbed.catalog.client.hive.catalog import HiveCatalog
 from interbed.catalog.client.hive.client import HiveMetastoreClient
 from interbed.catalog.client.hive.format_entries import is_created_as_format_table
@@ -51,6 +52,11 @@ class RegisteredCatalog(HiveCatalog, ServedCatalog):
 
     def list_views(self, database: str) -> list[str]:
         return self.views_after(database, "")
+
+    def _missing(self, identifier: Identifier, error: TableNotFoundError) -> TableNotFoundError:
+        # The files of a table that the caller does not see must not show that it exists.
+        is_hidden = self._of_metastore.is_stored(self.name, identifier.database, identifier.table)
+        return error if is_hidden else super()._missing(identifier, error)
 
     def _list_tables(self, database: str) -> list[str]:
         return self.names_after(database, "")
