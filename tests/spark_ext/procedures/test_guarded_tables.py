@@ -42,7 +42,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PolicedServer]:
             catalog.create_database("sales")
             table = catalog.create_table(
                 "sales.lake",
-                pa.schema(list(zip(NAMES, TYPES, strict=True))),
+                pa.schema(tuple(pa.field(name, kind) for name, kind in zip(NAMES, TYPES, strict=True))),
                 primary_keys=["dt", "id"],
                 partition_keys=["dt"],
                 options={"bucket": "1"},

@@ -150,9 +150,9 @@ def quick(spark: SparkSession) -> Iterator[None]:
     for key, value in settings.items():
         spark.conf.set(key, value)
     yield
-    for key, value in before.items():
-        assert value is not None
-        spark.conf.set(key, value)
+    for key, former in before.items():
+        assert former is not None
+        spark.conf.set(key, former)
 
 
 @pytest.mark.usefixtures("quick")

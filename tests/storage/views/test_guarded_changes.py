@@ -21,13 +21,22 @@ from interbed.storage.table.table import Table
 
 INSERT, BEFORE, AFTER, DELETE = range(4)
 CONDITION = "amount > 4"
-SCHEMA = pa.schema({"id": pa.int32(), "amount": pa.int32(), "phone": pa.string(), "city": pa.string()})
+SCHEMA = pa.schema(
+    (
+        pa.field("id", pa.int32()),
+        pa.field("amount", pa.int32()),
+        pa.field("phone", pa.string()),
+        pa.field("city", pa.string()),
+    )
+)
 
 
-def _made(warehouse: Path, *, keyed: bool = True, **options: str) -> Table:
+def _made(warehouse: Path, producer: str = "none", *, keyed: bool = True) -> Table:
     with interbed.load_catalog(warehouse=str(warehouse)) as catalog:
         catalog.create_database("d", ignore_if_exists=True)
-        kind: dict[str, Any] = {"primary_keys": ["id"], "options": {"bucket": "1", **options}} if keyed else {}
+        kind: dict[str, Any] = (
+            {"primary_keys": ["id"], "options": {"bucket": "1", "changelog-producer": producer}} if keyed else {}
+        )
         return catalog.create_table("d.t", SCHEMA, **kind)
 
 
@@ -76,7 +85,7 @@ _STEPS = st.lists(
 @given(steps=_STEPS)
 def test_shown_changes_give_the_shown_rows_of_each_snapshot(producer: str, steps: list[dict[int, int | None]]) -> None:
     with tempfile.TemporaryDirectory() as directory:
-        table = _made(Path(directory), **{"changelog-producer": producer})
+        table = _made(Path(directory), producer)
         rows: dict[int, int] = {}
         states: dict[int, dict[int, dict[str, object]]] = {}
         for step in steps:
@@ -109,7 +118,7 @@ def test_shown_changes_give_the_shown_rows_of_each_snapshot(producer: str, steps
 @pytest.fixture
 def changed(tmp_path: Path) -> Table:
     """Return a table whose second snapshot moves rows over the bounds of the filter."""
-    table = _made(tmp_path, **{"changelog-producer": "lookup"})
+    table = _made(tmp_path, "lookup")
     table.upsert([_row(1, 9), _row(2, 1), _row(3, 8), _row(4, 2)])
     table.upsert([_row(1, 2), _row(2, 7), _row(3, 6), _row(4, 3)])
     return table
@@ -142,7 +151,7 @@ def test_masks_alone_change_no_kinds(changed: Table) -> None:
 
 @pytest.mark.parametrize("producer", ["none", "input"])
 def test_a_filter_needs_the_rows_before_updates(tmp_path: Path, producer: str) -> None:
-    table = _made(tmp_path, **{"changelog-producer": producer})
+    table = _made(tmp_path, producer)
     table.upsert([_row(1, 9)])
     for read in (_guarded(table).changes(), next(iter(_guarded(table).stream(from_snapshot=1, idle_seconds=0)))):
         with pytest.raises(NotSupportedError, match="lack the rows before updates"):

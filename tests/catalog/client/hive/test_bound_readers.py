@@ -51,7 +51,9 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[_Server]:
         made = _Server(running, tokens)
         with made.catalog("root") as catalog:
             catalog.create_database("sales")
-            table = catalog.create_table("sales.lake", pa.schema({"id": pa.int32(), "phone": pa.string()}))
+            table = catalog.create_table(
+                "sales.lake", pa.schema((pa.field("id", pa.int32()), pa.field("phone", pa.string())))
+            )
             table.append([{"id": 1, "phone": "11"}, {"id": 2, "phone": "22"}])
             catalog.grant("ALL", on="database sales", to="user ann")
         with made.catalog("root", "rest") as catalog:
@@ -99,7 +101,7 @@ def test_policies_are_no_parameters_of_a_table_that_a_bound_reader_changes(serve
 def test_format_tables_of_a_bound_reader_are_refused(server: _Server) -> None:
     with server.catalog("root") as catalog:
         options = {"type": "format-table", "file.format": "csv"}
-        catalog.create_table("sales.files", pa.schema({"id": pa.int32()}), options=options)
+        catalog.create_table("sales.files", pa.schema((pa.field("id", pa.int32()),)), options=options)
     with server.catalog("root", "rest") as root:
         root.set_row_filter("sales.files", "id > 1", to=["user ann"])
     for kind in ("hive", "rest"):
