@@ -9,6 +9,7 @@ from interbed.spark_ext.procedures import (
     grants,
     ingestion,
     metadata,
+    policies,
     snapshots,
     statements,
 )
@@ -20,7 +21,7 @@ _MODULES = (snapshots, files, metadata, functions, compaction, ingestion)
 PROCEDURES: Mapping[str, Procedure] = {p.name: p for module in _MODULES for p in module.PROCEDURES}
 
 _STATEMENTS: Mapping[str, Procedure] = {
-    p.name: p for p in (*snapshots.STATEMENTS, *statements.STATEMENTS, *functions.STATEMENTS, *grants.STATEMENTS)
+    p.name: p for module in (snapshots, statements, functions, grants, policies) for p in module.STATEMENTS
 }
 
 

@@ -86,6 +86,10 @@ class KerberosTickets:
         """Return the header with a token. CatalogAccessError without a ticket."""
         return {AUTHORIZATION: self._source.authorization()}
 
+    def replace(self, refused: Mapping[str, str]) -> bool:
+        """Return False: each request has a new token anyway."""
+        return False
+
     def redacted(self, text: str) -> str:
         """Return the text: tokens are in no response."""
         return text

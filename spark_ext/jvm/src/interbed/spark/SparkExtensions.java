@@ -18,6 +18,7 @@ import interbed.spark.statement.DropPartitionStatements;
 import interbed.spark.statement.FunctionStatements;
 import interbed.spark.statement.GrantStatement;
 import interbed.spark.statement.LikeStatement;
+import interbed.spark.statement.PolicyStatement;
 import interbed.spark.statement.SettingStatement;
 import interbed.spark.statement.StatementTranslation;
 import interbed.spark.statement.TagStatement;
@@ -121,6 +122,7 @@ public final class SparkExtensions extends AbstractFunction1<SparkSessionExtensi
           .or(() -> CatalogStatement.use(sql))
           .or(() -> TagStatement.parse(sql).map(TagStatement::toCall))
           .or(() -> LikeStatement.parse(sql).map(LikeStatement::toCall))
+          .or(() -> PolicyStatement.parse(sql).map(PolicyStatement::toCall))
           .or(() -> GrantStatement.parse(sql).map(GrantStatement::toCall));
     }
 

@@ -135,6 +135,27 @@ final class SqlScanner {
     return sql.substring(start, position);
   }
 
+  /** The text between parentheses, which may have pairs of them, and parentheses in names and strings. */
+  String parenthesized() {
+    expect('(');
+    int start = position;
+    for (int open = 1; position < sql.length(); ) {
+      skipBlanks();
+      if (position < sql.length() && (isQuote() || sql.charAt(position) == '`')) {
+        delimited(sql.charAt(position));
+      } else if (take('(')) {
+        open++;
+      } else if (take(')')) {
+        if (--open == 0) {
+          return sql.substring(start, position - 1).strip();
+        }
+      } else {
+        position++;
+      }
+    }
+    throw error("')'");
+  }
+
   IllegalArgumentException error(String expected) {
     skipBlanks();
     String found = position < sql.length() ? "\"" + excerpt() + "\"" : "the end of the statement";

@@ -19,6 +19,7 @@ public final class SystemCatalog implements ProcedureCatalog {
               ViewProcedures.PROCEDURES,
               FunctionStatements.PROCEDURES,
               GrantStatement.PROCEDURES,
+              PolicyStatement.PROCEDURES,
               AnalyzeStatements.PROCEDURES)
           .flatMap(List::stream)
           .toList();
