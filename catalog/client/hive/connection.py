@@ -33,7 +33,7 @@ from interbed.catalog.client.errors import CallStateUnknownError as CallStateUnk
 from interbed.catalog.client.errors import CatalogAccessError, CatalogError, CatalogUnavailableError
 from interbed.catalog.client.hive.http_transport import HttpTransport
 from interbed.catalog.client.hive.sasl_transport import SaslPlainTransport
-from interbed.catalog.client.login.gssapi_exchange import GssapiExchange
+from interbed.catalog.client.login.gssapi_exchange import GssapiLogin
 from interbed.catalog.client.login.kerberos import KerberosLogin, server_principal
 from interbed.catalog.client.login.kerberos_transport import KerberosTransport
 from interbed.catalog.client.login.negotiate import NegotiateTokens
@@ -371,7 +371,7 @@ def _framing(connected: Any, address: str, transport: TransportSettings) -> Any:
 
 def _kerberos_transport(connected: Any, address: str, transport: TransportSettings, login: KerberosLogin) -> Any:
     principal = server_principal(transport.server_principal, address.rpartition(":")[0])
-    begin = partial(GssapiExchange, login, principal, layers=transport.layers, acts_for=transport.acts_for or "")
+    begin = partial(GssapiLogin, login, principal, layers=transport.layers, acts_for=transport.acts_for or "")
     return KerberosTransport(connected, address, begin)
 
 

@@ -9,7 +9,12 @@ from thrift.transport.TTransport import TFramedTransport, TTransportException
 
 from interbed.catalog.client.errors import CatalogAccessError
 from interbed.catalog.client.hive.http_transport import current_token, replaced_token
-from interbed.catalog.client.login.sasl_messages import SaslStatus, receive_sasl_message, sasl_message, shown_reason
+from interbed.catalog.client.login.sasl_messages import (
+    NegotiationStatus,
+    receive_sasl_message,
+    sasl_message,
+    shown_reason,
+)
 from interbed.catalog.client.oauth2 import OAuth2Token
 from interbed.storage.base.errors import InvalidOptionError
 from interbed.storage.base.shown_text import MASK
@@ -82,13 +87,15 @@ class SaslPlainTransport(TFramedTransport):  # type: ignore[misc]
 
     def _authenticate(self, token: str) -> None:
         response = b"\0".join((b"", self._user.encode(), token.encode()))
-        self._connected.write(sasl_message(SaslStatus.START, b"PLAIN") + sasl_message(SaslStatus.COMPLETE, response))
+        self._connected.write(
+            sasl_message(NegotiationStatus.START, b"PLAIN") + sasl_message(NegotiationStatus.COMPLETE, response)
+        )
         self._connected.flush()
         status, said = receive_sasl_message(self._connected, self._address)
-        if status == SaslStatus.COMPLETE:
+        if status == NegotiationStatus.COMPLETE:
             return
         text = shown_reason(said).replace(token, MASK)
-        if status != SaslStatus.BAD:
+        if status != NegotiationStatus.BAD:
             raise TTransportException(TTransportException.UNKNOWN, f"no authentication: {text}")
         raise CatalogAccessError(
             f"the metastore at {self._address} does not accept the user {self._user} and its token: {text}. "

@@ -16,7 +16,7 @@ _FRAME_BYTES_MAX = 0xFFFFFF
 _OFFER_BYTES = 4
 
 
-class GssapiExchange:
+class GssapiLogin:
     """One negotiation with a server, and the protection of frames after it. For one thread at a time."""
 
     def __init__(

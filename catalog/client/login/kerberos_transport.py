@@ -12,8 +12,13 @@ from typing import Any
 from thrift.transport.TTransport import CReadableTransport, TTransportBase, TTransportException
 
 from interbed.catalog.client.errors import CatalogAccessError
-from interbed.catalog.client.login.gssapi_exchange import GSSAPI, GssapiExchange
-from interbed.catalog.client.login.sasl_messages import SaslStatus, receive_sasl_message, sasl_message, shown_reason
+from interbed.catalog.client.login.gssapi_exchange import GSSAPI, GssapiLogin
+from interbed.catalog.client.login.sasl_messages import (
+    NegotiationStatus,
+    receive_sasl_message,
+    sasl_message,
+    shown_reason,
+)
 
 FRAME_BYTES_MAX = (1 << 30) - 1
 """The longest frame of a server."""
@@ -25,11 +30,11 @@ _ROUNDS_MAX = 10
 class KerberosTransport(TTransportBase, CReadableTransport):  # type: ignore[misc]
     """Framed transport that authenticates its client when it is opened, with a new exchange each time."""
 
-    def __init__(self, connected: Any, address: str, begin: Callable[[], GssapiExchange]) -> None:
+    def __init__(self, connected: Any, address: str, begin: Callable[[], GssapiLogin]) -> None:
         self._connected = connected
         self._address = address
         self._begin = begin
-        self._exchange: GssapiExchange | None = None
+        self._exchange: GssapiLogin | None = None
         self._reply = io.BytesIO()
         self._request = io.BytesIO()
 
@@ -107,22 +112,24 @@ class KerberosTransport(TTransportBase, CReadableTransport):  # type: ignore[mis
                 ) from error
         self._reply = io.BytesIO(frame)
 
-    def _negotiate(self, exchange: GssapiExchange, first: bytes) -> None:
-        self._send(sasl_message(SaslStatus.START, GSSAPI.encode()) + sasl_message(SaslStatus.OK, first))
+    def _negotiate(self, exchange: GssapiLogin, first: bytes) -> None:
+        self._send(sasl_message(NegotiationStatus.START, GSSAPI.encode()) + sasl_message(NegotiationStatus.OK, first))
         for _ in range(_ROUNDS_MAX):
             status, payload = receive_sasl_message(self._connected, self._address)
-            if status == SaslStatus.BAD:
+            if status == NegotiationStatus.BAD:
                 raise CatalogAccessError(
                     f"the metastore at {self._address} does not accept the login by Kerberos: {shown_reason(payload)}"
                 )
-            if status == SaslStatus.ERROR:
+            if status == NegotiationStatus.ERROR:
                 raise TTransportException(TTransportException.UNKNOWN, f"no authentication: {shown_reason(payload)}")
-            if status == SaslStatus.COMPLETE:
+            if status == NegotiationStatus.COMPLETE:
                 if exchange.has_chosen:
                     return
                 break
             response = exchange.respond(payload)
-            self._send(sasl_message(SaslStatus.COMPLETE if exchange.has_chosen else SaslStatus.OK, response))
+            self._send(
+                sasl_message(NegotiationStatus.COMPLETE if exchange.has_chosen else NegotiationStatus.OK, response)
+            )
         raise TTransportException(
             TTransportException.UNKNOWN, f"the metastore at {self._address} does not end the negotiation by GSSAPI"
         )

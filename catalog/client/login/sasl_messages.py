@@ -16,7 +16,7 @@ _ANSWER_BYTES_MAX = 64 * 1024
 _TEXT_CHARACTERS_MAX = 1000
 
 
-class SaslStatus(IntEnum):
+class NegotiationStatus(IntEnum):
     """Status of a message."""
 
     START = 1
@@ -26,19 +26,22 @@ class SaslStatus(IntEnum):
     COMPLETE = 5
 
 
-def sasl_message(status: SaslStatus, payload: bytes = b"") -> bytes:
+def sasl_message(status: NegotiationStatus, payload: bytes = b"") -> bytes:
     """Return the bytes of a message."""
     return _HEAD.pack(status, len(payload)) + payload
 
 
-def receive_sasl_message(connected: Any, address: str) -> tuple[SaslStatus, bytes]:
+def receive_sasl_message(connected: Any, address: str) -> tuple[NegotiationStatus, bytes]:
     """Return status and payload of the server's next message. TTransportException for other bytes."""
     status, length = _HEAD.unpack(connected.readAll(_HEAD.size))
-    if status not in (SaslStatus.OK, SaslStatus.BAD, SaslStatus.ERROR, SaslStatus.COMPLETE) or (
-        length > _ANSWER_BYTES_MAX
-    ):
+    if status not in (
+        NegotiationStatus.OK,
+        NegotiationStatus.BAD,
+        NegotiationStatus.ERROR,
+        NegotiationStatus.COMPLETE,
+    ) or (length > _ANSWER_BYTES_MAX):
         raise TTransportException(TTransportException.UNKNOWN, f"the metastore at {address} does not speak SASL")
-    return SaslStatus(status), connected.readAll(length) if length else b""
+    return NegotiationStatus(status), connected.readAll(length) if length else b""
 
 
 def shown_reason(payload: bytes) -> str:

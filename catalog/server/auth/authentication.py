@@ -23,9 +23,9 @@ from interbed.catalog.server.auth.principals import (
     BearerVerifier,
     Credentials,
     Mechanism,
-    NegotiateTokens,
     PasswordVerifier,
     Principal,
+    TicketVerifier,
     checked_principal,
 )
 
@@ -52,7 +52,7 @@ class Authentication:
         certificates: bool = False,
         attempts: FailedAttempts | None = None,
         has_kerberos: bool = False,
-        negotiate: NegotiateTokens | None = None,
+        negotiate: TicketVerifier | None = None,
         clock: Callable[[], float] = time.time,
     ) -> None:
         self._bearers = dict(bearers)

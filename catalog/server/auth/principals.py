@@ -83,7 +83,7 @@ class PasswordVerifier(Protocol):
         ...
 
 
-class NegotiateTokens(Protocol):
+class TicketVerifier(Protocol):
     """A mechanism that verifies the tokens of `Authorization: Negotiate`. Safe for many threads; does I/O."""
 
     def verify(self, token: str) -> tuple[Principal, str]:

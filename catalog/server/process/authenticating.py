@@ -21,8 +21,8 @@ from interbed.catalog.server.auth.principals import (
     BearerVerifier,
     Credentials,
     Mechanism,
-    NegotiateTokens,
     PasswordVerifier,
+    TicketVerifier,
 )
 from interbed.catalog.server.auth.sasl import SaslMechanism
 from interbed.catalog.server.auth.sasl_plain import PLAIN, PlainMechanism
@@ -182,7 +182,7 @@ def _gssapi_mechanism(settings: ServerSettings) -> SaslMechanism:
     return GssapiMechanism(acceptor, _kerberos_users(settings), listed(settings.kerberos_protection))
 
 
-def _negotiate_verifier(settings: ServerSettings) -> NegotiateTokens:
+def _negotiate_verifier(settings: ServerSettings) -> TicketVerifier:
     assert settings.kerberos_keytab is not None
     assert settings.kerberos_principal is not None
     principal = settings.kerberos_http_principal

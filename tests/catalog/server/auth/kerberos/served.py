@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from interbed.catalog.client.login.gssapi_exchange import GssapiExchange
+from interbed.catalog.client.login.gssapi_exchange import GssapiLogin
 from interbed.catalog.client.login.kerberos import KerberosLogin
 from interbed.catalog.server.auth.sasl import SaslStatus
 from interbed.catalog.server.thrift.edge.sasl import packed
@@ -81,7 +81,7 @@ class RawClient:
     """A connection to Thrift's port whose client sends what a test says."""
 
     connection: socket.socket
-    exchange: GssapiExchange
+    exchange: GssapiLogin
     sent: list[bytes] = field(default_factory=list)
 
     def send(self, message: bytes) -> tuple[int, bytes]:
@@ -119,7 +119,7 @@ def raw_client(
     acts_for: str = "",
 ) -> Iterator[RawClient]:
     """Open a connection for a user."""
-    exchange = GssapiExchange(server.login(user), principal, layers=layers, acts_for=acts_for)
+    exchange = GssapiLogin(server.login(user), principal, layers=layers, acts_for=acts_for)
     with socket.create_connection(("127.0.0.1", server.server.port), timeout=at_most(30)) as connection:
         yield RawClient(connection=connection, exchange=exchange)
 
