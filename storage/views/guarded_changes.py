@@ -2,8 +2,8 @@
 
 An update has two rows, before and after it. The row filter decides about each of them: an update that moves a row out
 of the filter is a deletion for the reader, one that moves a row into it is an insertion. Rows are masked after that,
-then come the conditions of the query. Without the row before an update, nobody knows whether the reader has seen it.
-So a row filter needs a changelog with both rows, which the table makes itself: `changelog-producer` = `lookup` or
+then come the conditions of the query. Without the row before an update it is unknown whether the reader has seen it. So
+a row filter needs a changelog with both rows, which the table makes itself: `changelog-producer` = `lookup` or
 `full-compaction`. Append tables have insertions only.
 """
 
@@ -123,7 +123,7 @@ class GuardedChangeRead:
         if np.any(alone & ~visible):
             raise NotSupportedError(
                 f"The changes of the table at {self._store.location} have an update without its row before, and the "
-                "row after it is not in your row filter: nobody knows whether it was. Read its snapshots."
+                "row after it is not in your row filter: it is unknown whether it was. Read its snapshots."
             )
         kinds[~is_paired & (kinds == RowKind.UPDATE_BEFORE)] = RowKind.DELETE
         kinds[before[visible[before] & ~visible[after]]] = RowKind.DELETE

@@ -2,6 +2,7 @@ package interbed.spark;
 
 import interbed.spark.catalog.CatalogRegistry;
 import interbed.spark.catalog.Redaction;
+import interbed.spark.catalog.SettingStatement;
 import interbed.spark.function.SqlFunctionCalls;
 import interbed.spark.planner.Planner;
 import interbed.spark.rewrite.CharConditions;
@@ -19,7 +20,6 @@ import interbed.spark.statement.FunctionStatements;
 import interbed.spark.statement.GrantStatement;
 import interbed.spark.statement.LikeStatement;
 import interbed.spark.statement.PolicyStatement;
-import interbed.spark.statement.SettingStatement;
 import interbed.spark.statement.StatementTranslation;
 import interbed.spark.statement.TagStatement;
 import interbed.spark.statement.ViewListing;

@@ -1,4 +1,4 @@
-package interbed.spark.statement;
+package interbed.spark.catalog;
 
 import java.util.regex.Matcher;
 import java.util.regex.Pattern;
