@@ -1,6 +1,7 @@
 package interbed.spark;
 
 import interbed.spark.catalog.CatalogRegistry;
+import interbed.spark.catalog.HeldSecrets;
 import interbed.spark.catalog.Redaction;
 import interbed.spark.catalog.SettingStatement;
 import interbed.spark.function.SqlFunctionCalls;
@@ -97,6 +98,10 @@ public final class SparkExtensions extends AbstractFunction1<SparkSessionExtensi
 
     @Override
     public Object invoke(Object proxy, Method method, Object[] arguments) throws Throwable {
+      if (method.getName().startsWith("parsePlan") || method.getName().equals("parseMultipartIdentifier")) {
+        // Each use of a catalog begins with the text of a statement or a name.
+        HeldSecrets.holdBack();
+      }
       // parsePlan, and parsePlanWithParameters from 4.1 on.
       if (!method.getName().startsWith("parsePlan") || !(arguments[0] instanceof String sql)) {
         return parse(method, arguments);

@@ -49,6 +49,17 @@ public final class HeldSecrets {
     return whole;
   }
 
+  /** Takes the secrets of all catalogs of ours by settings out of the settings of the session, before its first job. */
+  public static void holdBack() {
+    CollectionConverters.asJava(SQLConf.get().getAllConfs())
+        .forEach(
+            (key, value) -> {
+              if (ConfiguredNames.CATALOGS.contains(value) && key.startsWith(CatalogRegistry.confKey(""))) {
+                holdBack(key.substring(CatalogRegistry.confKey("").length()));
+              }
+            });
+  }
+
   /** Takes the secrets of a catalog by settings out of the settings of its session, when the catalog is opened. */
   public static void holdBack(String catalog) {
     SQLConf conf = SQLConf.get();
