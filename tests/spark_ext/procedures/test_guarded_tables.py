@@ -57,7 +57,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PolicedServer]:
 
 @pytest.fixture
 def planner() -> Iterator[PlannerHandler]:
-    """Return a planner."""
+    """Return the planner of a driver."""
     made = PlannerHandler()
     yield made
     made.close()
