@@ -12,7 +12,7 @@ import hashlib
 import itertools
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Protocol, TypeVar, runtime_checkable
+from typing import Protocol, TypeVar, cast, runtime_checkable
 
 from interbed.catalog.server.service.access.authorizer import Authorizer, AuthorizerUnavailableError, Caller
 from interbed.catalog.server.service.access.objects import SERVER, Access, Privilege, SecuredKind, SecuredObject
@@ -32,6 +32,9 @@ CHANGE: AnyOf = (*WRITE, Privilege.ALTER)
 SHOWING: AnyOf = (Privilege.SELECT, *WRITE, Privilege.ALTER, Privilege.DROP, Privilege.LOCATION)
 """Privileges on a container that show everything in it."""
 
+
+DIGESTS_MAX = 1000
+"""Callers for which the beginning of their keys of cached answers is kept."""
 
 READ_ALL: AnyOf = (Privilege.SELECT,)
 """The privilege on a container that shows everything in it, with its content."""
@@ -86,6 +89,20 @@ class DatedAuthorizer(Protocol):
         ...
 
 
+@runtime_checkable
+class ListAuthorizer(Protocol):
+    """An authorizer with a quick answer for the names of one database: lists have many."""
+
+    def sees_names(
+        self, caller: Caller, container: SecuredObject, kind: SecuredKind, names: Sequence[str]
+    ) -> list[bool]:
+        """Return whether the caller sees each of the tables or functions of a database, as `decide` would.
+
+        AuthorizerUnavailableError.
+        """
+        ...
+
+
 class AccessGuard:
     """Asks an authorizer about the caller of the present call. Without an authorizer all may do everything.
 
@@ -93,13 +110,16 @@ class AccessGuard:
     principal.
     """
 
-    __slots__ = ("_caller", "authorizer")
+    __slots__ = ("_caller", "_digests", "_is_dated", "_lists", "authorizer")
 
     def __init__(
         self, authorizer: Authorizer | None = None, caller: Callable[[], Caller | None] = lambda: None
     ) -> None:
         self.authorizer = authorizer
         self._caller = caller
+        self._lists = authorizer if isinstance(authorizer, ListAuthorizer) else None
+        self._is_dated = isinstance(authorizer, DatedAuthorizer)
+        self._digests: dict[Caller, tuple[int, bytes]] = {}
 
     @property
     def is_on(self) -> bool:
@@ -116,7 +136,7 @@ class AccessGuard:
         try:
             answers = self.authorizer.decide(caller, questions)
         except AuthorizerUnavailableError as error:
-            raise AccessUnavailableError(f"access cannot be decided at present: {error}; try again") from error
+            raise _unavailable(error) from error
         if len(answers) != len(questions):
             raise AccessUnavailableError(
                 f"the authorizer gave {len(answers)} answers to {len(questions)} questions: the call is refused"
@@ -192,6 +212,20 @@ class AccessGuard:
         answers = self.decide(caller, [Access(None, object_of(each)) for each in found])
         return [each for each, is_seen in zip(found, answers, strict=True) if is_seen]
 
+    def visible_names(self, names: Iterable[str], kind: SecuredKind, within: SecuredObject) -> list[str]:
+        """Return the names of the tables or functions of a database that the caller sees, in their order."""
+        caller = self.caller()
+        if caller is None or self._lists is None:
+            return self.visible(names, lambda name: SecuredObject(kind, within.catalog, within.database, name), within)
+        found = list(names)
+        if not found or any(self.decide(caller, [Access(each, within) for each in SHOWING])):
+            return found
+        try:
+            answers = self._lists.sees_names(caller, within, kind, found)
+        except AuthorizerUnavailableError as error:
+            raise _unavailable(error) from error
+        return [name for name, is_seen in zip(found, answers, strict=True) if is_seen]
+
     def owner(self, given: str | None) -> str | None:
         """Return the owner of an object that the caller creates: the caller. An administrator may name another one;
         AccessDeniedError for other callers.
@@ -214,14 +248,25 @@ class AccessGuard:
         """
         if self.authorizer is None:
             return b""
-        if not isinstance(self.authorizer, DatedAuthorizer) or caller is None:
+        if not self._is_dated or caller is None:
             return None
-        parts = [str(self.authorizer.generation()), caller.name, *sorted(caller.groups)]
+        generation: int = cast("DatedAuthorizer", self.authorizer).generation()
+        kept = self._digests.get(caller)
+        if kept is not None and kept[0] == generation:
+            return kept[1]
         digest = hashlib.sha256()
-        for part in parts:
+        for part in (str(generation), caller.name, *sorted(caller.groups)):
             encoded = part.encode("utf-8", "surrogatepass")
             digest.update(len(encoded).to_bytes(4, "big") + encoded)
-        return digest.digest()
+        found = digest.digest()
+        if len(self._digests) >= DIGESTS_MAX:
+            self._digests.clear()
+        self._digests[caller] = generation, found
+        return found
+
+
+def _unavailable(error: AuthorizerUnavailableError) -> AccessUnavailableError:
+    return AccessUnavailableError(f"access cannot be decided at present: {error}; try again")
 
 
 OPEN_ACCESS = AccessGuard()

@@ -115,12 +115,12 @@ class CallerRights:
                 last = (privilege, on.kind, on.catalog, on.database)
                 key = (privilege, (on.kind, on.catalog, on.database))
                 if key not in known:
-                    known[key] = self._permitted(privilege, on)
+                    known[key] = self.permitted(privilege, on)
                 permitted = known[key]
             answers.append(permitted is None or on.name in permitted)
         return answers
 
-    def _permitted(self, privilege: Privilege | None, on: SecuredObject) -> frozenset[str | None] | None:
+    def permitted(self, privilege: Privilege | None, on: SecuredObject) -> frozenset[str | None] | None:
         """Return the names of a scope that a question is permitted for; None for all names."""
         for container in on.containers:
             held = self._on_containers.get(container)

@@ -10,6 +10,7 @@ from interbed.catalog.server.service import warehouse as files
 from interbed.catalog.server.service.access.hiding import unhidden
 from interbed.catalog.server.service.access.objects import (
     Privilege,
+    SecuredKind,
     SecuredObject,
     catalog_object,
     database_object,
@@ -219,11 +220,7 @@ class TableService(TableAlterations):
             lambda transaction: transaction.tables.names(catalog, normalized(database), table_type or None)
         )
         within = normalized(database)
-        return self._access.visible(
-            matching(found, pattern),
-            lambda name: table_object(catalog, within, name),
-            database_object(catalog, within),
-        )
+        return self._access.visible_names(matching(found, pattern), SecuredKind.TABLE, database_object(catalog, within))
 
     @filtered("views that the caller sees")
     def rewriting_views(self, catalog: str, database: str | None = None) -> list[MetastoreTable]:
@@ -270,9 +267,7 @@ class TableService(TableAlterations):
                     catalog, within, kinds, last, count, prefix
                 )
             )
-            seen += self._access.visible(
-                page, lambda name: table_object(catalog, within, name), database_object(catalog, within)
-            )
+            seen += self._access.visible_names(page, SecuredKind.TABLE, database_object(catalog, within))
             if len(page) < count or len(seen) >= count:
                 return seen[:count]
             after = page[-1]
@@ -291,9 +286,7 @@ class TableService(TableAlterations):
         def work(transaction: Transaction) -> list[str]:
             return [each.name for each in transaction.tables.select(catalog, within) if predicate(each)]
 
-        found = self._access.visible(
-            self._store.read(work), lambda name: table_object(catalog, within, name), database_object(catalog, within)
-        )
+        found = self._access.visible_names(self._store.read(work), SecuredKind.TABLE, database_object(catalog, within))
         return found[:limit]
 
     @filtered("tables that the caller sees")

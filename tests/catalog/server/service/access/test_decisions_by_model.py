@@ -183,6 +183,11 @@ def test_decisions_are_those_of_the_model(store: SqlRepository) -> None:
         answers = authorizer.decide(caller, questions)
         for question, answer in zip(questions, answers, strict=True):
             assert answer == world.permits(caller, question), (question, world.grantees(caller))
+        for database in DATABASES:
+            tables = [each for each in OBJECTS if each.kind is SecuredKind.TABLE and each.database == database]
+            names = [each.name or "" for each in tables]
+            seen = authorizer.sees_names(caller, database_object("hive", database), SecuredKind.TABLE, names)
+            assert seen == [answers[questions.index(Access(None, each))] for each in tables]
         for number in range(seed, len(questions), 31):
             assert list(authorizer.decide(caller, [questions[number]])) == [answers[number]]
 
