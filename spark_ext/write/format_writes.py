@@ -16,7 +16,7 @@ from interbed.spark_ext.handle.format_tables import open_format, with_registered
 from interbed.spark_ext.handle.session_options import table_options
 from interbed.spark_ext.handle.table_handle import TableHandle
 from interbed.spark_ext.values.spark_types import batch_from_spark
-from interbed.spark_ext.write.writer import CommitToken
+from interbed.spark_ext.write.writer import CommitToken, mode_of
 from interbed.storage.base.errors import NotSupportedError
 from interbed.storage.meta.schema.table_schema import TableSchema
 from interbed.storage.table.format_table.directories import FormatPartition
@@ -35,7 +35,7 @@ def plan_format_write(handle: TableHandle, table: FormatTable, request: Any) -> 
     token = CommitToken(
         handle=replace(own, dynamic_options={**own.dynamic_options, **table_options(request.options)}),
         commit_user="",
-        mode=request.mode,
+        mode=mode_of(request, table.schema),
         filters=tuple(request.filters),
     )
     if token.mode == WriteMode.OVERWRITE:

@@ -193,6 +193,49 @@ class CommitToken:
         return RowsRead(snapshot=read, partitions=partitions)
 
 
+_OVERWRITE_MODE = "partitionoverwritemode"
+_OF_OTHERS = {
+    "replacewhere": "INSERT INTO … REPLACE WHERE, or writeTo(…).overwrite(condition)",
+    "replaceon": "MERGE INTO",
+    "replaceusing": "MERGE INTO",
+    "overwrite-mode": "the option partitionOverwriteMode",
+}
+"""Options of Delta and Iceberg that choose the replaced rows, and what chooses them here."""
+
+
+def mode_of(request: Any, schema: TableSchema, *, replaces: bool = False) -> int:
+    """Return the mode of a WriteRequest with Spark's option `partitionOverwriteMode`, which goes before the session's.
+
+    `replaces` is true for rows of a new table in the place of another. Raises InvalidInputError for a mode that
+    contradicts the write, NotSupportedError for options of other formats that choose the replaced rows: without them
+    the whole table would be replaced.
+    """
+    given = {key.lower(): value for key, value in request.options.items()}
+    for key, way_out in _OF_OTHERS.items():
+        if key in given:
+            raise NotSupportedError(f"The option {key} of a write is of another format. Use {way_out}.")
+    mode: int = request.mode
+    chosen = given.get(_OVERWRITE_MODE)
+    if replaces and chosen is not None and chosen.lower() == "dynamic":
+        raise NotSupportedError(
+            "saveAsTable in the mode overwrite replaces the whole table, which contradicts the option "
+            "partitionOverwriteMode = dynamic. Use insertInto, or writeTo(…).overwritePartitions()."
+        )
+    if chosen is None or mode not in (WriteMode.OVERWRITE, WriteMode.OVERWRITE_DYNAMIC):
+        return mode
+    match chosen.lower():
+        case "dynamic" if not request.filters:
+            return WriteMode.OVERWRITE_DYNAMIC if schema.partition_keys else mode
+        case "static" if mode == WriteMode.OVERWRITE:
+            return mode
+        case "static" | "dynamic":
+            raise InvalidInputError(
+                f"The option partitionOverwriteMode = {chosen} contradicts the write or the session's setting "
+                "spark.sql.sources.partitionOverwriteMode. Remove one of them."
+            )
+    raise InvalidInputError(f"The option partitionOverwriteMode is 'static' or 'dynamic', not {chosen!r}.")
+
+
 def plan_write(handle: TableHandle, request: Any) -> WritePlan:
     """Plan planner.thrift's WriteRequest. Raises for a write that is not possible, before any task starts."""
     if handle.is_system:
@@ -200,7 +243,7 @@ def plan_write(handle: TableHandle, request: Any) -> WritePlan:
     token = CommitToken(
         handle=replace(handle, dynamic_options={**handle.dynamic_options, **table_options(request.options)}),
         commit_user=str(uuid.uuid4()),
-        mode=request.mode,
+        mode=mode_of(request, handle.schema, replaces=handle.staged is not None and bool(handle.staged.replaces)),
         filters=tuple(request.filters),
         follows=bool(request.followsFromSnapshot),
         scanned=None if request.scanned is None else tuple(request.scanned),

@@ -359,3 +359,33 @@ def test_a_binary_partition_value_that_is_no_text_is_refused(lake: SparkLake) ->
         with pytest.raises(Exception, match=r"binary column 'c'.*is no text.*dynamic"):
             lake.sql(statement + " {lake}.db.t PARTITION (c = X'00ff') SELECT 7")
     assert lake.tuples("SELECT * FROM {lake}.db.t") == [(1, b"\x00\xff")]
+
+
+def test_an_option_of_the_write_chooses_the_replaced_partitions_or_is_refused(lake: SparkLake) -> None:
+    lake.sql("CREATE TABLE {lake}.db.t (id INT, p STRING) PARTITIONED BY (p)")
+    lake.sql("INSERT INTO {lake}.db.t VALUES (1, 'a'), (2, 'b')")
+    name = f"{lake.name}.db.t"
+    rows = lake.spark.sql("SELECT 9 AS id, 'a' AS p")
+
+    def write(**options: str) -> None:
+        rows.write.mode("overwrite").options(**options).insertInto(name)
+
+    refused = {"replaceWhere": "p = 'a'", "overwrite-mode": "dynamic", "partitionOverwriteMode": "all"}
+    for option, value in refused.items():
+        with pytest.raises(Exception, match=f"(?i)option {option}"):
+            write(**{option: value})
+    as_table = rows.write.format("interbed").mode("overwrite").partitionBy("p")
+    with pytest.raises(Exception, match="saveAsTable in the mode overwrite replaces the whole table"):
+        as_table.option("partitionOverwriteMode", "dynamic").saveAsTable(name)
+    assert lake.tuples("SELECT * FROM {lake}.db.t ORDER BY id") == [(1, "a"), (2, "b")]
+    write(partitionOverwriteMode="dynamic")
+    assert lake.tuples("SELECT * FROM {lake}.db.t ORDER BY id") == [(2, "b"), (9, "a")]
+    write(partitionOverwriteMode="static")
+    assert lake.tuples("SELECT * FROM {lake}.db.t ORDER BY id") == [(9, "a")]
+
+
+def test_a_static_option_contradicts_a_dynamic_session(lake: SparkLake, dynamic: None) -> None:
+    lake.sql("CREATE TABLE {lake}.db.t (id INT, p STRING) PARTITIONED BY (p)")
+    rows = lake.spark.sql("SELECT 9 AS id, 'a' AS p")
+    with pytest.raises(Exception, match="partitionOverwriteMode = static contradicts"):
+        rows.write.mode("overwrite").option("partitionOverwriteMode", "static").insertInto(f"{lake.name}.db.t")
