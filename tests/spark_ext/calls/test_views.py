@@ -181,6 +181,40 @@ def test_a_view_over_temporary_objects_is_refused_as_in_spark(hive_lake: SparkLa
         hive_lake.sql("DROP TEMPORARY FUNCTION IF EXISTS temporary_function")
 
 
+@pytest.mark.parametrize(
+    ("setting", "made", "read", "query"),
+    [
+        ("spark.sql.ansi.enabled", "false", "true", "SELECT CAST('x' AS INT) AS a"),
+        (
+            "spark.sql.session.timeZone",
+            "Asia/Tokyo",
+            "UTC",
+            "SELECT CAST(TIMESTAMP '2020-01-01 00:00:00' AS LONG) AS a",
+        ),
+        ("spark.sql.ansi.doubleQuotedIdentifiers", "true", "false", 'SELECT "n" AS a FROM (SELECT 1 AS n)'),
+        ("spark.sql.parser.escapedStringLiterals", "true", "false", r"SELECT '1' RLIKE '\d' AS a"),
+        ("spark.sql.timestampType", "TIMESTAMP_NTZ", "TIMESTAMP_LTZ", "SELECT typeof(to_timestamp('2020-01-01')) AS a"),
+    ],
+)
+def test_a_view_keeps_the_settings_of_the_session_that_made_it(
+    hive_lake: SparkLake, setting: str, made: str, read: str, query: str
+) -> None:
+    conf = hive_lake.spark.conf
+    before = conf.get(setting)
+    try:
+        conf.set(setting, made)
+        expected = hive_lake.tuples(query)
+        hive_lake.sql(f"CREATE VIEW {{lake}}.db.v AS {query}")
+        hive_lake.sql("CREATE VIEW {lake}.db.changed AS SELECT 0 AS a")
+        hive_lake.sql(f"ALTER VIEW {{lake}}.db.changed AS {query}")
+        conf.set(setting, read)
+        assert hive_lake.tuples("SELECT * FROM {lake}.db.v") == expected
+        assert hive_lake.tuples("SELECT * FROM {lake}.db.changed") == expected
+        assert "sqlConfig" not in str(hive_lake.tuples("SHOW CREATE TABLE {lake}.db.v"))
+    finally:
+        conf.set(setting, before)
+
+
 _EVOLVED = """
 CREATE TABLE {lake}.db.t (a INT, b INT);
 INSERT INTO {lake}.db.t VALUES (1, 2);

@@ -2,6 +2,7 @@
 
 import pytest
 
+from interbed import load_catalog
 from tests.spark_ext.conftest import SparkLake
 
 CHANGES = "(SELECT id FROM paimon_incremental_query('{lake}.db.t', '2', '3'))"
@@ -65,3 +66,17 @@ def test_views_keep_the_options_of_their_reads(three: SparkLake) -> None:
     query = "SELECT id FROM first_rows UNION ALL SELECT id FROM {lake}.db.t"
     assert sorted(row.id for row in three.sql(query)) == [1, 1, 2, 3]
     three.sql("DROP VIEW first_rows")
+
+
+def test_the_option_of_a_branch_reads_the_newest_rows_of_the_branch(three: SparkLake) -> None:
+    table = load_catalog(warehouse=str(three.warehouse)).get_table("db.t")
+    table.versions.create_tag("base")
+    table.versions.create_branch("b", "base")
+    three.sql("INSERT INTO {lake}.db.`t$branch_b` VALUES (4, 'v')")
+
+    read = three.spark.read.option("branch", "b")
+    assert read.table(f"{three.name}.db.t").count() == 4
+    assert three.tuples("SELECT count(*) FROM {lake}.db.t") == [(3,)]
+    three.sql("ALTER TABLE {lake}.db.t ADD COLUMN more INT")
+    with pytest.raises(Exception, match=r"other columns .* Read `t\$branch_b`"):
+        three.spark.read.option("branch", "b").table(f"{three.name}.db.t").count()

@@ -69,11 +69,23 @@ final class ViewProcedures {
       columns.get(i).setComment(given.get(i).get("comment"));
     }
     Map<String, String> properties = cast(fields.get("properties"));
+    Map<String, String> stored = new HashMap<>(properties);
+    stored.putAll(ViewResolution.settings(session()));
     ViewInfo view =
-        new ViewInfo(query, columns, new HashMap<>(properties))
+        new ViewInfo(query, columns, stored)
             .setComment((String) fields.get("comment"))
             .setQueryColumns(ofQuery);
     store(name, view, (Boolean) fields.get("replace"), (Boolean) fields.get("ifNotExists"));
+  }
+
+  private static SparkSession session() {
+    return (SparkSession) org.apache.spark.sql.SparkSession.active();
+  }
+
+  private static Map<String, String> shownProperties(ViewInfo view) {
+    Map<String, String> shown = new TreeMap<>(view.getProperties());
+    shown.keySet().removeIf(ViewResolution::isSetting);
+    return shown;
   }
 
   private static void drop(Map<String, Object> fields) {
@@ -89,6 +101,8 @@ final class ViewProcedures {
     ViewInfo view = load(name);
     String query = (String) fields.get("query");
     List<ViewColumn> columns = columnsOf(name, query);
+    view.getProperties().keySet().removeIf(ViewResolution::isSetting);
+    view.getProperties().putAll(ViewResolution.settings(session()));
     store(name, view.setQuery(query).setColumns(columns).setQueryColumns(names(columns)), true, false);
   }
 
@@ -181,7 +195,7 @@ final class ViewProcedures {
       found.append("Comment: ").append(view.getComment()).append('\n');
     }
     found.append("View Text: ").append(view.getQuery()).append('\n');
-    found.append("View Properties: ").append(new TreeMap<>(view.getProperties())).append('\n');
+    found.append("View Properties: ").append(shownProperties(view)).append('\n');
     return found.append("Schema: ").append(ViewListing.schemaOf(view).treeString()).append('\n').toString();
   }
 
@@ -198,7 +212,7 @@ final class ViewProcedures {
       rows.add(row("Name", name.toString(), ""));
       rows.add(row("Comment", view.getComment() == null ? "" : view.getComment(), ""));
       rows.add(row("View Text", view.getQuery(), ""));
-      rows.add(row("View Properties", new TreeMap<>(view.getProperties()).toString(), ""));
+      rows.add(row("View Properties", shownProperties(view).toString(), ""));
     }
     return rows;
   }
@@ -214,9 +228,9 @@ final class ViewProcedures {
     if (view.getComment() != null) {
       sql.append("COMMENT ").append(literal(view.getComment())).append('\n');
     }
-    if (!view.getProperties().isEmpty()) {
+    if (!shownProperties(view).isEmpty()) {
       List<String> properties = new ArrayList<>();
-      new TreeMap<>(view.getProperties()).forEach((key, value) -> properties.add(literal(key) + " = " + literal(value)));
+      shownProperties(view).forEach((key, value) -> properties.add(literal(key) + " = " + literal(value)));
       sql.append("TBLPROPERTIES (\n  ").append(String.join(",\n  ", properties)).append(")\n");
     }
     return List.of(row(sql + "AS " + view.getQuery() + "\n"));

@@ -12,7 +12,10 @@ import interbed.spark.thrift.ViewInfo;
 import java.util.ArrayList;
 import java.util.Arrays;
 import java.util.List;
+import java.util.Map;
+import java.util.NoSuchElementException;
 import java.util.Optional;
+import java.util.TreeMap;
 import java.util.stream.IntStream;
 import org.apache.spark.sql.Column;
 import org.apache.spark.sql.Row;
@@ -28,6 +31,7 @@ import org.apache.spark.sql.catalyst.rules.Rule;
 import org.apache.spark.sql.classic.Dataset;
 import org.apache.spark.sql.classic.SparkSession;
 import org.apache.spark.sql.functions;
+import org.apache.spark.sql.internal.SQLConf;
 import scala.jdk.javaapi.CollectionConverters;
 
 /**
@@ -39,6 +43,25 @@ import scala.jdk.javaapi.CollectionConverters;
 public final class ViewResolution extends Rule<LogicalPlan> {
   /** The views that are being analysed by this thread, the innermost last. */
   private static final ThreadLocal<List<String>> WITHIN = ThreadLocal.withInitial(ArrayList::new);
+
+  /** Prefix of the properties with the settings of the session that made a view, as Spark's own catalog names them. */
+  private static final String SETTING = "view.sqlConfig.";
+
+  /** Settings that change what a query means or returns. */
+  private static final List<String> SETTINGS =
+      List.of(
+          "spark.sql.ansi.enabled",
+          "spark.sql.ansi.doubleQuotedIdentifiers",
+          "spark.sql.caseSensitive",
+          "spark.sql.decimalOperations.allowPrecisionLoss",
+          "spark.sql.groupByOrdinal",
+          "spark.sql.legacy.sizeOfNull",
+          "spark.sql.legacy.timeParserPolicy",
+          "spark.sql.mapKeyDedupPolicy",
+          "spark.sql.orderByOrdinal",
+          "spark.sql.parser.escapedStringLiterals",
+          "spark.sql.session.timeZone",
+          "spark.sql.timestampType");
 
   private final SparkSession session;
 
@@ -80,7 +103,8 @@ public final class ViewResolution extends Rule<LogicalPlan> {
   }
 
   private LogicalPlan planOf(QualifiedName name, ViewInfo view) {
-    Dataset<Row> rows = rowsOf(session, name, view.getQuery());
+    Dataset<Row> rows =
+        SQLConf.withExistingConf(confOf(view.getProperties()), () -> rowsOf(session, name, view.getQuery()));
     String[] found = rows.columns();
     List<ViewColumn> columns = view.getColumns();
     int[] places = view.isSetQueryColumns() ? placesByName(name, view, found) : firstPlaces(name, columns, found);
@@ -94,6 +118,37 @@ public final class ViewResolution extends Rule<LogicalPlan> {
       chosen[i] = functions.col(numbered[places[i]]).as(columns.get(i).getName());
     }
     return rows.toDF(numbered).select(chosen).queryExecution().analyzed();
+  }
+
+  /** The properties that keep the settings of the session, for a view that it makes. */
+  static Map<String, String> settings(SparkSession session) {
+    SQLConf conf = session.sessionState().conf();
+    Map<String, String> found = new TreeMap<>();
+    for (String key : SETTINGS) {
+      try {
+        found.put(SETTING + key, conf.getConfString(key));
+      } catch (NoSuchElementException unknown) {
+        // This version of Spark has no such setting.
+      }
+    }
+    return found;
+  }
+
+  /** Whether a property of a view is a setting of its query, which statements about the view do not show. */
+  static boolean isSetting(String property) {
+    return property.startsWith(SETTING);
+  }
+
+  /** The session's settings for a view's query: those of its properties, and for all others those of the session. */
+  private SQLConf confOf(Map<String, String> properties) {
+    SQLConf conf = session.sessionState().conf().clone();
+    for (String key : SETTINGS) {
+      String value = properties.get(SETTING + key);
+      if (value != null) {
+        conf.setConfString(key, value);
+      }
+    }
+    return conf;
   }
 
   /** Places of the first columns: other programs do not record which columns of the query are the view's. */
