@@ -9,6 +9,7 @@ import pytest
 
 import interbed
 from interbed.catalog.client.errors import CatalogAccessError
+from interbed.catalog.client.login.kerberos import gssapi
 from interbed.storage.base.errors import InvalidOptionError
 from tests.catalog.server.auth.kerberos.served import KerberosServer, kerberos_server
 from tests.catalog.server.migration.commands import run
@@ -59,10 +60,8 @@ def test_tickets_of_a_cache_are_used(server: KerberosServer, tmp_path: Path, mon
         interbed.load_catalog("l", **given) as catalog,
     ):
         catalog.list_databases()
-    import gssapi
-
-    gssapi.Credentials(
-        name=gssapi.Name(f"ann@{REALM}", gssapi.NameType.kerberos_principal),
+    gssapi().Credentials(
+        name=gssapi().Name(f"ann@{REALM}", gssapi().NameType.kerberos_principal),
         usage="initiate",
         store={"client_keytab": str(server.kdc.keytab("ann")), "ccache": f"FILE:{tmp_path / 'tickets'}"},
     ).inquire()
