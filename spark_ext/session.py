@@ -119,10 +119,10 @@ SECRETS = SECRET_NAMES
 TEXT_REDACTION = "spark.redaction.string.regex"
 # Bounded, because Spark searches the texts of large plans.
 _NAME = rf"[\w.-]{{0,99}}(?:{SECRETS.removeprefix('(?i)')})[\w.-]{{0,99}}"
-_QUOTE = r"\\*['\"]"
+_QUOTE = r"""\\*['"]"""
 SECRET_TEXTS = (
-    rf"(?i){_QUOTE}{_NAME}{_QUOTE}\s*(?:=>?|,|:|value:)?\s*{_QUOTE}[^'\"\\]*"
-    rf"|\bspark[.]{_NAME}\s*=\s*[^\s'\";,)]+"
+    rf"""(?i){_QUOTE}{_NAME}{_QUOTE}\s*(?:=>?|,|:|value:)?\s*{_QUOTE}[^'"\\]*"""
+    rf"""|\bspark[.]{_NAME}\s*=\s*[^\s'";,)]+"""
 )
 """Secret options with their values in the text of statements and plans, which Spark masks in pages and its event log.
 
