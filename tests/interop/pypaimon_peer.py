@@ -83,7 +83,8 @@ def _text(value: Any) -> str:
 def open_catalog(command: dict[str, Any]) -> Any:
     """Open pypaimon's catalog; a new one each time, because other processes change the tables.
 
-    An address instead of a warehouse is that of a REST catalog, with the name of its warehouse behind a `#`.
+    An address instead of a warehouse is that of a REST catalog, with the name of its warehouse and a token, each behind
+    a `#`.
     """
     warehouse = command["warehouse"]
     return CatalogFactory.create(catalog_options(warehouse))
@@ -93,9 +94,9 @@ def catalog_options(warehouse: str) -> dict[str, str]:
     """Return the options of a catalog in a directory, or behind an address."""
     if not warehouse.startswith("http://"):
         return {"warehouse": warehouse}
-    uri, _, name = warehouse.partition("#")
+    uri, name, token = [*warehouse.split("#"), "", ""][:3]
     options = {"metastore": "rest", "uri": uri, "warehouse": name or "hive"}
-    return {**options, "token.provider": "bear", "token": "none"}
+    return {**options, "token.provider": "bear", "token": token or "none"}
 
 
 def rust_sql(command: dict[str, Any]) -> list[list[Any]]:

@@ -72,6 +72,11 @@ public final class PaimonPeer {
             case "drop_table":
                 catalog(command).dropTable(identifier(command), true);
                 return MAPPER.nullNode();
+            case "list":
+                return MAPPER.valueToTree(
+                        command.has("database")
+                                ? catalog(command).listTables(command.get("database").textValue())
+                                : catalog(command).listDatabases());
             case "alter":
                 return alter(command);
             case "schema":
@@ -118,13 +123,13 @@ public final class PaimonPeer {
                     Options options = new Options();
                     options.set("warehouse", warehouse);
                     if (warehouse.startsWith("http://")) {
-                        // The address of a REST catalog, with the name of its warehouse behind a #.
+                        // The address of a REST catalog, with the name of its warehouse and a token, each behind a #.
                         String[] parts = warehouse.split("#");
                         options.set("metastore", "rest");
                         options.set("uri", parts[0]);
                         options.set("warehouse", parts.length > 1 ? parts[1] : "hive");
                         options.set("token.provider", "bear");
-                        options.set("token", "none");
+                        options.set("token", parts.length > 2 ? parts[2] : "none");
                     }
                     // Other processes change the same tables, so nothing may be remembered between commands.
                     options.set("cache-enabled", "false");
