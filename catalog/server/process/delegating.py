@@ -8,18 +8,13 @@ from interbed.catalog.server.auth.delegation.digest_md5 import (
     DigestQuality,
     offered_qualities,
 )
-from interbed.catalog.server.auth.delegation.rules import (
-    ActingFor,
-    DelegationRules,
-    ShortName,
-    TokenLifetimes,
-    never_acting,
-    same_name,
-)
+from interbed.catalog.server.auth.delegation.rules import DelegationRules, ShortName, TokenLifetimes, same_name
 from interbed.catalog.server.auth.delegation.tokens import DelegationTokenService
+from interbed.catalog.server.auth.kerberos.auth_to_local import AuthToLocal
 from interbed.catalog.server.auth.principals import Mechanism
 from interbed.catalog.server.auth.sasl import SaslMechanism
 from interbed.catalog.server.database.session import SqlRepository
+from interbed.catalog.server.process.authenticating import impersonation_for
 from interbed.catalog.server.setting_kinds import listed, mechanisms_of
 from interbed.catalog.server.settings import ServerSettings
 from interbed.catalog.server.thrift.calls.delegation import DelegationHandler
@@ -34,16 +29,8 @@ _QUALITIES = {
 }
 
 
-def delegation_for(
-    settings: ServerSettings,
-    store: SqlRepository,
-    *,
-    acting: ActingFor = never_acting,
-    short_name: ShortName = same_name,
-) -> DelegationTokenService | None:
-    """Return the delegation tokens of a server, None if it has none. `acting` decides which users act for others,
-    `short_name` returns the user of a Kerberos principal.
-    """
+def delegation_for(settings: ServerSettings, store: SqlRepository) -> DelegationTokenService | None:
+    """Return the delegation tokens of a server, None if it has none."""
     if Mechanism.DELEGATION_TOKEN not in mechanisms_of(settings.authentication):
         return None
     lifetimes = TokenLifetimes(
@@ -51,9 +38,17 @@ def delegation_for(
         renew_seconds=settings.delegation_renew_seconds,
         key_seconds=settings.delegation_key_seconds,
     )
-    return DelegationTokenService(
-        store, rules=DelegationRules(lifetimes=lifetimes, acting=acting, short_name=short_name)
-    )
+    acting = impersonation_for(settings).acting
+    rules = DelegationRules(lifetimes=lifetimes, acting=acting, short_name=_short_names(settings))
+    return DelegationTokenService(store, rules=rules)
+
+
+def _short_names(settings: ServerSettings) -> ShortName:
+    """Return the function that maps principals of Kerberos to users. Names without a realm are users."""
+    if Mechanism.KERBEROS not in mechanisms_of(settings.authentication) or settings.kerberos_principal is None:
+        return same_name
+    rules = AuthToLocal(settings.kerberos_auth_to_local, settings.kerberos_principal.rpartition("@")[2])
+    return lambda name: rules.user(name) if "@" in name else name
 
 
 def delegation_handler_for(tokens: DelegationTokenService | None) -> DelegationHandler | None:

@@ -89,7 +89,7 @@ def test_a_client_asks_for_a_token_renews_and_cancels_it(server: MetastoreUnderT
         ("store", uri, "ann", secrets["ann"]),
     )
     assert found[0] == "ok [default]"
-    assert "not allowed to act for bob" in found[1]
+    assert "ann is not allowed to act for 'bob'" in found[1]
     assert "ann may not renew" in found[2]
     assert identifier.issued_at < int(found[3].removeprefix("ok ")) <= identifier.max_at
     assert "root may not cancel" in found[4]

@@ -142,7 +142,7 @@ class CallerRights:
         """
         table = on.container
         assert table is not None
-        permitted = self._permitted(privilege, table)
+        permitted = self.permitted(privilege, table)
         if permitted is None or table.name in permitted:
             return True
         columns = self._on_columns.get(table, {})
