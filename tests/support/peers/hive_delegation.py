@@ -17,10 +17,10 @@ _SOURCE = PEERS / "hive_delegation" / "java" / "DelegationClient.java"
 _SECONDS_MAX = at_most(240)
 
 
-def answers_of(release: str, *commands: Sequence[str]) -> list[str]:
+def answers_of(release: str, *commands: Sequence[str], java_options: Sequence[str] = ()) -> list[str]:
     """Return the answer to each command, `ok …` or `refused …`. RuntimeError if the program fails."""
     done = subprocess.run(
-        ["java", *QUICK_START, *_OPENED, "-cp", _classpath(release), "DelegationClient"],
+        ["java", *QUICK_START, *_OPENED, *java_options, "-cp", _classpath(release), "DelegationClient"],
         input="\n".join("\t".join(each) for each in commands),
         capture_output=True,
         text=True,

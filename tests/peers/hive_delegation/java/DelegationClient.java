@@ -13,7 +13,8 @@ import org.apache.hadoop.security.token.delegation.AbstractDelegationTokenIdenti
  * Delegation tokens by Hive's client, of any release since 2.3. Each line of the input is a command and its arguments,
  * separated by tabs; each is answered with one line, `ok` and a result, or `refused` and the reason.
  *
- * issue, renew and cancel authenticate themselves by SASL PLAIN, which Hive 4 has; the others by a token.
+ * issue, renew and cancel authenticate themselves by SASL PLAIN, which Hive 4 has, issue_by_ticket and renew_by_ticket
+ * by Kerberos, the others by a token.
  */
 public final class DelegationClient {
     private static final String SIGNATURE = "lake";
@@ -46,6 +47,10 @@ public final class DelegationClient {
                 return "";
             case "store":
                 return stored(byPassword(parts));
+            case "issue_by_ticket":
+                return byTicket(parts, client -> client.getDelegationToken(parts[5], parts[6]));
+            case "renew_by_ticket":
+                return byTicket(parts, client -> client.renewDelegationToken(parts[5]));
             case "databases":
                 return byToken(parts[1], parts[2], parts[3], client -> new TreeSet<>(client.getAllDatabases()));
             case "issue_by_token":
@@ -89,6 +94,24 @@ public final class DelegationClient {
         conf.set("hive.metastore.token.signature", SIGNATURE);
         conf.set("hadoop.rpc.protection", protection);
         return job.doAs((PrivilegedExceptionAction<Object>) () -> {
+            HiveMetaStoreClient client = client(conf);
+            try {
+                return call.on(client);
+            } finally {
+                client.close();
+            }
+        });
+    }
+
+    /** Call a metastore as a driver does: by Kerberos, with a keytab. */
+    private static Object byTicket(String[] parts, Call call) throws Exception {
+        Configuration conf = settings(parts[1]);
+        conf.set("hadoop.security.authentication", "kerberos");
+        conf.set("hive.metastore.sasl.enabled", "true");
+        conf.set("hive.metastore.kerberos.principal", parts[4]);
+        UserGroupInformation.setConfiguration(conf);
+        UserGroupInformation user = UserGroupInformation.loginUserFromKeytabAndReturnUGI(parts[2], parts[3]);
+        return user.doAs((PrivilegedExceptionAction<Object>) () -> {
             HiveMetaStoreClient client = client(conf);
             try {
                 return call.on(client);
