@@ -185,8 +185,8 @@ def measure(
         for operation in operations:
             for server in servers:
                 server.run(operation, WARM_UP_CALLS)
-            for _ in range(turns):
-                for server in servers:
+            for turn in range(turns):
+                for server in servers if turn % 2 else reversed(servers):
                     found = server.run(operation, calls)
                     print(operation, server.name, found, file=sys.stderr, flush=True)
                     best = server.figures.get(operation)

@@ -117,7 +117,7 @@ class AccessGuard:
     ) -> None:
         self.authorizer = authorizer
         self._caller = caller
-        self._lists = authorizer if isinstance(authorizer, ListAuthorizer) else None
+        self._lists: ListAuthorizer | None = authorizer if isinstance(authorizer, ListAuthorizer) else None
         self._is_dated = isinstance(authorizer, DatedAuthorizer)
         self._digests: dict[Caller, tuple[int, bytes]] = {}
 

@@ -81,7 +81,8 @@ class _HidingPart:
         return getattr(self._whole, name)
 
     def _hides(self, on: SecuredObject) -> bool:
-        return on in self._hidden or any(each in self._hidden for each in on.containers)
+        # Mostly nothing is hidden, and lists are long.
+        return bool(self._hidden) and (on in self._hidden or any(each in self._hidden for each in on.containers))
 
 
 class _HidingTransaction(_HidingPart):
@@ -147,12 +148,10 @@ class _HidingTables(_HidingPart):
         return [each for each in found if not self._hides(table_object(catalog, database, each.name))]
 
     def names(self, catalog: str, database: str, table_type: str | None = None) -> list[str]:
-        found = self._whole.names(catalog, database, table_type)
-        return [name for name in found if not self._hides(table_object(catalog, database, name))]
+        return self._shown(catalog, database, self._whole.names(catalog, database, table_type))
 
     def names_of_kinds(self, catalog: str, database: str, kinds: Collection[Any], *rest: Any) -> list[str]:
-        found = self._whole.names_of_kinds(catalog, database, kinds, *rest)
-        return [name for name in found if not self._hides(table_object(catalog, database, name))]
+        return self._shown(catalog, database, self._whole.names_of_kinds(catalog, database, kinds, *rest))
 
     def numbered(self, catalog: str, number: int) -> list[tuple[str, str]]:
         found = self._whole.numbered(catalog, number)
@@ -161,6 +160,12 @@ class _HidingTables(_HidingPart):
     def metas(self, catalog: str) -> list[Any]:
         found = self._whole.metas(catalog)
         return [each for each in found if not self._hides(table_object(catalog, each.database, each.name))]
+
+    def _shown(self, catalog: str, database: str, names: list[str]) -> list[str]:
+        """Return the names of a database's tables that are not hidden."""
+        if not self._hidden:
+            return names
+        return [name for name in names if not self._hides(table_object(catalog, database, name))]
 
 
 class _HidingFunctions(_HidingPart):
