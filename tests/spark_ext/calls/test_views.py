@@ -243,6 +243,8 @@ SHOW CREATE TABLE {lake}.db.v;
 -- CREATE VIEW ...'p' = 'q',...'r' = 's')...
 ALTER VIEW {lake}.db.v SET TBLPROPERTIES ('interbed.view.query-columns' = '[]');
 -- ! interbed's own
+CREATE VIEW {lake}.db.evolving WITH SCHEMA EVOLUTION AS SELECT * FROM t;
+-- ! WITH SCHEMA EVOLUTION is not supported
 ALTER VIEW {lake}.db.v AS SELECT * FROM t;
 SELECT * FROM {lake}.db.v;
 -- 2, null, 1

@@ -39,6 +39,10 @@ public final class ViewStatements implements StatementTranslation {
     if (parsed instanceof CreateView create) {
       // A temporary view of the same name hides it, and is no obstacle.
       return permanent(create.child()).map(name -> SystemCall.of("create_view", fields(name, fields -> {
+        if (create.viewSchemaMode().toString().equals("EVOLUTION")) {
+          throw new IllegalArgumentException(
+              "The view " + name + " would keep its columns: WITH SCHEMA EVOLUTION is not supported; leave it out");
+        }
         List<Map<String, String>> columns = new ArrayList<>();
         for (Tuple2<String, Option<String>> column : CollectionConverters.asJava(create.userSpecifiedColumns())) {
           Map<String, String> given = new HashMap<>();
