@@ -114,12 +114,14 @@ def running_java_metastore(
     events: bool = False,
     java_options: tuple[str, ...] = (),
     first_jars: Sequence[Path] = (),
+    is_ready: Callable[[str], bool] | None = None,
 ) -> Iterator[JavaMetastore]:
     """Run an empty Java metastore of this version (2.3.10, 3.1.3 or 4.0.1).
 
     `directory` gets the warehouse, and the database unless it has one; by default they are temporary. `settings` are
     further values of hive-site.xml; `first_jars` precede its own jars on the class path. `events` lets 2.3.10 write its
-    notification log. Raises RuntimeError if the server does not start.
+    notification log. `is_ready` says whether the server at an address answers, where it asks for authentication.
+    Raises RuntimeError if the server does not start.
     """
     prepared = _prepared_database(version)
     with tempfile.TemporaryDirectory(prefix="interbed-java-metastore-", ignore_cleanup_errors=True) as temporary:
@@ -127,7 +129,13 @@ def running_java_metastore(
         if not (home / "derby").exists():
             shutil.copytree(prepared / "derby", home / "derby")
         with _server(
-            version, home, dict(settings or {}), events=events, java_options=java_options, first_jars=first_jars
+            version,
+            home,
+            dict(settings or {}),
+            events=events,
+            java_options=java_options,
+            first_jars=first_jars,
+            is_ready=is_ready,
         ) as running:
             yield running
 
@@ -144,7 +152,7 @@ def run_sql(
     script.write_text("\n".join(f"{each};" for each in [f"CONNECT 'jdbc:derby:{derby}'", *statements]))
     options = (f"-Dderby.stream.error.file={derby.parent / 'derby.log'}", f"-Dderby.storage.pageCacheSize={SQL_PAGES}")
     ij = "org.apache.derby.tools.ij"
-    said = run("java", *java_options, *options, "-cp", _pyspark_jars()[0], ij, script, timeout_seconds=timeout_seconds)
+    said = run("java", *java_options, *options, "-cp", pyspark_jars()[0], ij, script, timeout_seconds=timeout_seconds)
     # The tool continues after a failed statement and exits with 0.
     failed = [line for line in said.splitlines() if line.startswith("ERROR ")]
     if failed:
@@ -222,6 +230,7 @@ def _server(
     events: bool,
     java_options: tuple[str, ...],
     first_jars: Sequence[Path] = (),
+    is_ready: Callable[[str], bool] | None = None,
 ) -> Iterator[JavaMetastore]:
     about = _VERSIONS[version]
     warehouse = home / "warehouse"
@@ -262,7 +271,7 @@ def _server(
             env={name: value for name, value in os.environ.items() if not name.startswith(("HIVE_", "HADOOP_"))},
         )
     try:
-        uri = _uri_when_ready(process, log)
+        uri = _uri_when_ready(process, log, is_ready or _answers)
         yield JavaMetastore(uri=uri, process=process, warehouse=warehouse, log=log)
     finally:
         process.terminate()
@@ -273,7 +282,7 @@ def _server(
             process.wait(timeout=STOP_SECONDS_MAX)
 
 
-def _uri_when_ready(process: subprocess.Popen[bytes], log: Path) -> str:
+def _uri_when_ready(process: subprocess.Popen[bytes], log: Path, is_ready: Callable[[str], bool]) -> str:
     """Return the address of the server once it answers."""
     deadline = time.monotonic() + START_SECONDS_MAX
     while time.monotonic() < deadline and process.poll() is None:
@@ -283,14 +292,20 @@ def _uri_when_ready(process: subprocess.Popen[bytes], log: Path) -> str:
             listening = []
         for connection in listening:
             uri = f"thrift://127.0.0.1:{connection.laddr.port}"
-            try:
-                with metastore_client(uri) as client:
-                    client.get_all_databases()
-            except (TException, OSError):
-                continue
-            return uri
+            if is_ready(uri):
+                return uri
         time.sleep(0.02)
     raise RuntimeError(f"the Java metastore did not start:\n{log.read_text(errors='replace')[-4000:]}")
+
+
+def _answers(uri: str) -> bool:
+    """Return whether a server without authentication answers."""
+    try:
+        with metastore_client(uri) as client:
+            client.get_all_databases()
+    except (TException, OSError):
+        return False
+    return True
 
 
 @contextmanager
@@ -331,7 +346,7 @@ def jars_of_3_1_3() -> Path:
     return _maven_jars("metastore-3.1.3")
 
 
-def _pyspark_jars() -> list[Path]:
+def pyspark_jars() -> list[Path]:
     return [Path(pyspark.__file__).parent / "jars" / "*"]
 
 
@@ -360,7 +375,7 @@ _LOCK_TABLES = (
 
 _VERSIONS: Mapping[str, _MetastoreVersion] = {
     "2.3.10": _MetastoreVersion(
-        jars=_pyspark_jars,
+        jars=pyspark_jars,
         site="hive-site.xml",
         logging="hive-log4j2.properties",
         makes_lock_tables=True,
