@@ -270,7 +270,8 @@ def _kerberos(site: _SiteFile, found: dict[str, tuple[str, str]], wanted: frozen
                     f"{site.source('sasl.enabled')}: the site asks for Kerberos, and has no {key}. Set {name}, or "
                     "`authentication` to another mechanism: certificate, token, jwt or ldap"
                 )
-        found["authentication"] = (site.source("sasl.enabled"), "kerberos")
+        # As a Java metastore, which then takes its delegation tokens, too.
+        found["authentication"] = (site.source("sasl.enabled"), "kerberos,delegation-token")
         return True
     authentication = (site.get("authentication") or "NONE").upper()
     if authentication not in ("NONE", "NOSASL"):

@@ -190,7 +190,7 @@ class _Cast:
 
     def _check_days(self, texts: Any, made: Any) -> None:
         """Refuse days after the end of their month and the hour 24, which a cast takes for another day."""
-        is_late = pc.fill_null(pc.match_substring_regex(texts, _MAYBE_LATE), False)
+        is_late = pc.fill_null(pc.match_substring_regex(texts, _MAYBE_LATE), pa.scalar(False))
         if pc.any(is_late).as_py():
             late = texts.filter(is_late)
             days: Any = pc.struct_field(pc.extract_regex(late, _DAY_OF_MONTH), "day")

@@ -38,7 +38,7 @@ class KerberosTransport(TTransportBase, CReadableTransport):  # type: ignore[mis
         self._reply = io.BytesIO()
         self._request = io.BytesIO()
 
-    def isOpen(self) -> bool:  # noqa: N802 - the name of Thrift's transports.
+    def isOpen(self) -> bool:  # noqa: N802 # pyright: ignore[reportIncompatibleMethodOverride]
         """Return whether the connection is open."""
         return bool(self._connected.isOpen())
 
@@ -62,17 +62,17 @@ class KerberosTransport(TTransportBase, CReadableTransport):  # type: ignore[mis
         """Close the connection to the server."""
         self._connected.close()
 
-    def read(self, size: int) -> bytes:
+    def read(self, sz: int) -> bytes:  # pyright: ignore[reportIncompatibleMethodOverride]
         """Return bytes of the reply."""
-        found = self._reply.read(size)
+        found = self._reply.read(sz)
         if not found:
             self._read_frame()
-            found = self._reply.read(size)
+            found = self._reply.read(sz)
         return found
 
-    def write(self, data: bytes) -> None:
+    def write(self, buf: bytes) -> None:
         """Add bytes to the request."""
-        self._request.write(data)
+        self._request.write(buf)
 
     def flush(self) -> None:
         """Send the request as a frame."""
@@ -84,11 +84,13 @@ class KerberosTransport(TTransportBase, CReadableTransport):  # type: ignore[mis
         self._connected.flush()
 
     @property
-    def cstringio_buf(self) -> io.BytesIO:
+    def cstringio_buf(self) -> io.BytesIO:  # pyright: ignore[reportIncompatibleMethodOverride]
         """The buffer that Thrift's decoder in C reads."""
         return self._reply
 
-    def cstringio_refill(self, partialread: bytes, reqlen: int) -> io.BytesIO:
+    def cstringio_refill(  # pyright: ignore[reportIncompatibleMethodOverride]
+        self, partialread: bytes, reqlen: int
+    ) -> io.BytesIO:
         """Return a buffer with at least the given number of bytes, of which the first were read before."""
         data = partialread
         while len(data) < reqlen:
