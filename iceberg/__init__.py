@@ -1,7 +1,7 @@
 """Iceberg tables beside interbed's own, read with all of their deletes. pyiceberg provides the metadata.
 
-From the top: opening (loads tables) > table (the public object) > upkeep > query (one read of a table, and its plan
-explained) > optimize > commit > read (files become rows) > rest_scan (scans that a REST catalog plans) > plan (files to
+From the top: opening (loads tables) > table (the public object, its reads, and their plans explained) > upkeep >
+optimize > commit > read (files become rows) > rest_scan (scans that a REST catalog plans) > plan (files to
 read, and their deletes) > meta (types, filters and files in the metadata). publish writes Iceberg's metadata of
 interbed's own tables.
 

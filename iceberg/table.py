@@ -1,7 +1,14 @@
-"""The public object of an Iceberg table."""
+"""The public object of an Iceberg table, a query over one snapshot of it, and its plan explained.
+
+The explanation has the files that are left after pruning, the deletes that apply to them, and the reads of delete
+files.
+"""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
 from datetime import datetime
+from functools import cached_property
+from typing import Any
 
 import pyarrow as pa
 from pyiceberg.schema import Schema
@@ -9,19 +16,209 @@ from pyiceberg.table import Table as Metadata
 from pyiceberg.table.snapshots import Snapshot
 
 from interbed.iceberg.commit.home import TableHome, home_of
-from interbed.iceberg.meta.table_metadata import readable_fields, schema_to_arrow
-from interbed.iceberg.query import IcebergExplanation, IcebergScan, explain
+from interbed.iceberg.meta.live_files import LiveFile
+from interbed.iceberg.meta.table_metadata import readable_fields, schema_to_arrow, with_dropped
+from interbed.iceberg.plan import FilePlan, plan_read
+from interbed.iceberg.read.files import TableFiles
+from interbed.iceberg.read.task_read import TaskRead
 from interbed.iceberg.upkeep import IcebergUpkeep, millis_of
 from interbed.storage.base.errors import (
     BranchNotFoundError,
     InvalidInputError,
     SnapshotNotFoundError,
     TagNotFoundError,
+    plain_errors,
 )
 from interbed.storage.base.predicate.conditions import bound_filter
-from interbed.storage.base.predicate.expr import Predicate
+from interbed.storage.base.predicate.expr import Predicate, and_
 from interbed.storage.base.types.column_names import check_asked_once
-from interbed.storage.read.arrow_rows import ArrowRows
+from interbed.storage.base.types.data_type import DataField
+from interbed.storage.read.arrow_rows import ArrowRows, check_limit, limited
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class IcebergFileExplanation:
+    """A data file to read, and the paths of the delete files that apply to it. Sizes in bytes."""
+
+    path: str
+    rows: int
+    bytes: int
+    sequence_number: int
+    vector: str | None
+    position_deletes: tuple[str, ...]
+    equality_deletes: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class IcebergTaskExplanation:
+    """Files that are read together; `delete_file_reads` is the number of delete files that are read for them."""
+
+    files: tuple[IcebergFileExplanation, ...]
+    delete_file_reads: int
+
+
+@plain_errors
+@dataclass(frozen=True, slots=True, kw_only=True)
+class IcebergExplanation:
+    """The plan of a scan of an Iceberg table. `str` for people, `to_json` for programs."""
+
+    table: str
+    snapshot_id: int | None
+    manifests_total: int
+    manifests_read: int
+    files_total: int
+    files: int
+    delete_file_reads: int
+    tasks: tuple[IcebergTaskExplanation, ...]
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the explanation as a JSON object."""
+        return asdict(self)
+
+    def __str__(self) -> str:
+        if self.snapshot_id is None:
+            return f"{self.table} has no snapshot; nothing to read"
+        lines = [
+            f"{self.table} at snapshot {self.snapshot_id}",
+            f"  manifests     {self.manifests_read} read of {self.manifests_total}",
+            f"  files         {self.files} to read of {self.files_total}",
+            f"  delete files  {self.delete_file_reads} reads",
+        ]
+        for number, task in enumerate(self.tasks, 1):
+            lines.append(f"  task {number}: {len(task.files)} files, {task.delete_file_reads} delete files")
+            lines += [f"    {_line(file)}" for file in task.files]
+        return "\n".join(lines)
+
+
+def explain(table: str, plan: FilePlan) -> IcebergExplanation:
+    """Return the explanation of a plan."""
+    return IcebergExplanation(
+        table=table,
+        snapshot_id=plan.snapshot_id,
+        manifests_total=plan.manifests_total,
+        manifests_read=plan.manifests_read,
+        files_total=plan.files_total,
+        files=plan.files,
+        delete_file_reads=plan.delete_file_reads,
+        tasks=tuple(
+            IcebergTaskExplanation(
+                delete_file_reads=len(task.delete_files),
+                files=tuple(
+                    IcebergFileExplanation(
+                        path=file.file.path,
+                        rows=file.file.records,
+                        bytes=file.file.size,
+                        sequence_number=file.file.sequence_number,
+                        vector=None if file.deletes.vector is None else file.deletes.vector.path,
+                        position_deletes=_paths(file.deletes.positions),
+                        equality_deletes=_paths(file.deletes.equality),
+                    )
+                    for file in task.files
+                ),
+            )
+            for task in plan.tasks
+        ),
+    )
+
+
+def _paths(files: tuple[LiveFile, ...]) -> tuple[str, ...]:
+    return tuple(file.path for file in files)
+
+
+def _line(file: IcebergFileExplanation) -> str:
+    deletes = [
+        *(["a vector"] if file.vector is not None else []),
+        *([f"{len(file.position_deletes)} position delete files"] if file.position_deletes else []),
+        *([f"{len(file.equality_deletes)} equality delete files"] if file.equality_deletes else []),
+    ]
+    without = f", without what {', '.join(deletes)} delete" if deletes else ""
+    return f"{file.path}: {file.rows:,} rows, {file.bytes / 1024:,.0f} KiB{without}"
+
+
+@dataclass(frozen=True, repr=False)
+class IcebergScan(ArrowRows):
+    """Result of `IcebergTable.scan`: rows of one snapshot, projected, filtered and limited; read on use.
+
+    `row_schema` are the columns that rows may have; the predicate is over some of them. Planned once, on first use.
+    """
+
+    table: Metadata
+    snapshot: Snapshot | None
+    row_schema: Schema
+    columns: tuple[str, ...] | None = None
+    predicate: Predicate | None = None
+    limit: int | None = None
+    threads: int | None = None
+
+    def __repr__(self) -> str:
+        parts = [self.table.location(), "all columns" if self.columns is None else f"columns {', '.join(self.columns)}"]
+        if self.predicate is not None:
+            parts.append(f"filter {self.predicate}")
+        if self.limit is not None:
+            parts.append(f"limit {self.limit}")
+        return f"IcebergScan({'; '.join(parts)})"
+
+    def __post_init__(self) -> None:
+        check_limit(self.limit)
+
+    @cached_property
+    def plan(self) -> FilePlan:
+        """The tasks to read, and the numbers of pruning."""
+        return plan_read(self.table.metadata, self._files.io, self.snapshot, self.row_schema, self.predicate)
+
+    @property
+    def schema(self) -> pa.Schema:
+        """The Arrow schema of the rows."""
+        return self._read.schema
+
+    def to_arrow_batch_reader(self) -> pa.RecordBatchReader:
+        """Return the rows as a stream of batches. Memory is bounded by some batches of a few files, and the deletes."""
+        return limited(self._read.to_reader(self.plan.tasks, threads=self.threads), self.limit)
+
+    def count(self) -> int:
+        """Return the number of rows. Without a filter, that of files without deletes is in the metadata."""
+        known = 0
+        tasks = list(self.plan.tasks)
+        if self.predicate is None:
+            whole = [file.file for task in tasks for file in task.files if not file.deletes.files]
+            known = sum(file.records for file in whole)
+            tasks = [replace(task, files=tuple(f for f in task.files if f.deletes.files)) for task in tasks]
+        narrow = TaskRead(self._files, self._known_schema, (), self.predicate)
+        total = known + sum(batch.num_rows for batch in narrow.to_reader(tasks, threads=self.threads))
+        return total if self.limit is None else min(total, self.limit)
+
+    @cached_property
+    def _files(self) -> TableFiles:
+        return TableFiles.of(self.table.metadata, self.table.io.properties)
+
+    @cached_property
+    def _known_schema(self) -> Schema:
+        return with_dropped(self.row_schema, self.table.metadata.schemas)
+
+    @cached_property
+    def _read(self) -> TaskRead:
+        names = [f.name for f in self.row_schema.fields] if self.columns is None else self.columns
+        by_name = {field.name: field.field_id for field in self.row_schema.fields}
+        return TaskRead(self._files, self._known_schema, [by_name[name] for name in names], self.predicate)
+
+    @property
+    def _row_schema(self) -> pa.Schema:
+        return self.schema
+
+    @property
+    def _row_fields(self) -> Sequence[DataField]:
+        return readable_fields(self.row_schema)
+
+    def _narrowed(
+        self, columns: Sequence[str] | None, predicate: Predicate | None, limit: int | None
+    ) -> pa.RecordBatchReader:
+        if self.limit is not None:
+            # The first rows must not depend on the requested columns and filters.
+            return super()._narrowed(columns, None, limit)
+        names = self.columns if columns is None else tuple(columns)
+        both = self.predicate if predicate is None else and_(self.predicate, predicate)
+        return replace(self, columns=names, predicate=both, limit=limit).to_arrow_batch_reader()
+
 
 _MAIN = "main"
 

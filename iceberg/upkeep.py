@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from interbed.iceberg.optimize.expire import IcebergExpiry, IcebergOrphans
     from interbed.iceberg.optimize.planner import OptimizeUnit
     from interbed.storage.scan.partition_filter import Partitions
-    from interbed.storage.write.sort.order import SortOrder
+    from interbed.storage.write.sort.key import SortOrder
 
 
 class IcebergUpkeep:
@@ -175,7 +175,7 @@ class IcebergUpkeep:
         return OptimizeScope(mode=chosen, predicate=self._predicate(partitions), order=order)
 
     def _order(self, strategy: str | None, order_by: Sequence[str] | str | None) -> "SortOrder | None":
-        from interbed.storage.write.sort.order import SortOrder
+        from interbed.storage.write.sort.key import SortOrder
 
         return SortOrder.of_columns(readable_fields(self.metadata.schema()), strategy, order_by)
 

@@ -23,7 +23,7 @@ from interbed.iceberg.plan import plan_read
 from interbed.iceberg.read.files import TableFiles
 from interbed.storage.base.errors import CommitConflictError, CommitStateUnknownError, plain_errors
 from interbed.storage.base.predicate.expr import Predicate
-from interbed.storage.write.sort.order import SortOrder
+from interbed.storage.write.sort.key import SortOrder
 
 
 @plain_errors

@@ -12,12 +12,17 @@ read, no file is deleted. Files of another table in the same folder are kept.
 
 Source: Iceberg's documentation, "Maintenance" and "Delete orphan files", and its table specification, "Snapshot
 Retention Policy".
+
+**History.** Where pyiceberg makes the metadata (tables of directories, of metastores, and of its catalogs without a
+server), its own removal leaves gaps in the log of current snapshots: a read as of a time in a gap would show the
+snapshot before the gap. It also makes snapshots forget a removed parent, from which incremental readers continue.
+Source: Iceberg's table specification, `snapshot-log` ("all items before an expired snapshot are removed").
 """
 
 import logging
 import re
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -25,15 +30,16 @@ from pyiceberg.io import FileIO as IcebergFileIO
 from pyiceberg.table import Table as Metadata
 from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.refs import MAIN_BRANCH, SnapshotRef, SnapshotRefType
-from pyiceberg.table.snapshots import Snapshot
+from pyiceberg.table.snapshots import Snapshot, SnapshotLogEntry
 from pyiceberg.table.update import (
     RemovePartitionStatisticsUpdate,
     RemoveSnapshotRefUpdate,
+    RemoveSnapshotsUpdate,
     TableUpdate,
+    _apply_table_update,
 )
 
 from interbed.iceberg.commit.attempts import CommitAttempt, commit_retried, delete_files
-from interbed.iceberg.commit.history import RemoveSnapshotsFromHistory
 from interbed.iceberg.commit.home import TableHome
 from interbed.iceberg.meta.manifests import entries_of, entries_of_each, manifests_of
 from interbed.iceberg.meta.table_metadata import whole_number
@@ -42,6 +48,33 @@ from interbed.iceberg.read.files import TableFiles
 from interbed.storage.base.errors import InterbedError, InvalidInputError, NotSupportedError, plain_errors
 from interbed.storage.io.api import FileIO, FileStatus
 from interbed.storage.io.resolve import normalize_path, one_scheme
+
+
+class RemoveSnapshotsFromHistory(RemoveSnapshotsUpdate):
+    """Update that removes snapshots and cuts the log at the newest of them; servers see pyiceberg's own update."""
+
+
+@_apply_table_update.register(RemoveSnapshotsFromHistory)
+def _removed(update: RemoveSnapshotsFromHistory, base_metadata: TableMetadata, context: Any) -> TableMetadata:
+    made: TableMetadata = _apply_table_update(
+        RemoveSnapshotsUpdate.model_validate({"snapshot-ids": update.snapshot_ids}), base_metadata, context
+    )
+    parents = {each.snapshot_id: each.parent_snapshot_id for each in base_metadata.snapshots}
+    snapshots = [each.model_copy(update={"parent_snapshot_id": parents[each.snapshot_id]}) for each in made.snapshots]
+    log = cut_log(base_metadata.snapshot_log, update.snapshot_ids)
+    return made.model_copy(update={"snapshots": snapshots, "snapshot_log": log})
+
+
+def cut_log(log: Iterable[SnapshotLogEntry], removed: Collection[int]) -> list[SnapshotLogEntry]:
+    """Return the entries of a log after the last one of a removed snapshot."""
+    kept: list[SnapshotLogEntry] = []
+    for entry in log:
+        if entry.snapshot_id in removed:
+            kept.clear()
+        else:
+            kept.append(entry)
+    return kept
+
 
 _log = logging.getLogger(__name__)
 

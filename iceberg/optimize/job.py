@@ -26,7 +26,7 @@ from interbed.iceberg.read.task_read import LAST_UPDATED, ROW_ID
 from interbed.storage.base.errors import InvalidOptionError, NotSupportedError
 from interbed.storage.io.api import FileIO
 from interbed.storage.meta.options.optimizing import OptimizingOptions
-from interbed.storage.write.sort.order import SortOrder
+from interbed.storage.write.sort.key import SortOrder
 
 _TARGET = "write.target-file-size-bytes"
 _FORMAT = "write.format.default"

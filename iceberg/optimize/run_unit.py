@@ -41,8 +41,7 @@ from interbed.storage.files.format.parquet_writer import choose_encodings
 from interbed.storage.io.api import abort_output, write_file
 from interbed.storage.lsm.spill import SpillFiles
 from interbed.storage.write.sort.external import ExternalSort, sample_of
-from interbed.storage.write.sort.key import Sample, SortKey, is_curve
-from interbed.storage.write.sort.order import SortOrder
+from interbed.storage.write.sort.key import Sample, SortKey, SortOrder, is_curve
 
 _MEMORY = 256 << 20
 _SAMPLED_ROWS = 100_000

@@ -23,7 +23,7 @@ from interbed.iceberg.optimize.run_unit import UnitOutcome
 from interbed.iceberg.plan import DataTask, FileDeletes
 from interbed.iceberg.read.files import static_table
 from interbed.storage.base.errors import InvalidInputError
-from interbed.storage.write.sort.order import OrderStrategy, SortOrder
+from interbed.storage.write.sort.key import OrderStrategy, SortOrder
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -23,8 +23,7 @@ from interbed.iceberg.publish.document import InheritedIds, MetadataDocument
 from interbed.iceberg.publish.entries import FileSchema, VectorFiles, added_entry, partition_record
 from interbed.iceberg.publish.manifests import Manifests
 from interbed.iceberg.publish.place import PublishPlace, StoreIO
-from interbed.iceberg.publish.retention import identity_of, is_of
-from interbed.iceberg.publish.settings import FORMAT_VERSION, PublishSettings, shows_vectors
+from interbed.iceberg.publish.settings import FORMAT_VERSION, PublishSettings, identity_of, is_of, shows_vectors
 from interbed.storage.base.bucket_id import BucketId
 from interbed.storage.base.errors import InvalidOptionError, NotSupportedError, SnapshotNotFoundError
 from interbed.storage.io.resolve import normalize_path, respelled

@@ -25,13 +25,13 @@ from interbed.iceberg.publish.columns import iceberg_schema, partition_spec
 from interbed.iceberg.publish.document import MetadataDocument
 from interbed.iceberg.publish.place import PublishPlace, version_of
 from interbed.iceberg.publish.publication import PUBLISHING, publish, published_state
-from interbed.iceberg.publish.retention import identity_of
 from interbed.iceberg.publish.settings import (
     FORMAT_VERSION,
     MANIFEST_COMPRESSION,
     STORAGE,
     PublishSettings,
     Storage,
+    identity_of,
     shows_vectors,
 )
 from interbed.storage.base.errors import FileGoneError

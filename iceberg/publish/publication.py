@@ -24,8 +24,16 @@ from interbed.iceberg.publish.manifests import Manifests
 from interbed.iceberg.publish.place import PUFFIN, RETIRE_PENDING, PublishPlace, index_file_of, version_of
 from interbed.iceberg.publish.register import MetastoreRegistration, metastore_address
 from interbed.iceberg.publish.rest_catalog import RestPublication, rest_properties
-from interbed.iceberg.publish.retention import PublishedRetention, forgotten, kept, references
-from interbed.iceberg.publish.settings import FORMAT_VERSION, STORAGE, PublishSettings, Storage
+from interbed.iceberg.publish.settings import (
+    FORMAT_VERSION,
+    STORAGE,
+    PublishedRetention,
+    PublishSettings,
+    Storage,
+    forgotten,
+    kept,
+    references,
+)
 from interbed.storage.base.errors import (
     CorruptFileError,
     InterbedError,
@@ -37,7 +45,7 @@ from interbed.storage.io.api import FileIO
 from interbed.storage.io.resolve import normalize_path
 from interbed.storage.meta.file_store import FileStore
 from interbed.storage.meta.options.core import CoreOptions
-from interbed.storage.meta.options.write import CommitSync
+from interbed.storage.meta.options.format import CommitSync
 from interbed.storage.meta.schema.table_schema import TableSchema
 from interbed.storage.meta.snapshot.snapshot import Snapshot
 from interbed.storage.meta.snapshot.tag import TagManager

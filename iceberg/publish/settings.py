@@ -1,16 +1,24 @@
 """The options `metadata.iceberg.*` of a table, with Paimon's names and defaults.
 
 Source: documentation page `iceberg/configurations`, paimon-core's IcebergOptions.
+
+**Retention.** A snapshot of Iceberg's is one of interbed's, of the same id, and exists as long: until it expires, or
+while a tag keeps it. Metadata are written before a commit expires snapshots, so the expiry is predicted here from the
+options. Snapshots that a caller expires by other bounds are left out when metadata are written the next time.
 """
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
+from pyiceberg.table.refs import SnapshotRef
+from pyiceberg.table.snapshots import Snapshot as Published
 from pyiceberg.typedef import TableVersion
 
+from interbed.iceberg.meta.table_metadata import IDENTITY
 from interbed.storage.base.errors import InvalidOptionError
 from interbed.storage.meta.options.core import CoreOptions
+from interbed.storage.meta.snapshot.snapshot import Snapshot
 
 STORAGE = "metadata.iceberg.storage"
 STORAGE_LOCATION = "metadata.iceberg.storage-location"
@@ -133,3 +141,104 @@ def _codec(options: CoreOptions) -> str:
     if codec is None:
         raise InvalidOptionError(f"Option '{MANIFEST_COMPRESSION}' takes one of {', '.join(_CODECS)}, not '{name}'.")
     return codec
+
+
+_FOREVER = 2**63 - 1
+"""interbed expires tags, not Iceberg's readers."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PublishedRetention:
+    """Bounds of the retention of snapshots, in numbers and milliseconds."""
+
+    least: int
+    most: int
+    millis: int
+
+    @staticmethod
+    def of(options: CoreOptions) -> "PublishedRetention":
+        """Return the retention by the options of a table."""
+        return PublishedRetention(
+            least=options.snapshot_retain_min,
+            most=options.snapshot_retain_max,
+            millis=options.snapshot_time_retained_millis,
+        )
+
+    def expires(self, snapshot_id: int, time_millis: int, newest: int, now_millis: int) -> bool:
+        """Return whether a snapshot expires when `newest` is the newest one."""
+        if snapshot_id > newest - self.least:
+            return False
+        return snapshot_id <= newest - self.most or time_millis < now_millis - self.millis
+
+
+def identity_of(snapshot: Snapshot) -> str:
+    """Return the identity of a commit, which differs from that of another commit of the same id, as Paimon writes
+    it.
+    """
+    return snapshot.uuid or f"{snapshot.commit_user}:{snapshot.commit_identifier}:{snapshot.time_millis}"
+
+
+def is_of(published: Published, snapshot: Snapshot) -> bool:
+    """Return whether a published snapshot is of that commit. Older versions of Java Paimon write no identity: then the
+    time decides.
+    """
+    if published.snapshot_id != snapshot.id:
+        return False
+    found = published.summary[IDENTITY] if published.summary is not None else None
+    if found is None:
+        return snapshot.time_millis <= published.timestamp_ms
+    return bool(found == identity_of(snapshot))
+
+
+def kept(
+    published: Sequence[Published],
+    there: Collection[int],
+    tagged: Mapping[str, Snapshot],
+    retention: PublishedRetention,
+    now_millis: int,
+) -> list[Published]:
+    """Return the retained snapshots of a history, whose last one is the newest; `there` are ids that have not expired.
+
+    The tags are all of the table, by their names.
+    """
+    newest = published[-1].snapshot_id
+    by_id = {snapshot.id: snapshot for snapshot in tagged.values()}
+
+    def stays(one: Published) -> bool:
+        named = by_id.get(one.snapshot_id)
+        if one.snapshot_id == newest or (named is not None and is_of(one, named)):
+            return True
+        due = retention.expires(one.snapshot_id, one.timestamp_ms, newest, now_millis)
+        return one.snapshot_id in there and not due
+
+    return [one for one in published if stays(one)]
+
+
+def references(published: Sequence[Published], tagged: Mapping[str, Snapshot]) -> dict[str, SnapshotRef]:
+    """Return the tags of the table whose snapshots are published, as Iceberg's."""
+    by_id = {one.snapshot_id: one for one in published}
+    return {
+        name: SnapshotRef.model_validate({"snapshot-id": of.id, "type": "tag", "max-ref-age-ms": _FOREVER})
+        for name, of in sorted(tagged.items())
+        if of.id in by_id and is_of(by_id[of.id], of)
+    }
+
+
+def forgotten(before: Sequence[Published], after: Sequence[Published]) -> list[tuple[Published, list[Published]]]:
+    """Return the snapshots that are not published any more, each with its neighbours that still are.
+
+    The snapshots of a manifest are consecutive in the history, so a manifest that is in neither neighbour is in no
+    other snapshot. New snapshots follow a published one, but after a rollback not all that came after it. The first of
+    the new snapshots is sufficient.
+    """
+    lists, known = {one.manifest_list for one in after}, {one.manifest_list for one in before}
+    left = [one for one in after if one.manifest_list in known]
+    new = [one for one in after if one.manifest_list not in known][:1]
+    found = []
+    for one in before:
+        if one.manifest_list in lists:
+            continue
+        older = [other for other in left if other.snapshot_id < one.snapshot_id][-1:]
+        newer = [other for other in left if other.snapshot_id > one.snapshot_id][:1]
+        found.append((one, [*older, *(newer or new)]))
+    return found

@@ -115,7 +115,7 @@ def kafka(
 
     from interbed.ingest.formats.format import WITH_PLACEHOLDER, WITH_SCHEMAS, decoder_of, transactions_of
     from interbed.ingest.job import Ingestion
-    from interbed.ingest.sources.kafka.dead_letters import KafkaDeadLetters
+    from interbed.ingest.sources.kafka.client import KafkaDeadLetters
     from interbed.ingest.sources.kafka.source import KafkaSource
     from interbed.ingest.sources.schema_registry import SchemaRegistry
     from interbed.ingest.sources.transactions import TransactionalSource, topic_of_transactions

@@ -1,5 +1,5 @@
 """The optimizer's state for users: for its commands, for Spark, and in the system table of a catalog.
 
-`status` and `processes_table` read only the journal; `explanation` measures a table again. Nothing here changes a
+`status` reads only the journal; `explanation` measures a table again. Nothing here changes a
 table: requests are added to the journal, and the scheduler carries them out.
 """

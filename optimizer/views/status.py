@@ -3,16 +3,21 @@
 Users' requests are checked here and added to the journal; the scheduler carries them out.
 """
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+import pyarrow as pa
+
 from interbed.catalog.client.api import Catalog
+from interbed.catalog.client.global_tables import GlobalTableKind, ShownCatalog
 from interbed.catalog.client.identifier import parse_table_name
 from interbed.optimizer.flow.group import Worker
 from interbed.optimizer.flow.process import Process
 from interbed.optimizer.flow.tables import IN_SHAPE_SCORE, RequestKind, TableRequest, TableState
 from interbed.optimizer.journal.api import Journal, Lease
+from interbed.optimizer.journal.sql import journal_to_read, journal_url
+from interbed.storage.views.system.rows_table import Row, bigint, integer, text
 
 
 def known_name(catalog: Catalog, name: str) -> str:
@@ -244,3 +249,68 @@ def _sentence(by: SchedulerState) -> str:
     if by.is_running and by.lease is not None:
         return f"The scheduler {by.lease.holder} takes this within seconds."
     return "No scheduler runs; start one by `interbed optimizer run` for this to have an effect."
+
+
+_MOST = 100_000
+"""Processes that are shown at most; a scheduler deletes them after a week."""
+
+
+def _rows(catalog: ShownCatalog, _: Collection[str]) -> Sequence[Row]:
+    with journal_to_read(journal_url(catalog)) as journal:
+        return [_row(process) for process in journal.processes(limit=_MOST)]
+
+
+def _row(process: Process) -> Row:
+    database, _, table = process.table.partition(".")
+    before, after, figures = process.before, process.after, process.figures
+    return (
+        database,
+        table,
+        process.id,
+        process.kind.value,
+        process.group,
+        process.reason,
+        process.state.value,
+        process.created_millis,
+        process.ended_millis,
+        process.tasks,
+        process.seconds,
+        figures.bytes_in,
+        figures.bytes_out,
+        figures.files_in,
+        figures.files_out,
+        before.score,
+        None if after is None else after.score,
+        before.read_amplification,
+        None if after is None else after.read_amplification,
+        process.snapshot_id,
+        process.failure,
+    )
+
+
+OPTIMIZING_PROCESSES = GlobalTableKind(
+    columns=(
+        text("database_name"),
+        text("table_name"),
+        text("process_id"),
+        text("kind"),
+        text("group_name"),
+        text("reason"),
+        text("state"),
+        bigint("created_at"),
+        bigint("ended_at", nullable=True),
+        integer("tasks"),
+        pa.field("seconds", pa.float64(), False),
+        bigint("bytes_in"),
+        bigint("bytes_out"),
+        bigint("files_in"),
+        bigint("files_out"),
+        integer("score_before"),
+        integer("score_after", nullable=True),
+        pa.field("read_amplification_before", pa.float64(), False),
+        pa.field("read_amplification_after", pa.float64()),
+        bigint("snapshot_id", nullable=True),
+        text("failure", nullable=True),
+    ),
+    rows=_rows,
+)

@@ -41,7 +41,7 @@ from interbed.storage.upkeep.health import table_health
 from interbed.storage.upkeep.job_files import JobFiles
 from interbed.storage.upkeep.maintenance import carry_out_maintenance
 from interbed.storage.write.commit_message import CommitMessage
-from interbed.storage.write.sort.order import SortOrder
+from interbed.storage.write.sort.key import SortOrder
 
 
 class LakeTables:

@@ -24,7 +24,7 @@ from interbed.ingest.flow.source_identity import SourceIdentity, identity_of
 from interbed.ingest.formats.arrays import taken
 from interbed.ingest.formats.format import decoder_of
 from interbed.ingest.run_settings import BadMessages
-from interbed.ingest.sources.kafka.dead_letters import KafkaDeadLetters
+from interbed.ingest.sources.kafka.client import KafkaDeadLetters
 from interbed.ingest.sources.kafka.ranges import KafkaRange, read_ranges
 from interbed.ingest.sources.schema_registry import SchemaRegistry
 from interbed.ingest.tables.change_fit import ChangeFit

@@ -38,7 +38,7 @@ from interbed.storage.meta.bucket_mode import BucketMode, bucket_mode
 from interbed.storage.scan.partition_filter import PartitionChoice
 from interbed.storage.table.table import Table
 from interbed.storage.upkeep.compact_tasks import CompactionTask, plan_sort_tasks, plan_tasks, ranges_of, run_task
-from interbed.storage.write.sort.order import SortOrder
+from interbed.storage.write.sort.key import SortOrder
 
 if TYPE_CHECKING:
     from interbed.iceberg.table import IcebergTable

@@ -111,15 +111,14 @@ if TYPE_CHECKING:
     from interbed.catalog.client.identifier import Identifier
     from interbed.catalog.client.partition import Partition
     from interbed.catalog.client.rest.catalog import RestCatalog
-    from interbed.catalog.client.rest.refusal import RestRefusedError
+    from interbed.catalog.client.rest.http import RestRefusedError
     from interbed.catalog.server.migration.connection import ObjectGoneError
-    from interbed.catalog.server.migration.errors import MigrationError, MissingMethodError, RefusedError
+    from interbed.catalog.server.migration.record import MigrationError, MissingMethodError, RefusedError
     from interbed.catalog.server.setting_kinds import ServerSettingsError
     from interbed.iceberg.opening import load_iceberg_table
     from interbed.iceberg.optimize.compact import IcebergCompaction
     from interbed.iceberg.optimize.expire import IcebergExpiry, IcebergOrphans
-    from interbed.iceberg.query import IcebergExplanation, IcebergScan
-    from interbed.iceberg.table import IcebergTable
+    from interbed.iceberg.table import IcebergExplanation, IcebergScan, IcebergTable
     from interbed.ingest.errors import (
         BadMessageError,
         SchemaRegistryError,
@@ -357,17 +356,16 @@ _HOLDS = {
     "interbed.catalog.client.functions": "CatalogFunction FunctionChange FunctionDefinition",
     "interbed.catalog.client.hive.catalog": "HiveCatalog",
     "interbed.catalog.client.rest.catalog": "RestCatalog",
-    "interbed.catalog.client.rest.refusal": "RestRefusedError",
+    "interbed.catalog.client.rest.http": "RestRefusedError",
     "interbed.catalog.client.identifier": "Identifier",
     "interbed.catalog.server.migration.connection": "ObjectGoneError",
-    "interbed.catalog.server.migration.errors": "MigrationError MissingMethodError RefusedError",
+    "interbed.catalog.server.migration.record": "MigrationError MissingMethodError RefusedError",
     "interbed.catalog.client.partition": "Partition",
     "interbed.catalog.server.settings": "ServerSettingsError",
     "interbed.iceberg.optimize.expire": "IcebergExpiry IcebergOrphans",
     "interbed.iceberg.optimize.compact": "IcebergCompaction",
     "interbed.iceberg.opening": "load_iceberg_table",
-    "interbed.iceberg.query": "IcebergExplanation IcebergScan",
-    "interbed.iceberg.table": "IcebergTable",
+    "interbed.iceberg.table": "IcebergExplanation IcebergScan IcebergTable",
     "interbed.ingest.errors": (
         "BadMessageError SchemaRegistryError SourceChangedError SourceGapError SourceUnavailableError "
         "UnknownSchemaError"

@@ -7,6 +7,6 @@ and imports none.
 from collections.abc import Mapping
 
 PACKAGE_TABLES: Mapping[str, str] = {
-    "optimizing_processes": "interbed.optimizer.views.processes_table:OPTIMIZING_PROCESSES",
+    "optimizing_processes": "interbed.optimizer.views.status:OPTIMIZING_PROCESSES",
 }
 """By name, where the kind of the table is, which is imported when a reader asks for the table."""

@@ -43,8 +43,8 @@ from interbed.storage.commit.snapshot_builder import SnapshotBuilder
 from interbed.storage.io.parallel import PendingFiles, both
 from interbed.storage.meta.file_store import FileStore
 from interbed.storage.meta.manifest.entry import ManifestEntry
+from interbed.storage.meta.options.format import CommitSync
 from interbed.storage.meta.options.log import LogConsistency
-from interbed.storage.meta.options.write import CommitSync
 from interbed.storage.meta.schema.table_schema import TableSchema
 from interbed.storage.meta.snapshot.history_journal import JournalOutcome, finish_history_change
 from interbed.storage.meta.snapshot.progress import LogPositions

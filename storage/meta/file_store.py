@@ -25,8 +25,8 @@ from interbed.storage.io.local import LocalFileIO
 from interbed.storage.io.parallel import both
 from interbed.storage.io.resolve import check_exclusive, file_io_for, normalize_path, respelled, scheme_of
 from interbed.storage.meta.options.core import BUCKET, DATA_FILE_PREFIX, CoreOptions
+from interbed.storage.meta.options.format import COMMIT_SYNC, CommitSync
 from interbed.storage.meta.options.log import LogConsistency, LogSystem
-from interbed.storage.meta.options.write import COMMIT_SYNC, CommitSync
 from interbed.storage.meta.paths import MAIN_BRANCH, TablePaths
 from interbed.storage.meta.schema.manager import SchemaManager, was_dropped
 from interbed.storage.meta.schema.option_rules import OptionRules
@@ -37,8 +37,8 @@ from interbed.storage.meta.store_environment import StoreEnvironment as StoreEnv
 from interbed.storage.meta.store_environment import VersionKeeper as VersionKeeper
 
 if TYPE_CHECKING:
-    from interbed.storage.meta.data_file_place import DataFilePlace, NewFile
     from interbed.storage.meta.manifest.index_manifest import IndexFileMeta
+    from interbed.storage.meta.paths import DataFilePlace, NewFile
     from interbed.storage.meta.schema.change import SchemaChange
     from interbed.storage.meta.snapshot.snapshot import Snapshot
     from interbed.storage.meta.write_log import WriteLog
@@ -246,7 +246,7 @@ class FileStore:
 
         Errors are those of `new_files`.
         """
-        from interbed.storage.meta.data_file_place import NewFile
+        from interbed.storage.meta.paths import NewFile
 
         name = self.new_index_name()
         if self._indexes_beside_data:
@@ -258,8 +258,8 @@ class FileStore:
 
         Raises InvalidOptionError, and NotSupportedError for external paths in another file system than the table.
         """
-        from interbed.storage.meta.data_file_place import DataFilePlace
         from interbed.storage.meta.options.format import EXTERNAL_PATHS
+        from interbed.storage.meta.paths import DataFilePlace
 
         external = self.options.external_paths
         for root in () if external is None else external.roots:

@@ -27,7 +27,7 @@ from interbed.storage.base.types.data_type import (
     type_to_json,
 )
 from interbed.storage.meta.file_store import FileStore
-from interbed.storage.meta.options.write import EXPLICIT_CAST
+from interbed.storage.meta.options.format import EXPLICIT_CAST
 from interbed.storage.meta.schema.change import (
     ELEMENT,
     VALUE,

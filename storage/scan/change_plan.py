@@ -16,8 +16,7 @@ from interbed.storage.meta.file_store import FileStore
 from interbed.storage.meta.manifest.entry import DataFileMeta, FileKind, ManifestEntry
 from interbed.storage.meta.options.lsm import ChangelogProducer, MergeEngine
 from interbed.storage.meta.snapshot.snapshot import FIRST_SNAPSHOT_ID, CommitKind, Snapshot
-from interbed.storage.scan.split import DeletionFile, Split
-from interbed.storage.scan.split_generator import append_groups
+from interbed.storage.scan.split import DeletionFile, Split, append_groups
 from interbed.storage.scan.starting_point import has_changelog
 
 DeletionFiles = Mapping[BucketId, Mapping[str, DeletionFile]]

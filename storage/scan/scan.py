@@ -18,10 +18,13 @@ from interbed.storage.scan.partition_filter import (
     PartitionChoice,
 )
 from interbed.storage.scan.pruning import select_by_key_stats, select_by_value_stats
-from interbed.storage.scan.split import DeletionFile, Plan, PlanStatistics, Split
-from interbed.storage.scan.split_generator import (
+from interbed.storage.scan.split import (
+    DeletionFile,
     FileGroup,
+    Plan,
+    PlanStatistics,
     Section,
+    Split,
     apart,
     append_groups,
     merge_tree_groups,

@@ -1,4 +1,4 @@
-"""Columns and rows of tables of all kinds, as their schemas and scans have them."""
+"""Columns and rows of tables of all kinds, as their schemas and scans have them; and the base class of their parts."""
 
 from typing import TYPE_CHECKING, Any, Literal, Protocol, overload
 
@@ -11,6 +11,8 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from interbed.storage.meta.schema.table_schema import TableSchema
+
+from interbed.storage.meta.file_store import FileStore
 
 
 class _WithSchema(Protocol):
@@ -94,3 +96,35 @@ class ScannedRows:
     def count(self: _WithScan) -> int:
         """Return the number of rows of the newest snapshot."""
         return int(self.scan().count())
+
+
+class PartedTable(Protocol):
+    """The table that a part works on."""
+
+    name: str
+    store: FileStore
+
+    def refresh(self) -> None:
+        """Take the newest schema."""
+        ...
+
+
+class TablePart:
+    """Operations of one kind on a table. The table creates the object at each access."""
+
+    def __init__(self, table: PartedTable) -> None:
+        self._table = table
+
+    @property
+    def name(self) -> str:
+        """The name of the table."""
+        return self._table.name
+
+    @property
+    def store(self) -> FileStore:
+        """The table's files and metadata, with its newest schema."""
+        return self._table.store
+
+    def _announce(self) -> None:
+        """Call the listeners of the table's versions after a change."""
+        self.store.hooks.after_change(self.store)

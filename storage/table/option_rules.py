@@ -37,7 +37,7 @@ from interbed.storage.meta.paths import POSTPONE_BUCKET
 from interbed.storage.meta.schema.apply import apply_changes
 from interbed.storage.meta.schema.change import SchemaChange
 from interbed.storage.meta.schema.table_schema import TableSchema
-from interbed.storage.table.new_values import check_new_values
+from interbed.storage.table.schema_update import check_new_values
 
 Rule = Callable[[TableSchema, CoreOptions], None]
 
@@ -442,7 +442,7 @@ def _optimizing_order(schema: TableSchema, options: CoreOptions) -> None:
             )
         return
     # By use: few tables have an order.
-    from interbed.storage.write.sort.order import SortOrder
+    from interbed.storage.write.sort.key import SortOrder
 
     if schema.has_primary_key or options.bucket != -1:
         raise InvalidOptionError(

@@ -7,7 +7,7 @@ from interbed.storage.base.bucket_id import BucketId
 from interbed.storage.io.api import FileIO
 from interbed.storage.meta.schema.table_schema import TableSchema
 from interbed.storage.meta.snapshot.snapshot import Snapshot
-from interbed.storage.table.table_part import TablePart
+from interbed.storage.table.described import TablePart
 
 if TYPE_CHECKING:
     from interbed.storage.base.predicate.expr import Predicate

@@ -14,7 +14,7 @@ from interbed.storage.base.clock import Moment, moment_millis
 from interbed.storage.base.errors import InvalidInputError, NotSupportedError
 from interbed.storage.base.types.data_type import AtomicType
 from interbed.storage.meta.file_store import changes_table
-from interbed.storage.table.table_part import TablePart
+from interbed.storage.table.described import TablePart
 
 if TYPE_CHECKING:
     from interbed.storage.meta.file_store import FileStore
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from interbed.storage.version.expire import ExpiryResult
     from interbed.storage.version.fsck import FsckResult
     from interbed.storage.version.orphans import OrphansResult
-    from interbed.storage.write.sort.order import SortOrder
+    from interbed.storage.write.sort.key import SortOrder
 
 _ICEBERG = "metadata.iceberg.storage"
 
@@ -200,7 +200,7 @@ class TableMaintenance(TablePart):
     @changes_table
     def purge_files(self) -> None:
         """Delete all rows, snapshots, tags, branches and consumers; there must be no concurrent writers."""
-        from interbed.storage.version.purge import purge
+        from interbed.storage.version.orphans import purge
 
         self.store.check_here()
         purge(self.store)
@@ -242,7 +242,7 @@ def sort_order(
     partition_idle_time: timedelta | None,
 ) -> "SortOrder | None":
     """Return the order of a sort compaction, None for another one; raises InvalidInputError."""
-    from interbed.storage.write.sort.order import SortOrder
+    from interbed.storage.write.sort.key import SortOrder
 
     order = SortOrder.of(schema, strategy, order_by)
     if order is not None and bucket is not None:

@@ -11,7 +11,7 @@ from interbed.storage.base.clock import Moment, moment_millis
 from interbed.storage.base.errors import InvalidInputError, NotSupportedError, SnapshotNotFoundError
 from interbed.storage.base.quantities import parse_duration_millis
 from interbed.storage.meta.paths import MAIN_BRANCH
-from interbed.storage.table.table_part import TablePart
+from interbed.storage.table.described import TablePart
 
 if TYPE_CHECKING:
     from interbed.storage.meta.file_store import VersionKeeper
@@ -252,7 +252,7 @@ class TableVersions(TablePart):
 
         Raises InvalidInputError, CommitConflictError, NotSupportedError in a catalog that keeps the history.
         """
-        from interbed.storage.version.schema_rollback import roll_back_schema
+        from interbed.storage.version.rollback import roll_back_schema
 
         self.store.check_here()
         if self.store.version_keeper is not None:

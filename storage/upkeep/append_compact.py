@@ -10,10 +10,10 @@ from interbed.storage.files.format.layout import DataFileLayout, DataFileNames
 from interbed.storage.files.format.writer import RollingFileWriter
 from interbed.storage.lsm.compact.rewriter import CompactIncrement
 from interbed.storage.lsm.file_read import FileRead, ReadOptions, block_rows
-from interbed.storage.meta.data_file_place import DataFilePlace
 from interbed.storage.meta.file_store import FileStore
 from interbed.storage.meta.manifest.entry import DataFileMeta, FileSource
 from interbed.storage.meta.manifest.index_manifest import IndexFileMeta
+from interbed.storage.meta.paths import DataFilePlace
 from interbed.storage.write.commit_message import CommitMessage
 
 FileGroup = tuple[DataFileMeta, ...]

@@ -22,7 +22,7 @@ from interbed.storage.commit.file_store_commit import FileStoreCommit
 from interbed.storage.commit.retry import RetryPolicy
 from interbed.storage.files.format.readers import begin_loading
 from interbed.storage.io.parallel import PendingFiles
-from interbed.storage.lsm.compact.planner import CompactionPlanner
+from interbed.storage.lsm.compact.manager import CompactionPlanner
 from interbed.storage.lsm.compact.rewriter import BucketRewriter, run_compaction
 from interbed.storage.lsm.compact.strategy import CompactionUnit, PickReason, Rewrite, pick_full
 from interbed.storage.lsm.levels import Levels

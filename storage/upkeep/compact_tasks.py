@@ -24,7 +24,7 @@ from interbed.storage.meta.manifest.index_manifest import DELETION_VECTORS, Inde
 from interbed.storage.meta.paths import POSTPONE_BUCKET
 from interbed.storage.scan.live_files import RestoredBuckets
 from interbed.storage.scan.partition_filter import PartitionChoice
-from interbed.storage.scan.split_generator import pack_in_order, sharing_sections
+from interbed.storage.scan.split import pack_in_order, sharing_sections
 from interbed.storage.scan.support import check_writable
 from interbed.storage.upkeep.compact_table import (
     compact_buckets,
@@ -37,7 +37,7 @@ from interbed.storage.upkeep.compact_table import (
 from interbed.storage.upkeep.sort_compact import sort_range, sort_ranges, sort_unit, sort_units
 from interbed.storage.upkeep.take_up_postponed import PostponedPartition, take_up
 from interbed.storage.write.commit_message import CommitMessage
-from interbed.storage.write.sort.order import OrderStrategy, SortOrder
+from interbed.storage.write.sort.key import OrderStrategy, SortOrder
 from interbed.storage.write.sort.partition_rows import SortRanges, SortUnit
 
 _FILES_OF_RANGE = 4

@@ -1,4 +1,4 @@
-"""Orphan files: files left by jobs that died, rollbacks and deleted branches.
+"""Orphan files: files left by jobs that died, rollbacks and deleted branches. Purge: everything but the schemas goes.
 
 Files in the directories of manifests, indexes, statistics, buckets and snapshots are deleted when no snapshot and no
 tag of any branch refers to them, and when they are older than a limit. A younger file always stays: it may belong to a
@@ -6,10 +6,14 @@ job that has yet to commit. Where the files of a snapshot, a tag or a branch are
 none could need: temporary files that were never renamed, and guards of tags (storage.meta.snapshot.tag). The marks of
 Spark's jobs (`snapshot/.write-…`) are deleted, too: a job without its mark fails, and its older files were deleted.
 Source: documentation page `maintenance/manage-snapshots`, paimon-core's OrphanFilesClean.
+
+**Purge** deletes everything of a table but its schemas. Branches, tags and consumers are deleted, then the rows, then
+all snapshots but the newest, then all remaining files. Source: paimon-core's FileStoreTable.purgeFiles.
 """
 
 import logging
 import time
+import uuid
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import partial
@@ -23,16 +27,18 @@ from interbed.storage.base.errors import (
     UnsupportedVersionError,
     plain_errors,
 )
+from interbed.storage.commit.file_store_commit import FileStoreCommit
 from interbed.storage.io.api import FileStatus
 from interbed.storage.io.deleting import delete_all_files
 from interbed.storage.meta.file_store import FileStore
-from interbed.storage.meta.paths import COMMIT_TURN
+from interbed.storage.meta.paths import COMMIT_TURN, MAIN_BRANCH
 from interbed.storage.meta.snapshot.expiry_mark import MARK
 from interbed.storage.meta.snapshot.manager import ChangelogManager
+from interbed.storage.meta.snapshot.progress import ConsumerManager
 from interbed.storage.meta.snapshot.snapshot import Snapshot
-from interbed.storage.meta.snapshot.tag import GUARD_PREFIX
+from interbed.storage.meta.snapshot.tag import GUARD_PREFIX, TagManager
 from interbed.storage.scan.starting_point import has_changelog
-from interbed.storage.version.branch import clear_away
+from interbed.storage.version.branch import BranchManager, clear_away
 from interbed.storage.version.branch_stores import all_branches, place, tagged
 from interbed.storage.version.expire import SnapshotExpiry
 from interbed.storage.version.own_paths import own_paths
@@ -263,3 +269,26 @@ def _in_buckets(store: FileStore, directory: str, levels: int) -> Iterator[FileS
 
 def _listed(store: FileStore, directory: str) -> Iterator[FileStatus]:
     return (entry for entry in store.file_io.list(directory) if not entry.is_directory)
+
+
+def purge(store: FileStore, clock: Callable[[], float] = time.time) -> None:
+    """Delete everything of the table but its schemas and one empty snapshot.
+
+    No process may write to it meanwhile: files that are not committed yet are deleted, too. Raises InvalidInputError
+    for a branch, whose files are the table's.
+    """
+    if store.paths.branch != MAIN_BRANCH:
+        raise InvalidInputError(f"The branch {store.paths.branch!r} can't be purged, delete it; or purge the table.")
+    store.check_exclusive()
+    branches, tags = BranchManager(store), TagManager(store.file_io, store.paths)
+    for branch in branches.names():
+        branches.delete(branch)
+    for name in tags.names():
+        tags.delete(name)
+    ConsumerManager(store.file_io, store.paths).clear()
+    changelogs = ChangelogManager(store.file_io, store.paths)
+    changelogs.delete(changelogs.ids())
+    FileStoreCommit(store, str(uuid.uuid4()), new_user=True).truncate()
+    now = int(clock() * 1000)
+    SnapshotExpiry(store, clock=clock).run(retain_max=1, retain_min=1, older_than_millis=now, max_deletes=2**31 - 1)
+    remove_orphan_files(store, older_than_millis=now - 1, clock=clock)

@@ -22,8 +22,8 @@ from interbed.storage.write.bucket.choose import BucketsByPartition, FixedBucket
 from interbed.storage.write.bucket.cross_partition import CrossPartition
 from interbed.storage.write.bucket.dynamic import DynamicBuckets
 from interbed.storage.write.bucket_restore import LatestBuckets
+from interbed.storage.write.bucket_writer import FlushedFiles
 from interbed.storage.write.commit_message import CommitMessage, WriteBasis
-from interbed.storage.write.flush_rows import FlushedFiles
 from interbed.storage.write.route import BLOCK_ROWS, RoutedRows, Router
 
 

@@ -19,8 +19,7 @@ from interbed.storage.base.bucket_id import BucketId
 from interbed.storage.base.byte_budget import ByteBudget, longest_first
 from interbed.storage.base.errors import InvalidInputError
 from interbed.storage.files.format.layout import DataFileNames
-from interbed.storage.lsm.compact.manager import CompactManager
-from interbed.storage.lsm.compact.planner import CompactionPlanner
+from interbed.storage.lsm.compact.manager import CompactionPlanner, CompactManager
 from interbed.storage.lsm.compact.rewriter import discard
 from interbed.storage.lsm.spill import SpillFiles
 from interbed.storage.lsm.write_buffer import WriteBufferPool
@@ -31,9 +30,8 @@ from interbed.storage.scan.live_files import restore_buckets
 from interbed.storage.scan.support import check_writable
 from interbed.storage.write.bucket_restore import BucketRestore, LatestBuckets
 from interbed.storage.write.bucket_strategy import MakeStrategy, strategy_of
-from interbed.storage.write.bucket_writer import BucketWriter
+from interbed.storage.write.bucket_writer import BucketWriter, spill_of
 from interbed.storage.write.commit_message import CommitMessage
-from interbed.storage.write.flush_rows import spill_of
 from interbed.storage.write.route import RoutedRows
 from interbed.storage.write.row_converter import KeptNulls, RowConverter, RowKinds
 

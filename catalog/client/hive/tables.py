@@ -61,7 +61,7 @@ from interbed.storage.meta.schema.change import SchemaChange
 from interbed.storage.meta.schema.table_schema import TableSchema
 from interbed.storage.table.opening import open_store, schema_manager
 from interbed.storage.table.table import Table
-from interbed.storage.version.schema_rollback import roll_back_schema
+from interbed.storage.version.rollback import roll_back_schema
 
 _log = logging.getLogger(__name__)
 

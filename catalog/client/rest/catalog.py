@@ -30,8 +30,8 @@ from interbed.catalog.client.identifier import (
 )
 from interbed.catalog.client.options import CatalogOptions
 from interbed.catalog.client.rest.functions import RestFunctions
+from interbed.catalog.client.rest.http import CONFLICT, NOT_FOUND, RestRefusedError, catalog_error
 from interbed.catalog.client.rest.messages import has_dialect, view_changes, view_from_json, view_to_json
-from interbed.catalog.client.rest.refusal import CONFLICT, NOT_FOUND, RestRefusedError, catalog_error
 from interbed.catalog.client.rest.settings import open_client
 from interbed.catalog.client.rest.tables import RestTables
 from interbed.catalog.client.staging import StagedTable, TableFill

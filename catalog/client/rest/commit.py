@@ -17,8 +17,8 @@ from interbed.catalog.client.errors import CallStateUnknownError, CatalogUnavail
 from interbed.catalog.client.identifier import Identifier
 from interbed.catalog.client.partition import epoch_millis
 from interbed.catalog.client.rest.client import RestClient, object_name
+from interbed.catalog.client.rest.http import NOT_FOUND, RestRefusedError, catalog_error
 from interbed.catalog.client.rest.messages import changes_to_json
-from interbed.catalog.client.rest.refusal import NOT_FOUND, RestRefusedError, catalog_error
 from interbed.storage.base.backoff import ExponentialBackoff
 from interbed.storage.base.errors import (
     BranchNotFoundError,

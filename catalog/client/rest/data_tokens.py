@@ -21,7 +21,7 @@ from interbed.catalog.client.errors import CatalogAccessError, CatalogUnavailabl
 from interbed.catalog.client.identifier import Identifier
 from interbed.catalog.client.options import CatalogOptions
 from interbed.catalog.client.rest.client import RestClient
-from interbed.catalog.client.rest.refusal import RestRefusedError, catalog_error
+from interbed.catalog.client.rest.http import RestRefusedError, catalog_error
 from interbed.storage.base.clock import Clock, now_millis
 from interbed.storage.base.errors import CorruptFileError, InvalidOptionError, missing_extra
 from interbed.storage.base.memory_cache import LruCache
@@ -29,7 +29,7 @@ from interbed.storage.io.api import FileIO, FileStatus, WrappedFileIO, open_size
 from interbed.storage.io.cached.options import PREFIX as CACHE_PREFIX
 from interbed.storage.io.cached.options import CacheOptions
 from interbed.storage.io.deleting import delete_together
-from interbed.storage.io.prefetch.versions import StoredEnd, VersionedFiles
+from interbed.storage.io.prefetch.needs import StoredEnd, VersionedFiles
 from interbed.storage.io.resolve import file_io_for
 
 if TYPE_CHECKING:

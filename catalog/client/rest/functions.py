@@ -7,7 +7,7 @@ from interbed.catalog.client.errors import DatabaseNotFoundError, FunctionExists
 from interbed.catalog.client.functions import CatalogFunction, CatalogFunctions, FunctionChange, FunctionName
 from interbed.catalog.client.identifier import check_database_name
 from interbed.catalog.client.rest.client import RestClient
-from interbed.catalog.client.rest.refusal import CONFLICT, NOT_FOUND, RestRefusedError, catalog_error
+from interbed.catalog.client.rest.http import CONFLICT, NOT_FOUND, RestRefusedError, catalog_error
 
 
 class RestFunctions(CatalogFunctions):

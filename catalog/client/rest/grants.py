@@ -15,8 +15,7 @@ from interbed.catalog.client.access.grants import (
     RoleMembership,
 )
 from interbed.catalog.client.errors import CatalogError
-from interbed.catalog.client.rest.http import RestHttp
-from interbed.catalog.client.rest.refusal import NOT_FOUND, RestRefusedError, catalog_error, encoded
+from interbed.catalog.client.rest.http import NOT_FOUND, RestHttp, RestRefusedError, catalog_error, encoded
 from interbed.storage.base.errors import NotSupportedError
 
 T = TypeVar("T")

@@ -15,8 +15,7 @@ from interbed.catalog.client.login.negotiate import NegotiateTokens
 from interbed.catalog.client.oauth2 import ClientCredentials, OAuth2Token
 from interbed.catalog.client.options import CatalogOptions, is_known
 from interbed.catalog.client.rest.client import RestClient
-from interbed.catalog.client.rest.http import RestAddress, RestHttp
-from interbed.catalog.client.rest.refusal import NOT_FOUND, RestRefusedError, catalog_error
+from interbed.catalog.client.rest.http import NOT_FOUND, RestAddress, RestHttp, RestRefusedError, catalog_error
 from interbed.catalog.client.rest.tokens import (
     BearerToken,
     BearerTokenFile,

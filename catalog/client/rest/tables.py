@@ -16,8 +16,8 @@ from interbed.catalog.client.options import CatalogOptions
 from interbed.catalog.client.rest.client import RestClient
 from interbed.catalog.client.rest.commit import RestPublisher, RestVersions, send_changes
 from interbed.catalog.client.rest.data_tokens import DataTokens
+from interbed.catalog.client.rest.http import RestRefusedError, catalog_error
 from interbed.catalog.client.rest.messages import TableEntry, schema_to_json
-from interbed.catalog.client.rest.refusal import RestRefusedError, catalog_error
 from interbed.storage.base.errors import InterbedError, InvalidOptionError, NotSupportedError
 from interbed.storage.io.api import FileIO
 from interbed.storage.io.resolve import file_io_for
@@ -33,6 +33,30 @@ if TYPE_CHECKING:
     from interbed.storage.read.guarded_scan import RowRules
     from interbed.storage.table.format_table.format_table import FormatTable
     from interbed.storage.table.guarded_table import GuardedTable
+from typing import Any
+
+from interbed.storage.base.errors import CorruptFileError
+from interbed.storage.read.guarded_scan import RowRules
+
+
+def rules_from_json(answer: dict[str, Any], source: str) -> RowRules:
+    """Return the rules of an answer. CorruptFileError naming its source for another one: nothing is read then."""
+    filters, masks = answer.get("filter"), answer.get("columnMasking")
+    # Paimon's servers leave out what there is none of.
+    filters = [] if filters is None else filters
+    masks = {} if masks is None else masks
+    is_valid = (
+        isinstance(filters, list)
+        and isinstance(masks, dict)
+        and all(isinstance(each, str) for each in (*filters, *masks.values()))
+    )
+    if not is_valid:
+        raise CorruptFileError(f"The answer of {source} has no valid row filters and column masks.")
+    # An empty text is none, as for Paimon's readers.
+    return RowRules(
+        filters=[each for each in filters if each], masks={name: each for name, each in masks.items() if each}
+    )
+
 
 QUERY_AUTH = "query-auth.enabled"
 _PAIMON_TYPES = frozenset({"table", "materialized-table"})
@@ -85,7 +109,7 @@ class RestTables:
         return cast(Table, self._guarded(identifier, table))
 
     def _guarded(self, identifier: Identifier, table: Table) -> "GuardedTable":
-        from interbed.catalog.client.rest.row_rules import rules_from_json
+        from interbed.catalog.client.rest.tables import rules_from_json
         from interbed.storage.table.guarded_table import GuardedTable
 
         def rules_of(branch: str, columns: Sequence[str]) -> "RowRules":

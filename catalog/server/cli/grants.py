@@ -258,7 +258,7 @@ def _parsed_object(words: Sequence[str], catalog: str) -> "SecuredObject":
 
 
 def _print_changes(db: str | None, *, as_json: bool) -> None:
-    from interbed.catalog.server.service.history.forms import entry_json
+    from interbed.catalog.server.service.history.shown import entry_json
 
     with administered(db) as access:
         entries = access.changes(None)

@@ -25,7 +25,7 @@ def _moment(_context: click.Context, _parameter: click.Parameter, value: str | N
     """Return the milliseconds of an option with a time."""
     if value is None:
         return None
-    from interbed.catalog.server.service.history.forms import moment_of
+    from interbed.catalog.server.service.history.shown import moment_of
 
     try:
         return moment_of(value)
@@ -72,7 +72,7 @@ def history(
     else:
         entries = changes.of_database(catalog, database or "", limit=limit)
     if as_json:
-        from interbed.catalog.server.service.history.forms import entry_json
+        from interbed.catalog.server.service.history.shown import entry_json
 
         click.echo(json.dumps([entry_json(entry) for entry in entries], indent=2))
         return
@@ -100,7 +100,7 @@ def restore(changes: "HistoryService", /, *, catalog: str, name: str, moment: in
     for key in plan.missing:
         print_line(f"{key} was left out: the history has no secrets; set it with ALTER TABLE", err=True)
     if dry_run:
-        from interbed.catalog.server.service.history.forms import value_json
+        from interbed.catalog.server.service.history.shown import value_json
 
         click.echo(json.dumps(value_json(plan.table), indent=2))
         return
@@ -119,7 +119,7 @@ def _print_state(
     moment: int,
     object_id: int | None,
 ) -> None:
-    from interbed.catalog.server.service.history.forms import value_json
+    from interbed.catalog.server.service.history.shown import value_json
 
     if name is not None:
         home, _, table = name.partition(".")
@@ -158,12 +158,12 @@ def print_entries(entries: "Sequence[HistoryEntry]") -> None:
 
 def _summary(entry: "HistoryEntry") -> str:
     """Return what a change has changed, in a few words."""
-    from interbed.catalog.server.service.history.summary import changed_fields
+    from interbed.catalog.server.service.history.shown import changed_fields
 
     return ", ".join(changed_fields(entry))
 
 
 def _time(millis: int) -> str:
-    from interbed.catalog.server.service.history.forms import moment_text
+    from interbed.catalog.server.service.history.shown import moment_text
 
     return moment_text(millis)

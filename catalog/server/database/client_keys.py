@@ -9,7 +9,7 @@ from sqlalchemy import Connection, bindparam, delete, select, update
 from interbed.catalog.server.auth.token_records import TokenRecord
 from interbed.catalog.server.database.models import AccessTokenRow, IdempotencyKeyRow
 from interbed.catalog.server.database.statement import Statement, insert_statement
-from interbed.catalog.server.service.requests.keys import KeyClaim, KeyRecord, KeyTakenError
+from interbed.catalog.server.service.requests.idempotency import KeyClaim, KeyRecord, KeyTakenError
 
 _ROW = IdempotencyKeyRow
 _COLUMNS = ("key", "digest", "owner", "claimed_at")

@@ -30,7 +30,7 @@ from interbed.catalog.server.database.models import EventRow, SequenceRow
 from interbed.catalog.server.database.statement import Statement
 from interbed.catalog.server.service.events import ChangedName, EventBody, NotificationEvent
 from interbed.catalog.server.service.model import Function, MetastoreCatalog, MetastoreDatabase, MetastoreTable
-from interbed.catalog.server.service.requests.keys import current_claim
+from interbed.catalog.server.service.requests.idempotency import current_claim
 
 _PACKING = 1
 """zlib's fastest level: the log is written with every change and mostly never read."""

@@ -18,8 +18,8 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from interbed.catalog.server.auth.authentication import Authentication
 from interbed.catalog.server.auth.impersonation import Impersonation
-from interbed.catalog.server.http.answers import HttpAnswers
 from interbed.catalog.server.http.application import (
+    HttpAnswers,
     HttpError,
     application,
     check_coding,

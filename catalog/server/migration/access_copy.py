@@ -8,8 +8,7 @@ from collections.abc import Callable, Mapping
 from typing import TypeVar
 
 from interbed.catalog.server.migration.access_records import AccessRecords, access_records
-from interbed.catalog.server.migration.errors import RefusedError
-from interbed.catalog.server.migration.record import Key, RecordKind
+from interbed.catalog.server.migration.record import Key, RecordKind, RefusedError
 from interbed.catalog.server.migration.selection import ObjectSelection
 from interbed.catalog.server.migration.source import Source
 from interbed.catalog.server.migration.summary import CopyOutcome, CopySummary

@@ -110,7 +110,7 @@ def import_(
     # Needs Thrift and SQL, which are slow to import for the help of a command; and so below.
     from interbed.catalog.server.migration.access_copy import AccessCopy
     from interbed.catalog.server.migration.copy import MetadataCopy
-    from interbed.catalog.server.migration.errors import MigrationError
+    from interbed.catalog.server.migration.record import MigrationError
     from interbed.catalog.server.migration.selection import ObjectSelection
     from interbed.catalog.server.migration.summary import ProgressDisplay
 

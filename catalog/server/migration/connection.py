@@ -15,7 +15,7 @@ from thrift.transport.TTransport import TBufferedTransport, TTransportException
 
 from interbed.catalog.client.hive.connection import current_user, parse_uri
 from interbed.catalog.server.database.session import SqlRepository
-from interbed.catalog.server.migration.errors import MigrationError, MissingMethodError, RefusedError
+from interbed.catalog.server.migration.record import MigrationError, MissingMethodError, RefusedError
 from interbed.catalog.server.service.access.administration import AccessAdministration
 from interbed.catalog.server.service.access.builtin import BuiltinAuthorizer
 from interbed.catalog.server.service.errors import MetastoreError, NoSuchObjectError, UnknownDatabaseError

@@ -15,8 +15,14 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import IO, Any
 
-from interbed.catalog.server.migration.errors import MigrationError, RefusedError
-from interbed.catalog.server.migration.record import Key, RecordKind, constraint_structs, struct_of
+from interbed.catalog.server.migration.record import (
+    Key,
+    MigrationError,
+    RecordKind,
+    RefusedError,
+    constraint_structs,
+    struct_of,
+)
 
 FORMAT = 1
 """Increased when a reader of the older format would misunderstand a file."""

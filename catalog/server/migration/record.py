@@ -19,7 +19,21 @@ from typing import Any
 from thrift.Thrift import TType
 
 from interbed.catalog.server.service.model import DEFAULT_CATALOG
+from interbed.storage.base.errors import InterbedError
 from interbed.thrift_idl.hive_metastore import ttypes
+
+
+class MigrationError(InterbedError):
+    """The import, export or comparison cannot continue; the objects copied so far are complete in the target."""
+
+
+class RefusedError(MigrationError):
+    """A metastore answered a call about one object with an error; other objects may still be readable."""
+
+
+class MissingMethodError(MigrationError):
+    """A metastore does not know a method: it is of another version."""
+
 
 _COMPOSED = frozenset((TType.STRUCT, TType.LIST, TType.SET, TType.MAP))
 

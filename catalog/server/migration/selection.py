@@ -15,8 +15,14 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
-from interbed.catalog.server.migration.errors import RefusedError
-from interbed.catalog.server.migration.record import FOREIGN_KEYS, Key, RecordKind, constraint_fields, fields_of
+from interbed.catalog.server.migration.record import (
+    FOREIGN_KEYS,
+    Key,
+    RecordKind,
+    RefusedError,
+    constraint_fields,
+    fields_of,
+)
 from interbed.catalog.server.migration.source import TABLES_AT_ONCE, Source, partitions_at_once
 from interbed.catalog.server.service.model import DEFAULT_CATALOG
 from interbed.catalog.server.service.names import pattern_matcher

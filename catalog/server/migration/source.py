@@ -8,8 +8,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Protocol
 
 from interbed.catalog.server.migration.connection import ObjectGoneError, SourceConnection
-from interbed.catalog.server.migration.errors import MissingMethodError, RefusedError
-from interbed.catalog.server.migration.record import CONSTRAINTS, constraints_by_name
+from interbed.catalog.server.migration.record import CONSTRAINTS, MissingMethodError, RefusedError, constraints_by_name
 from interbed.catalog.server.service.model import DEFAULT_CATALOG, MetastoreColumn
 from interbed.catalog.server.service.names import partition_name
 from interbed.thrift_idl.hive_metastore import ttypes

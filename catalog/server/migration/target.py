@@ -19,8 +19,7 @@ from interbed.catalog.server.database import schema
 from interbed.catalog.server.database.engine import parse_database_url
 from interbed.catalog.server.database.session import SqlRepository
 from interbed.catalog.server.migration.connection import LocalConnection
-from interbed.catalog.server.migration.errors import MigrationError
-from interbed.catalog.server.migration.record import CONSTRAINTS, to_json
+from interbed.catalog.server.migration.record import CONSTRAINTS, MigrationError, to_json
 from interbed.catalog.server.migration.source import ENGINE, MetastoreSource
 from interbed.catalog.server.service import events
 from interbed.catalog.server.service.access.administration import AccessAdministration

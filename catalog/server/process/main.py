@@ -219,7 +219,7 @@ def loop_for(
     for service in services:
         if isinstance(service, HttpService):
             # Only servers of this port load the REST interfaces.
-            from interbed.catalog.server.http.answers import HttpAnswers
+            from interbed.catalog.server.http.application import HttpAnswers
             from interbed.catalog.server.process.authorizing import administration_for, policies_for
             from interbed.catalog.server.rest.iceberg.names import NamespaceMapping
             from interbed.catalog.server.rest.mounted import RestSettings, mounts

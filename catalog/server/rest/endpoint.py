@@ -4,12 +4,18 @@ It is routed on the loop's thread. The answer to a read is kept if its route has
 response lasting; the address and the header If-None-Match determine it. A request has the limits of Thrift's messages:
 its length, the memory for what is decoded at once, its client's share of the pool. Observers are notified of it as of a
 call, with the method `iceberg.loadTable`.
+
+A request that another client is in the way of is retried; between two attempts it holds no thread. The handler calls
+`retries_of` and `pause` as for any retry. On a thread of the server's pool the pause ends the attempt by
+RetryLaterError, and the endpoint serves the request again after that time, with the same count of retries. An attempt
+has to leave nothing behind.
 """
 
 import asyncio
 import logging
 import time
 from collections.abc import Callable, Mapping
+from contextvars import ContextVar
 from copy import copy
 from dataclasses import replace
 from functools import partial
@@ -20,11 +26,9 @@ from urllib.parse import parse_qsl
 import msgspec
 from starlette.types import Receive, Scope, Send
 
-from interbed.catalog.server.http.answers import HttpAnswers
-from interbed.catalog.server.http.application import HttpError, check_coding, client_of, read_body
+from interbed.catalog.server.http.application import HttpAnswers, HttpError, check_coding, client_of, read_body
 from interbed.catalog.server.http.connection import HttpClient
 from interbed.catalog.server.rest.interface import JSON, RestError, RestInterface, RestRequest, RestRoute, RouteTable
-from interbed.catalog.server.rest.retries import RequestRetries, RetryLaterError, request_retries
 from interbed.catalog.server.service.directories.remote_files import MissedDeadlines, missed_deadlines
 from interbed.catalog.server.session import current_link, session_settings
 from interbed.catalog.server.thrift.edge.budgets import HEAVY_BYTES_MIN, LIGHT_BYTES_MAX
@@ -39,7 +43,44 @@ from interbed.catalog.server.thrift.edge.call import (
     current_session,
 )
 from interbed.catalog.server.thrift.edge.dispatch import set_variables
+from interbed.storage.base.backoff import ExponentialBackoff, RetryLoop
 from interbed.storage.base.shown_text import without_credentials
+
+
+class RetryLaterError(Exception):
+    """The request is to be served again after this number of seconds."""
+
+    def __init__(self, seconds: float) -> None:
+        super().__init__(f"the request is served again in {seconds:.2f} s")
+        self.seconds = seconds
+
+
+class RequestRetries:
+    """The retries of one request over all of its attempts."""
+
+    __slots__ = ("loop",)
+
+    def __init__(self) -> None:
+        self.loop: RetryLoop | None = None
+
+
+request_retries: ContextVar[RequestRetries | None] = ContextVar("request_retries", default=None)
+"""The retries of the request that this thread serves; None where a pause has to be slept through."""
+
+
+def retries_of(backoff: ExponentialBackoff, what: str, log: logging.Logger) -> RetryLoop:
+    """Return the retries of some work; within a request, those that its earlier attempts have counted."""
+    request = request_retries.get()
+    if request is None:
+        return backoff.start(what, log)
+    if request.loop is None:
+        request.loop = replace(backoff, sleep=_end_attempt).start(what, log)
+    return request.loop
+
+
+def _end_attempt(seconds: float) -> None:
+    raise RetryLaterError(seconds)
+
 
 logger = logging.getLogger(__name__)
 

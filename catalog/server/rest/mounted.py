@@ -14,7 +14,7 @@ from starlette.routing import Mount
 from starlette.types import Receive, Scope, Send
 
 from interbed.catalog.server.credentials.table_credentials import TableCredentials
-from interbed.catalog.server.http.answers import HttpAnswers
+from interbed.catalog.server.http.application import HttpAnswers
 from interbed.catalog.server.rest.endpoint import RestEndpoint
 from interbed.catalog.server.rest.guarding import guarded_iceberg, guarded_own, guarded_paimon
 from interbed.catalog.server.rest.iceberg.names import NamespaceMapping

@@ -28,7 +28,7 @@ from interbed.catalog.server.service.model import (
     TableKind,
     TableMeta,
 )
-from interbed.catalog.server.service.requests.keys import IdempotencyKeys
+from interbed.catalog.server.service.requests.idempotency import IdempotencyKeys
 from interbed.catalog.server.service.schedule import Queries, RunStatistics
 
 T = TypeVar("T")

@@ -23,8 +23,8 @@ from interbed.storage.files.format.orc import OrcFileWriter
 from interbed.storage.files.format.parquet_writer import ParquetFileWriter
 from interbed.storage.files.format.stats import StatsCollector
 from interbed.storage.io.api import FileIO, abort_output, write_errors
-from interbed.storage.meta.data_file_place import DataFilePlace, NewFile
 from interbed.storage.meta.manifest.entry import EMPTY_ROW, EMPTY_STATS, DataFileMeta, FileSource
+from interbed.storage.meta.paths import DataFilePlace, NewFile
 from interbed.storage.meta.schema.table_schema import SEQUENCE_NUMBER, VALUE_KIND
 
 

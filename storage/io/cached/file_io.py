@@ -20,7 +20,7 @@ from interbed.storage.io.cached.blocks import COUNTER, BlockFiles
 from interbed.storage.io.cached.options import CacheOptions, kind_of
 from interbed.storage.io.deleting import delete_together
 from interbed.storage.io.prefetch.inputs import opened_from
-from interbed.storage.io.prefetch.versions import StoredEnd, VersionedFiles
+from interbed.storage.io.prefetch.needs import StoredEnd, VersionedFiles
 
 _VERIFIED_MAX = 100_000
 _HEAD = "head"

@@ -21,7 +21,7 @@ from interbed.storage.io.prefetch.pool import pool_of
 if TYPE_CHECKING:
     from concurrent.futures import Future
 
-    from interbed.storage.io.prefetch.versions import VersionedFiles
+    from interbed.storage.io.prefetch.needs import VersionedFiles
 
 
 class RangedFile(io.RawIOBase):

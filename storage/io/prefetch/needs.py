@@ -79,3 +79,31 @@ def whole_file(size: int) -> Iterator[list[Range]]:
     """Yield the steps of a reader that reads a file of `size` bytes from its beginning to its end."""
     for start in range(0, size, STEP_BYTES):
         yield [(start, min(start + STEP_BYTES, size))]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoredEnd:
+    """End of a file, or all of it: the bytes from `start` on, the size of the file, and its version."""
+
+    size: int
+    start: int
+    held: Any
+    version: str
+
+
+@runtime_checkable
+class VersionedFiles(Protocol):
+    """FileIO that can report without sending a file that it has not changed."""
+
+    read_ahead: ReadAhead
+
+    def end_of(self, path: str, *, unless: str | None = None, size: int | None = None) -> StoredEnd | None:
+        """Return the end of a file by one request; None if its version is `unless`. Raises FileNotFoundError.
+
+        `size` is the assumed size in bytes, which may be wrong.
+        """
+        ...
+
+    def range_of(self, path: str, start: int, end: int) -> Any:
+        """Return the bytes from `start` to before `end` by one request."""
+        ...

@@ -18,8 +18,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from interbed.storage.base.errors import StorageAccessError
 from interbed.storage.io.api import OBJECT_STORE_CAPABILITIES, FileStatus
 from interbed.storage.io.deleting import BATCH, check_deletable
-from interbed.storage.io.prefetch.needs import ReadAhead
-from interbed.storage.io.prefetch.versions import StoredEnd
+from interbed.storage.io.prefetch.needs import ReadAhead, StoredEnd
 from interbed.storage.io.stores.errors import is_missing_store, was_deleted
 from interbed.storage.io.stores.objects import StoreObjects
 from interbed.storage.io.stores.settings import store_settings

@@ -17,7 +17,7 @@ from urllib.parse import quote
 from interbed.storage.base.errors import StorageAccessError
 from interbed.storage.io.deleting import BATCH
 from interbed.storage.io.prefetch.content import WHOLE_BYTES, end_bytes
-from interbed.storage.io.prefetch.versions import StoredEnd
+from interbed.storage.io.prefetch.needs import StoredEnd
 from interbed.storage.io.stores import requests
 from interbed.storage.io.stores.errors import (
     OtherProtocolError,

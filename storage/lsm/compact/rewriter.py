@@ -19,10 +19,10 @@ from interbed.storage.lsm.compact.strategy import CompactionUnit, Rewrite, Secti
 from interbed.storage.lsm.levels import SortedRun
 from interbed.storage.lsm.merge_function.api import MergeFunction
 from interbed.storage.lsm.merge_read import DeletedOf, MergeRead, PathOf, RowSource, merge_function_for, no_deletions
-from interbed.storage.meta.data_file_place import DataFilePlace
 from interbed.storage.meta.file_store import FileStore
 from interbed.storage.meta.manifest.entry import DataFileMeta, FileSource
 from interbed.storage.meta.manifest.index_manifest import IndexFileMeta
+from interbed.storage.meta.paths import DataFilePlace
 from interbed.storage.meta.schema.table_schema import KEY_PREFIX, SEQUENCE_NUMBER, VALUE_KIND, TableSchema
 
 

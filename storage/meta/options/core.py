@@ -7,13 +7,18 @@ from dataclasses import dataclass
 
 from interbed.storage.base.errors import InvalidOptionError, plain_errors
 from interbed.storage.base.shown_text import all_masked
-from interbed.storage.meta.options.format import COMPRESSIONS, ExternalPathOptions, FormatOptions
+from interbed.storage.meta.options.format import (
+    COMPRESSIONS,
+    ExternalPathOptions,
+    FormatOptions,
+    SortOptions,
+    WriteOptions,
+)
 from interbed.storage.meta.options.log import LogOptions
 from interbed.storage.meta.options.lsm import LsmOptions
 from interbed.storage.meta.options.optimizing import OptimizingOptions
 from interbed.storage.meta.options.stream import StreamOptions
 from interbed.storage.meta.options.version import VersionOptions
-from interbed.storage.meta.options.write import SortOptions, WriteOptions
 
 BUCKET = "bucket"
 BUCKET_KEY = "bucket-key"

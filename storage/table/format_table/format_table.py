@@ -305,7 +305,7 @@ class FormatTable(DescribedTable, ArrowRows):
         `dry_run` only reports. Raises InvalidInputError for a time in the
         future: the files of a write that is running look the same.
         """
-        from interbed.storage.table.format_table.leftovers import remove_leftovers
+        from interbed.storage.table.format_table.writing import remove_leftovers
 
         limit = None if older_than is None else moment_millis(older_than)
         return remove_leftovers(self.directories, older_than_millis=limit, dry_run=dry_run)

@@ -19,7 +19,7 @@ from interbed.storage.lsm.file_read import EXPANSION, FileRead, ReadOptions, blo
 from interbed.storage.meta.file_store import FileStore
 from interbed.storage.meta.manifest.entry import DataFileMeta
 from interbed.storage.meta.manifest.index_manifest import IndexFileMeta
-from interbed.storage.meta.options.write import RangeStrategy
+from interbed.storage.meta.options.format import RangeStrategy
 from interbed.storage.write.sort.external import Rows
 from interbed.storage.write.sort.key import (
     Array,

@@ -14,8 +14,7 @@ import interbed
 from interbed.catalog.client.errors import CatalogAccessError, CatalogUnavailableError
 from interbed.catalog.client.oauth2 import RETRIED_SECONDS, ClientCredentials, OAuth2Token
 from interbed.catalog.client.rest import tokens
-from interbed.catalog.client.rest.http import RestHttp
-from interbed.catalog.client.rest.refusal import RestRefusedError
+from interbed.catalog.client.rest.http import RestHttp, RestRefusedError
 from interbed.catalog.client.rest.tokens import (
     BearerToken,
     BearerTokenFile,

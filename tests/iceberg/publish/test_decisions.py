@@ -10,8 +10,15 @@ from interbed.iceberg.publish.columns import first_changed
 from interbed.iceberg.publish.document import InheritedIds, MetadataDocument
 from interbed.iceberg.publish.manifests import due_for_compaction
 from interbed.iceberg.publish.place import PublishPlace, index_file_of
-from interbed.iceberg.publish.retention import PublishedRetention, forgotten, identity_of, is_of, kept, references
-from interbed.iceberg.publish.settings import PublishSettings
+from interbed.iceberg.publish.settings import (
+    PublishedRetention,
+    PublishSettings,
+    forgotten,
+    identity_of,
+    is_of,
+    kept,
+    references,
+)
 from interbed.storage.base.types.data_type import ArrayType, AtomicType, DataField, DataType, TypeRoot
 from interbed.storage.meta.manifest.entry import FileKind, ManifestEntry
 from interbed.storage.meta.options.core import CoreOptions

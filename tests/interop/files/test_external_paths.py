@@ -11,7 +11,7 @@ import pytest
 
 import interbed
 from interbed.storage.base.errors import InvalidOptionError, NotSupportedError, StorageAccessError
-from interbed.storage.meta.data_file_place import entropy_directories
+from interbed.storage.meta.paths import entropy_directories
 from interbed.storage.table.table import Table
 from tests.support.peers.java import JavaPaimon
 from tests.support.peers.pypaimon import PyPaimon

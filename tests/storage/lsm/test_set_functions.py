@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from interbed.storage.base.errors import CorruptFileError, NotSupportedError
+from interbed.storage.lsm.merge_function.fields.functions import HllUnion, Roaring64Union, ThetaUnion, Union
 from interbed.storage.lsm.merge_function.fields.roaring64 import Roaring64Bitmap
-from interbed.storage.lsm.merge_function.fields.unions import HllUnion, Roaring64Union, ThetaUnion, Union
 
 # Numbers of one container, of neighbouring containers, and of any; ranges become run containers, many numbers bitmaps.
 _numbers = st.one_of(

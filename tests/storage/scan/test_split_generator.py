@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from interbed.storage.meta.manifest.entry import DataFileMeta
-from interbed.storage.scan.split_generator import append_groups, merge_tree_groups, pack_in_order, sections_of
+from interbed.storage.scan.split import append_groups, merge_tree_groups, pack_in_order, sections_of
 from tests.storage.commit.tables import KEY, data_file
 
 WEIGHTS = st.lists(st.integers(0, 50), max_size=40)

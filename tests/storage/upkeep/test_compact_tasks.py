@@ -13,7 +13,7 @@ from interbed.storage.io.local import LocalFileIO
 from interbed.storage.table.opening import open_store
 from interbed.storage.table.table import Table
 from interbed.storage.upkeep.compact_tasks import CompactionTask, plan_sort_tasks, plan_tasks, run_task
-from interbed.storage.write.sort.order import SortOrder
+from interbed.storage.write.sort.key import SortOrder
 
 
 def _keyed(tmp_path: Path, **options: str) -> Table:

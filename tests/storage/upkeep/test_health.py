@@ -9,7 +9,7 @@ import pytest
 
 import interbed
 from interbed.storage.base.clock import now_millis
-from interbed.storage.lsm.compact.planner import CompactionPlanner
+from interbed.storage.lsm.compact.manager import CompactionPlanner
 from interbed.storage.meta.manifest import manifest_file
 from interbed.storage.meta.manifest.entry import ManifestEntry
 from interbed.storage.scan import manifest_reader

@@ -15,7 +15,7 @@ from interbed.storage.meta.paths import TablePaths
 from interbed.storage.meta.schema.change import SchemaChange
 from interbed.storage.meta.snapshot.history_journal import HistoryChange, change_history
 from interbed.storage.table.table import Table
-from interbed.storage.version import schema_rollback
+from interbed.storage.version import rollback as schema_rollback
 
 ID = pa.schema([("id", pa.int64())])
 

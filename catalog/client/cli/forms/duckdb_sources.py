@@ -25,8 +25,7 @@ from sqlglot import expressions as exp
 
 from interbed.catalog.client.api import Catalog
 from interbed.catalog.client.cli.forms.duckdb_functions import CatalogMacros, objects
-from interbed.catalog.client.cli.forms.exact_files import ExactFile, noting
-from interbed.catalog.client.cli.forms.foreign_days import check_query
+from interbed.catalog.client.cli.forms.exact_files import ExactFile, check_query, noting
 from interbed.catalog.client.cli.forms.text_values import GuessedColumn
 from interbed.catalog.client.cli.group import suggesting
 from interbed.storage.base.errors import InterbedError, InvalidInputError, NotSupportedError

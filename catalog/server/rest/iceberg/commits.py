@@ -11,6 +11,7 @@ import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from interbed.catalog.server.rest.endpoint import retries_of
 from interbed.catalog.server.rest.iceberg.entries import (
     TABLE,
     VIEW,
@@ -24,7 +25,6 @@ from interbed.catalog.server.rest.iceberg.files import codec_of, folder_of, next
 from interbed.catalog.server.rest.iceberg.metadata.base import Document
 from interbed.catalog.server.rest.iceberg.metadata.builder import created, updated
 from interbed.catalog.server.rest.iceberg.metadata.documents import written
-from interbed.catalog.server.rest.iceberg.metadata.requirements import RequirementFailedError, check_requirements
 from interbed.catalog.server.rest.iceberg.metadata.snapshots import current_snapshot, files_to_delete
 from interbed.catalog.server.rest.iceberg.metadata.updates import (
     AddSnapshot,
@@ -33,16 +33,17 @@ from interbed.catalog.server.rest.iceberg.metadata.updates import (
     CommitRequirement,
     RemovePartitionStatistics,
     RemoveStatistics,
+    RequirementFailedError,
     SetPartitionStatistics,
     SetSnapshotRef,
     SetStatistics,
     Update,
+    check_requirements,
 )
 from interbed.catalog.server.rest.iceberg.metadata.views import completed_view, updated_view
 from interbed.catalog.server.rest.iceberg.names import IcebergName
 from interbed.catalog.server.rest.iceberg.store import StoredTable, TableStore, now_ms, pointer_change
 from interbed.catalog.server.rest.interface import RestError
-from interbed.catalog.server.rest.retries import retries_of
 from interbed.catalog.server.service.access.guard import AnyOf
 from interbed.catalog.server.service.access.objects import Privilege
 from interbed.catalog.server.service.access.places import CheckedPlace

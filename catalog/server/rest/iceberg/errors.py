@@ -6,8 +6,8 @@ Source: Iceberg's REST specification, `IcebergErrorResponse` and the responses o
 from http import HTTPStatus
 
 from interbed.catalog.server.rest.iceberg.metadata.base import InvalidMetadataError
-from interbed.catalog.server.rest.iceberg.metadata.requirements import RequirementFailedError
 from interbed.catalog.server.rest.iceberg.metadata.snapshots import OutdatedSnapshotError
+from interbed.catalog.server.rest.iceberg.metadata.updates import RequirementFailedError
 from interbed.catalog.server.rest.interface import RestError
 from interbed.catalog.server.service.directories.locations import InvalidLocationError
 from interbed.catalog.server.service.directories.remote_files import StoreUnavailableError

@@ -16,8 +16,7 @@ import msgspec
 from interbed.catalog.server.rest.iceberg.metadata.base import Document, InvalidMetadataError
 from interbed.catalog.server.rest.iceberg.names import IcebergName
 from interbed.catalog.server.service.errors import DamagedFileError, MetastoreError, UnboundedFileError
-from interbed.catalog.server.service.tables.pointed_files import read_unpacked
-from interbed.catalog.server.service.tables.pointers import PointerService
+from interbed.catalog.server.service.tables.pointers import PointerService, read_unpacked
 from interbed.catalog.server.service.warehouse import with_files
 from interbed.storage.base.memory_cache import MemoryCache
 from interbed.storage.io.api import FileIO

@@ -28,8 +28,12 @@ from interbed.catalog.server.rest.interface import (
 )
 from interbed.catalog.server.service.errors import AccessDeniedError, AccessUnavailableError
 from interbed.catalog.server.service.names import shortened
-from interbed.catalog.server.service.requests.idempotency import LIFETIME_SECONDS, IdempotencyService
-from interbed.catalog.server.service.requests.keys import KeyRecord, KeyTakenError
+from interbed.catalog.server.service.requests.idempotency import (
+    LIFETIME_SECONDS,
+    IdempotencyService,
+    KeyRecord,
+    KeyTakenError,
+)
 from interbed.catalog.server.service.tables.pointers import PointerMovedError, TableLockedError
 
 HEADER = "idempotency-key"

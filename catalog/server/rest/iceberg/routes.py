@@ -1,25 +1,28 @@
 """The routes of the interface, by the operations of Iceberg's REST specification.
 
 `UNSUPPORTED` are the operations that are refused by name, with status 406. A test compares both with the specification.
+
+A namespace has no functions. Iceberg's functions are SQL with a metadata format of their own, and this interface has no
+operation that creates one. Hive's functions name classes of Java, so that they are none of them. Source: Iceberg's REST
+specification, listFunctions and loadFunction.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from http import HTTPStatus
 
 from interbed.catalog.server.credentials.table_credentials import TableCredentials
-from interbed.catalog.server.rest.iceberg.configuration import ConfigurationHandler
 from interbed.catalog.server.rest.iceberg.delegated import HEADER as DELEGATION
 from interbed.catalog.server.rest.iceberg.delegated import DelegatedRoutes
 from interbed.catalog.server.rest.iceberg.errors import error_body, translated
-from interbed.catalog.server.rest.iceberg.functions import IcebergFunctionHandler
 from interbed.catalog.server.rest.iceberg.idempotency import (
+    LIFETIME,
     RepeatableRoutes,
     changed_properties,
     loading,
     loading_namespace,
     loading_path,
 )
-from interbed.catalog.server.rest.iceberg.names import NamespaceMapping
+from interbed.catalog.server.rest.iceberg.names import NamespaceMapping, catalog_of, levels_of, page_of
 from interbed.catalog.server.rest.iceberg.namespaces import NamespaceHandler
 from interbed.catalog.server.rest.iceberg.own_tables import OwnTables
 from interbed.catalog.server.rest.iceberg.scan_plans import PLANNING_NEEDS, ScanPlanHandler
@@ -35,11 +38,74 @@ from interbed.catalog.server.rest.interface import (
     RestResponse,
     RestRoute,
     RouteTable,
+    json_response,
     route,
 )
 from interbed.catalog.server.service.access.objects import Privilege
+from interbed.catalog.server.service.catalogs import CatalogService
+from interbed.catalog.server.service.model import DEFAULT_CATALOG
+from interbed.catalog.server.service.names import normalized, shortened
 from interbed.catalog.server.service.service import Metastore
+from interbed.catalog.server.service.warehouse import same_location
 from interbed.storage.base.errors import is_installed
+
+
+class ConfigurationHandler:
+    """The configuration for clients. `endpoints` returns them as `GET /v1/{prefix}/namespaces`."""
+
+    def __init__(self, catalogs: CatalogService, endpoints: Callable[[], Sequence[str]]) -> None:
+        self._catalogs = catalogs
+        self._endpoints = endpoints
+
+    def get(self, request: RestRequest) -> RestResponse:
+        """Answer getConfig. RestError with status 404 for a warehouse that is no catalog."""
+        prefix = self._prefix(request.query.get("warehouse", ""))
+        return json_response(
+            {
+                "defaults": {},
+                "overrides": {"prefix": prefix},
+                "endpoints": list(self._endpoints()),
+                "idempotency-key-lifetime": LIFETIME,
+            }
+        )
+
+    def _prefix(self, warehouse: str) -> str:
+        """Return the name of the catalog that a warehouse names: by its name or its location, or the default one."""
+        if not warehouse:
+            return DEFAULT_CATALOG
+        names = self._catalogs.names()
+        if normalized(warehouse) in names:
+            return normalized(warehouse)
+        for name in names:
+            if same_location(self._catalogs.get(name).location, warehouse):
+                return name
+        raise RestError(
+            HTTPStatus.NOT_FOUND,
+            "NoSuchWarehouseException",
+            f"Warehouse does not exist: {shortened(warehouse)}. Give the name of a catalog, or none for "
+            f"'{DEFAULT_CATALOG}'",
+        )
+
+
+class IcebergFunctionHandler:
+    """The operations about functions."""
+
+    def __init__(self, store: TableStore) -> None:
+        self._store = store
+
+    def list(self, request: RestRequest) -> RestResponse:
+        """Answer listFunctions. RestError with status 404 for a missing namespace."""
+        page_of(request.query)
+        self._store.present(catalog_of(request), levels_of(request.parts["namespace"]))
+        return json_response({"identifiers": [], "next-page-token": None})
+
+    def load(self, request: RestRequest) -> RestResponse:
+        """Answer loadFunction: RestError with status 404 for every function, and for a missing namespace."""
+        levels = levels_of(request.parts["namespace"])
+        self._store.present(catalog_of(request), levels)
+        name = shortened(f"{'.'.join(levels)}.{request.parts['function']}")
+        raise RestError(HTTPStatus.NOT_FOUND, "NoSuchFunctionException", f"Function does not exist: {name}")
+
 
 PATH = "/iceberg"
 

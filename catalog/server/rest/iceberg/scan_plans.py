@@ -26,7 +26,7 @@ from interbed.catalog.server.rest.interface import NO_CONTENT, RestError, RestRe
 from interbed.catalog.server.service.access.objects import table_object
 from interbed.catalog.server.service.errors import MetastoreError, UnboundedFileError
 from interbed.catalog.server.service.names import normalized
-from interbed.catalog.server.service.tables.pointed_files import read_bounded
+from interbed.catalog.server.service.tables.pointers import read_bounded
 from interbed.storage.base.errors import InterbedError, InvalidInputError, NotSupportedError
 
 if TYPE_CHECKING:

@@ -1,4 +1,9 @@
-"""Tables: list, create, register, load, rename, drop, and commits to one or several of them."""
+"""Tables: list, create, register, load, rename, drop, and commits to one or several of them.
+
+A registration of a metadata file over an existing table makes its entry name this file. The swap is the only change.
+Before it the table is the old one, after it that of the file. The files of the old table stay, as after a drop without
+purge.
+"""
 
 import hashlib
 import logging
@@ -7,10 +12,11 @@ from typing import Any
 
 import msgspec
 
-from interbed.catalog.server.rest.iceberg.commits import BACKOFF, TableCommit, TableCommitter
-from interbed.catalog.server.rest.iceberg.entries import LOCATION, TABLE
+from interbed.catalog.server.rest.endpoint import retries_of
+from interbed.catalog.server.rest.iceberg.commits import BACKOFF, TableCommit, TableCommitter, check_not_published
+from interbed.catalog.server.rest.iceberg.entries import LOCATION, TABLE, changed_entry, kind_of
 from interbed.catalog.server.rest.iceberg.errors import bad_request
-from interbed.catalog.server.rest.iceberg.metadata.base import Document
+from interbed.catalog.server.rest.iceberg.metadata.base import Document, InvalidMetadataError
 from interbed.catalog.server.rest.iceberg.metadata.documents import completed, new_table, written
 from interbed.catalog.server.rest.iceberg.metadata.snapshots import with_referenced_snapshots
 from interbed.catalog.server.rest.iceberg.metadata.updates import TableRequirement, TableUpdate
@@ -22,15 +28,58 @@ from interbed.catalog.server.rest.iceberg.names import (
     page_of,
 )
 from interbed.catalog.server.rest.iceberg.own_tables import is_own, uuid_of
-from interbed.catalog.server.rest.iceberg.registrations import register_over
-from interbed.catalog.server.rest.iceberg.store import TableStore, now_ms
+from interbed.catalog.server.rest.iceberg.store import TableStore, now_ms, pointer_change
 from interbed.catalog.server.rest.interface import FOUND, NO_CONTENT, RestRequest, RestResponse, json_response
-from interbed.catalog.server.rest.retries import retries_of
+from interbed.catalog.server.service.errors import MetastoreError, NoSuchObjectError
 from interbed.catalog.server.service.model import MetastoreDatabase, MetastoreTable
 from interbed.catalog.server.service.names import shortened
 from interbed.catalog.server.service.tables.pointers import PointerMovedError, TableLockedError
 
 logger = logging.getLogger(__name__)
+
+
+def register_over(store: TableStore, name: IcebergName, location: str, user: str | None) -> None:
+    """Register a metadata file, over the table of that name if there is one.
+
+    RestError with status 409 for a name of another kind of table or of a view, 403 for a table that is only read here.
+    InvalidMetadataError; PointerMovedError or TableLockedError after repeated conflicts: nothing was changed.
+    """
+    retries = retries_of(BACKOFF, f"the registration of {name}", logger)
+    while True:
+        try:
+            entry = store.entry(name)
+            if entry is None or kind_of(entry) != TABLE:
+                store.register(name, location, user)
+            else:
+                _replace(store, name, entry, location, user)
+        except (PointerMovedError, TableLockedError, NoSuchObjectError) as error:
+            # The table may have been dropped since it was found.
+            if not retries.pause(error):
+                raise
+        else:
+            return
+
+
+def _replace(store: TableStore, name: IcebergName, entry: MetastoreTable, location: str, user: str | None) -> None:
+    document = store.registrable(name, location)
+    known = entry.parameters[LOCATION]
+    before = _document(store, known)
+    check_not_published(name, before)
+
+    def change(old: MetastoreTable) -> MetastoreTable:
+        return changed_entry(old, before, document, location, known)
+
+    store.metastore.pointers.swap([pointer_change(name, known, change)], user or "")
+
+
+def _document(store: TableStore, location: str) -> Document:
+    """Return the metadata of the replaced table; without its file, which may be why it is replaced, an empty one."""
+    try:
+        return completed(store.files.read(location).document())
+    except (MetastoreError, InvalidMetadataError) as error:
+        logger.warning("replacing a table whose metadata cannot be read: %s", error)
+        return {"properties": {}, "snapshots": []}
+
 
 _REPORT_CHARACTERS_MAX = 2000
 

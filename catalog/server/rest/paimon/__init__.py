@@ -2,12 +2,12 @@
 `metastore` = `rest`.
 
 Every rule (locks, registration, partitions, locations) is that of interbed's Hive catalog, which calls the metastore of
-this process (in_process.py), or of its file-system catalog (catalogs/, access.py). The file system is the truth:
+this process, or of its file-system catalog (catalogs/, access.py). The file system is the truth:
 schemas, snapshots, tags and branches are files.
 
-Read interface.py (all routes), then a noun: databases.py, tables.py, snapshots.py with commits.py, versions.py,
-partitions.py, views.py. messages.py has the JSON of requests and responses, paging.py pages and patterns, refusals.py
-errors, schema_changes.py the changes of schemas.
+Read interface.py (all routes), then a noun: databases.py, tables.py, snapshots.py with commits, versions.py,
+partitions.py, views.py. messages.py has the JSON of requests and responses, pages and patterns, refusals.py errors,
+schema_json.py schemas and their changes.
 
 Source: Paimon's documentation, static/rest-catalog-open-api.yaml, and paimon-api's org.apache.paimon.rest.
 """

@@ -3,12 +3,22 @@ without a metastore.
 
 A change may wait for the lock of its table, and the thread of the pool waits with it. The holder of the lock may need a
 thread to release it. So only some changes run at once, the others are refused with status 503, which clients retry.
+
+The metastore of this process answers calls of the Hive client without a connection. A call is encoded as for a
+connection, carried out by the dispatcher on the calling thread, and its answer decoded. So observers see it, with the
+session of the REST request that makes it.
 """
 
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import replace
 from http import HTTPStatus
+from io import BytesIO
+from typing import Any, TypeVar
+
+from thrift.protocol.TBinaryProtocol import TBinaryProtocolAccelerated
+from thrift.transport.TTransport import CReadableTransport, TTransportBase
 
 from interbed.catalog.client.hive.client import HiveMetastoreClient
 from interbed.catalog.client.hive.connection import acting_user
@@ -19,16 +29,90 @@ from interbed.catalog.server.rest.interface import RestError, RestRequest
 from interbed.catalog.server.rest.paimon.catalogs.metastore import RegisteredCatalog
 from interbed.catalog.server.rest.paimon.catalogs.served import ServedCatalog
 from interbed.catalog.server.rest.paimon.catalogs.warehouse import WarehouseCatalog
-from interbed.catalog.server.rest.paimon.in_process import InProcessCalls
 from interbed.catalog.server.rest.paimon.messages import Name
 from interbed.catalog.server.rest.paimon.refusals import invalid, missing
 from interbed.catalog.server.service.access.objects import Privilege, SecuredObject, catalog_object, table_object
 from interbed.catalog.server.service.access.policy_rules import PolicyRules
-from interbed.catalog.server.service.errors import NoSuchObjectError
+from interbed.catalog.server.service.errors import AccessDeniedError, AccessUnavailableError, NoSuchObjectError
 from interbed.catalog.server.service.model import DEFAULT_CATALOG
 from interbed.catalog.server.service.names import normalized
 from interbed.catalog.server.service.service import Metastore
+from interbed.catalog.server.session import ClientLink, current_catalog
+from interbed.catalog.server.thrift.edge.call import ClientSession
+from interbed.catalog.server.thrift.edge.codec import BinaryCodec, MemorySource
 from interbed.catalog.server.thrift.edge.dispatch import Dispatcher
+from interbed.thrift_idl.hive_metastore import ThriftHiveMetastore
+
+T = TypeVar("T")
+
+_CODEC = BinaryCodec()
+
+
+class DispatcherTransport(TTransportBase, CReadableTransport):  # type: ignore[misc]
+    """Transport of one call: the dispatcher answers what was written, at the end of the message."""
+
+    def __init__(self, dispatcher: Dispatcher, session: ClientSession, catalog: str) -> None:
+        self._dispatcher = dispatcher
+        self._session = session
+        self._catalog = catalog
+        self._request = BytesIO()
+        self._answer = BytesIO()
+
+    def write(self, buf: bytes) -> None:
+        """Append to the message."""
+        self._request.write(buf)
+
+    def flush(self) -> None:
+        """Carry out the message."""
+        request = self._dispatcher.read(_CODEC, MemorySource(self._request.getvalue()))
+        self._request = BytesIO()
+        token = current_catalog.set(self._catalog)
+        try:
+            answer = self._dispatcher.call(request, self._session)
+            if isinstance(answer.refusal, AccessDeniedError | AccessUnavailableError):
+                # The Hive client has no error of its own for it.
+                raise answer.refusal
+            self._answer = BytesIO(answer.reply)
+        finally:
+            current_catalog.reset(token)
+
+    def read(self, sz: int) -> bytes:  # pyright: ignore[reportIncompatibleMethodOverride]
+        """Return up to `sz` bytes of the answer."""
+        return self._answer.read(sz)
+
+    @property
+    def cstringio_buf(self) -> BytesIO:  # pyright: ignore[reportIncompatibleMethodOverride]
+        """The answer, which Thrift's decoder in C reads."""
+        return self._answer
+
+    def cstringio_refill(  # pyright: ignore[reportIncompatibleMethodOverride]
+        self, partialread: bytes, reqlen: int
+    ) -> BytesIO:
+        """Raise EOFError: the whole answer is in memory."""
+        raise EOFError("the answer of the dispatcher has ended")
+
+
+class InProcessCalls:
+    """Calls to one catalog of the metastore of this process, for one session. Safe for many threads."""
+
+    def __init__(self, dispatcher: Dispatcher, session: ClientSession, catalog: str) -> None:
+        self._dispatcher = dispatcher
+        self._catalog = catalog
+        # The locks that a call takes end with this process, not with the connection of the request.
+        self._session = replace(session, link=ClientLink(is_in_process=True))
+
+    def close(self) -> None:
+        """Do nothing: there are no connections."""
+
+    def read(self, call: Callable[[Any], T]) -> T:
+        """Make a call on this thread."""
+        return self.change(call)
+
+    def change(self, call: Callable[[Any], T]) -> T:
+        """Make a call; its outcome is always known."""
+        transport = DispatcherTransport(self._dispatcher, self._session, self._catalog)
+        return call(ThriftHiveMetastore.Client(TBinaryProtocolAccelerated(transport)))
+
 
 CHANGES_MAX = 32
 """Changes at once; half of the threads of the pool."""

@@ -21,8 +21,9 @@ from interbed.catalog.server.rest.paimon.messages import (
     ConfigResponse,
     CreateDatabaseRequest,
     DatabaseResponse,
+    name_filter,
+    page,
 )
-from interbed.catalog.server.rest.paimon.paging import name_filter, page
 from interbed.catalog.server.rest.paimon.refusals import paimon_route
 from interbed.catalog.server.service.access.objects import Privilege
 from interbed.catalog.server.service.databases import FunctionService

@@ -30,8 +30,10 @@ from interbed.catalog.server.rest.paimon.messages import (
     FunctionBody,
     FunctionResponse,
     NewFunctionRequest,
+    global_page,
+    name_filter,
+    page,
 )
-from interbed.catalog.server.rest.paimon.paging import global_page, name_filter, page
 from interbed.catalog.server.rest.paimon.refusals import (
     ResourceType,
     existing,

@@ -22,8 +22,9 @@ from interbed.catalog.server.rest.paimon.messages import (
     PartitionFilterRequest,
     PartitionResponse,
     PartitionSpecsRequest,
+    cut,
+    matches,
 )
-from interbed.catalog.server.rest.paimon.paging import cut, matches
 from interbed.catalog.server.rest.paimon.refusals import missing, paimon_route
 from interbed.catalog.server.rest.paimon.tables import TABLE, opened
 from interbed.catalog.server.service.access.objects import Privilege

@@ -25,8 +25,12 @@ from interbed.catalog.server.rest.paimon.messages import (
     ReplaceTableRequest,
     RollbackSchemaRequest,
     TableResponse,
+    global_page,
+    matches,
+    names_of_page,
+    page,
+    prefix_of,
 )
-from interbed.catalog.server.rest.paimon.paging import global_page, matches, names_of_page, page, prefix_of
 from interbed.catalog.server.rest.paimon.refusals import ResourceType, existing, invalid, missing, paimon_route
 from interbed.catalog.server.rest.paimon.schema_json import given_changes, given_schema, refused_change, shown_schema
 from interbed.catalog.server.service.access.objects import Privilege

@@ -19,9 +19,9 @@ from interbed.catalog.server.rest.paimon.messages import (
     RenameBranchRequest,
     ResetConsumerRequest,
     TagResponse,
+    page,
     snapshot_json,
 )
-from interbed.catalog.server.rest.paimon.paging import page
 from interbed.catalog.server.rest.paimon.refusals import ResourceType, existing, missing, paimon_route
 from interbed.catalog.server.rest.paimon.tables import TABLE, opened
 from interbed.catalog.server.service.access.objects import Privilege

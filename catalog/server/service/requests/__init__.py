@@ -1,1 +1,1 @@
-"""Requests that clients repeat. Read keys.py (values and their repository), then idempotency.py (the service)."""
+"""Requests that clients repeat: idempotency.py has the keys, their repository and the service."""

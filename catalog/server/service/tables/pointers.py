@@ -6,6 +6,10 @@ change was made from. Clients of Hive's interface that compare the parameter the
 serialized with it by the database. Those that take an exclusive lock of the table instead, and then store the entry as
 they have read it, are respected: while another client holds such a lock, no swap is made. No lock is granted between
 this check and the end of the transaction.
+
+Files of metadata are read and unpacked up to a size. Clients choose the file. It may be a device or a pipe, sparse, or
+packed so that a few kilobytes become gigabytes. So its size is checked before it is read, and what is unpacked of it
+has the same bound.
 """
 
 import dataclasses
@@ -39,7 +43,13 @@ from interbed.catalog.server.service.column_statistics import statistics_to_keep
 from interbed.catalog.server.service.directories.deletions import GuardedDeletions
 from interbed.catalog.server.service.directories.guard import DeletionClaim
 from interbed.catalog.server.service.directories.locations import place_text
-from interbed.catalog.server.service.errors import AlreadyExistsError, MetastoreError, NoSuchObjectError
+from interbed.catalog.server.service.errors import (
+    AlreadyExistsError,
+    DamagedFileError,
+    MetastoreError,
+    NoSuchObjectError,
+    UnboundedFileError,
+)
 from interbed.catalog.server.service.lock_model import LockComponent, LockLevel, LockRequest, LockType
 from interbed.catalog.server.service.locks import LockService
 from interbed.catalog.server.service.model import (
@@ -53,7 +63,47 @@ from interbed.catalog.server.service.names import escaped, normalized
 from interbed.catalog.server.service.repository import Repository, StoredRow, Transaction
 from interbed.catalog.server.service.tables.column_names import names_after
 from interbed.catalog.server.service.tables.rules import table_not_found
-from interbed.catalog.server.service.warehouse import Warehouse
+from interbed.catalog.server.service.warehouse import Warehouse, with_files
+from interbed.storage.base.decompression import TooManyBytesError, plain_content
+from interbed.storage.io.api import FileIO
+
+FILE_BYTES_MAX = 256 << 20
+"""Bytes of a file of metadata that are read, and those that are unpacked of it."""
+
+_GZIP = b"\x1f\x8b"
+
+
+def read_bounded(location: str, message: str) -> bytes:
+    """Return the content of a file that a client names. UnboundedFileError for one that is too large, and for a pipe,
+    which has no size; MetastoreError, which begins with `message`, if it cannot be read, or not whole.
+    """
+
+    def read(file_io: FileIO, path: str) -> tuple[int, bytes]:
+        size = file_io.size(path)
+        return size, file_io.read_bytes(path) if 0 < size <= FILE_BYTES_MAX else b""
+
+    size, found = with_files(location, read, message)
+    if not 0 < size <= FILE_BYTES_MAX:
+        raise UnboundedFileError(f"{message}: it has {size} bytes, and 1 to {FILE_BYTES_MAX} are read")
+    if len(found) != size:
+        raise MetastoreError(f"{message}: {len(found)} of its {size} bytes were read; try again")
+    return found
+
+
+def read_unpacked(location: str, message: str) -> bytes:
+    """Return the content of a file as `read_bounded`, unpacked if it is one of gzip, by whatever name.
+
+    UnboundedFileError also for one whose content is too large, DamagedFileError for one that cannot be unpacked.
+    """
+    content = read_bounded(location, message)
+    if not content.startswith(_GZIP):
+        return content
+    try:
+        return plain_content(content, FILE_BYTES_MAX)
+    except TooManyBytesError as error:
+        raise UnboundedFileError(f"{message}: unpacked it has more than {FILE_BYTES_MAX} bytes") from error
+    except ValueError as error:
+        raise DamagedFileError(f"{message}: it is damaged: {error}") from error
 
 
 class PointerMovedError(MetastoreError):

@@ -15,7 +15,7 @@ from interbed.catalog.server.service.errors import DamagedFileError, InvalidOper
 from interbed.catalog.server.service.history.entries import HistoryEntry
 from interbed.catalog.server.service.history.states import location_now
 from interbed.catalog.server.service.model import MetastoreColumn, MetastoreTable, StorageDescriptor
-from interbed.catalog.server.service.tables.pointed_files import read_unpacked
+from interbed.catalog.server.service.tables.pointers import read_unpacked
 from interbed.storage.base.shown_text import MASK, without_credentials
 
 METADATA_LOCATION = "metadata_location"

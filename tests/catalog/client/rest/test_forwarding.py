@@ -14,8 +14,7 @@ from interbed.storage.io.api import OBJECT_STORE_CAPABILITIES, FileIO, SizedOpen
 from interbed.storage.io.cached.file_io import CachedFileIO
 from interbed.storage.io.cached.options import CacheOptions
 from interbed.storage.io.deleting import BatchDeletion
-from interbed.storage.io.prefetch.needs import ReadAhead
-from interbed.storage.io.prefetch.versions import StoredEnd, VersionedFiles
+from interbed.storage.io.prefetch.needs import ReadAhead, StoredEnd, VersionedFiles
 from interbed.storage.io.stores.file_io import ObjectStoreFileIO
 
 PATH = "s3://lake/t/LATEST"

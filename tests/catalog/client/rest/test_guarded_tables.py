@@ -15,9 +15,8 @@ from interbed.catalog.client.identifier import Identifier
 from interbed.catalog.client.options import CatalogOptions
 from interbed.catalog.client.rest.catalog import RestCatalog
 from interbed.catalog.client.rest.client import RestClient
-from interbed.catalog.client.rest.refusal import RestRefusedError
-from interbed.catalog.client.rest.row_rules import rules_from_json
-from interbed.catalog.client.rest.tables import RestTables
+from interbed.catalog.client.rest.http import RestRefusedError
+from interbed.catalog.client.rest.tables import RestTables, rules_from_json
 from interbed.catalog.server.service.access.objects import Privilege, column_object, database_object
 from interbed.storage.base.errors import CorruptFileError, InvalidInputError, NotSupportedError
 from interbed.storage.base.predicate.conditions import col

@@ -9,8 +9,7 @@ from typing import TypeAlias
 import pytest
 
 from interbed.catalog.client.errors import CallStateUnknownError, CatalogUnavailableError
-from interbed.catalog.client.rest.http import BACKOFF, RestAddress, RestHttp, retry_after_seconds
-from interbed.catalog.client.rest.refusal import RestRefusedError
+from interbed.catalog.client.rest.http import BACKOFF, RestAddress, RestHttp, RestRefusedError, retry_after_seconds
 from interbed.catalog.client.rest.tokens import BearerToken
 from interbed.storage.base.errors import InvalidOptionError
 from tests.catalog.client.rest.answering_server import (

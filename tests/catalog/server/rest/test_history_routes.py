@@ -8,7 +8,7 @@ from urllib.parse import quote
 import pytest
 
 from interbed.catalog.client.hive.client import HiveMetastoreClient
-from interbed.catalog.server.service.history.forms import moment_of, moment_text
+from interbed.catalog.server.service.history.shown import moment_of, moment_text
 from interbed.thrift_idl.hive_metastore import ttypes
 from tests.catalog.server.rest.test_dropped_routes import call
 from tests.support.servers.metastore import (

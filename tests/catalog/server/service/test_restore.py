@@ -14,7 +14,7 @@ from interbed.catalog.server.service.history.entries import HistoryPolicy
 from interbed.catalog.server.service.lock_model import LockComponent, LockLevel, LockRequest, LockType
 from interbed.catalog.server.service.model import EXTERNAL_TABLE, MetastoreColumn, MetastoreDatabase, SerDe
 from interbed.catalog.server.service.service import Metastore
-from interbed.catalog.server.service.tables import pointed_files
+from interbed.catalog.server.service.tables import pointers as pointed_files
 from interbed.catalog.server.service.tables.pointers import TableLockedError
 from tests.catalog.server.service.test_history import STORAGE, alter, changes, create, later
 from tests.catalog.server.service.test_undrop import FixedClock

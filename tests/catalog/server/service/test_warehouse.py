@@ -6,7 +6,7 @@ import pytest
 
 from interbed.catalog.server.service import warehouse
 from interbed.catalog.server.service.errors import InvalidOperationError, MetastoreError
-from interbed.catalog.server.service.tables.pointed_files import read_bounded
+from interbed.catalog.server.service.tables.pointers import read_bounded
 from interbed.catalog.server.service.warehouse import (
     Warehouse,
     contains,

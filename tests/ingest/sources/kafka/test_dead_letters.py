@@ -4,7 +4,7 @@ from contextlib import closing
 
 import pytest
 
-from interbed.ingest.sources.kafka.dead_letters import KafkaDeadLetters
+from interbed.ingest.sources.kafka.client import KafkaDeadLetters
 from interbed.storage.base.errors import InvalidInputError
 from tests.ingest.memory_source import messages_of
 from tests.ingest.sources.kafka.topics import KafkaTopics, Open, read

@@ -25,8 +25,7 @@ from interbed.storage.base.predicate.expr import (
     between,
     text_of,
 )
-from interbed.storage.base.predicate.grammar import loaded_parser, made_of, new_parser, parse_filter
-from interbed.storage.base.predicate.grammar_tables import MADE_OF
+from interbed.storage.base.predicate.grammar import MADE_OF, loaded_parser, made_of, new_parser, parse_filter
 from interbed.storage.base.types.data_type import DataField, type_from_json
 
 _COLUMNS = {

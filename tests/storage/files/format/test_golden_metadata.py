@@ -9,9 +9,9 @@ import pytest
 from interbed.storage.files.format.layout import DataFileLayout, DataFileNames
 from interbed.storage.files.format.writer import RollingFileWriter
 from interbed.storage.io.local import LocalFileIO
-from interbed.storage.meta.data_file_place import DataFilePlace
 from interbed.storage.meta.manifest.entry import DataFileMeta, FileKind, FileSource, ManifestEntry
 from interbed.storage.meta.manifest.manifest_file import read_manifest
+from interbed.storage.meta.paths import DataFilePlace
 from interbed.storage.meta.schema.table_schema import TableSchema
 from interbed.storage.table.opening import open_store
 

@@ -11,8 +11,8 @@ from interbed.storage.files.format.file_schema import file_schema
 from interbed.storage.files.format.layout import DataFileNames
 from interbed.storage.files.format.writer import RollingFileWriter
 from interbed.storage.io.local import LocalFileIO
-from interbed.storage.meta.data_file_place import DataFilePlace
 from interbed.storage.meta.manifest.entry import FileSource
+from interbed.storage.meta.paths import DataFilePlace
 from tests.storage.files.format.test_round_trips import FORMATS, layout_of, read
 from tests.storage.write.test_table_write import FullDisk
 

@@ -9,7 +9,7 @@ import pytest
 from interbed import load_catalog
 from interbed.storage.base.errors import SchemaMismatchError
 from interbed.storage.meta.file_store import FileStore
-from interbed.storage.meta.options.write import MERGE_SCHEMA, TYPE_WIDENING
+from interbed.storage.meta.options.format import MERGE_SCHEMA, TYPE_WIDENING
 from interbed.storage.meta.schema.change import AddColumn
 from interbed.storage.table.table import Table
 

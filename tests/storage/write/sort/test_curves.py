@@ -5,7 +5,7 @@ from itertools import product
 import numpy as np
 import pytest
 
-from interbed.storage.write.sort.order import MOST_COLUMNS, bits_of, hilbert, z_order
+from interbed.storage.write.sort.key import MOST_COLUMNS, bits_of, hilbert, z_order
 
 
 @pytest.mark.parametrize(("columns", "side"), [(2, 16), (3, 8), (4, 4)])

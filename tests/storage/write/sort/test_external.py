@@ -11,8 +11,7 @@ from hypothesis import strategies as st
 from interbed.storage.base.types.arrow import type_to_arrow
 from interbed.storage.lsm.spill import SpillFiles
 from interbed.storage.write.sort.external import ExternalSort, sample_of
-from interbed.storage.write.sort.key import Sample, SortKey
-from interbed.storage.write.sort.order import OrderStrategy, SortOrder
+from interbed.storage.write.sort.key import OrderStrategy, Sample, SortKey, SortOrder
 from tests.storage.lsm.keys import KEY_KINDS, key_array, key_order
 from tests.support.examples import examples
 

@@ -18,7 +18,7 @@ from interbed.storage.scan.scan import TableScan
 from interbed.storage.table.table import Table
 from interbed.storage.upkeep.sort_compact import sort_unit, sort_units
 from interbed.storage.write.commit_message import CommitMessage, DataIncrement
-from interbed.storage.write.sort.order import SortOrder
+from interbed.storage.write.sort.key import SortOrder
 
 COLUMNS = pa.schema((("a", pa.int64()), ("b", pa.string()), ("c", pa.float64()), ("dt", pa.string())))
 SMALL_FILES = {"target-file-size": "10 kb", "file.compression": "none", "write-buffer-size": "1 mb"}

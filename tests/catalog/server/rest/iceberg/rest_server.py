@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from interbed.catalog.server.service.tables.pointed_files import FILE_BYTES_MAX
+from interbed.catalog.server.service.tables.pointers import FILE_BYTES_MAX
 from tests.support.servers.metastore import MetastoreUnderTest, metastore_under_test
 from tests.support.waits import at_most
 

@@ -12,8 +12,7 @@ from interbed.catalog.server.database import schema
 from interbed.catalog.server.database.session import SqlRepository
 from interbed.catalog.server.rest.iceberg.commits import TableCommit, TableCommitter
 from interbed.catalog.server.rest.iceberg.metadata.documents import new_table
-from interbed.catalog.server.rest.iceberg.metadata.requirements import RequirementFailedError
-from interbed.catalog.server.rest.iceberg.metadata.updates import SetProperties
+from interbed.catalog.server.rest.iceberg.metadata.updates import RequirementFailedError, SetProperties
 from interbed.catalog.server.rest.iceberg.names import IcebergName
 from interbed.catalog.server.rest.iceberg.store import TableStore, now_ms
 from interbed.catalog.server.rest.interface import RestError

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 
 from interbed.catalog.client.hive.catalog import HiveCatalog
-from interbed.catalog.server.rest.paimon.commits import CommitCheck, check_commit, commit
+from interbed.catalog.server.rest.paimon.snapshots import CommitCheck, check_commit, commit
 from interbed.storage.meta.snapshot.snapshot import CommitKind, Snapshot
 from interbed.storage.table.table import Table
 from tests.catalog.server.rest.paimon.conftest import RestAnswer, RestClient

@@ -7,7 +7,7 @@ import pytest
 from interbed.catalog.client.api import View, ViewColumn
 from interbed.catalog.client.hive.catalog import HiveCatalog
 from interbed.catalog.server.rest.interface import RestError
-from interbed.catalog.server.rest.paimon.paging import cut, matches
+from interbed.catalog.server.rest.paimon.messages import cut, matches
 from tests.catalog.server.rest.paimon.conftest import RestClient
 from tests.support.servers.metastore import MetastoreUnderTest, table
 

@@ -12,7 +12,7 @@ from interbed.catalog.server.rest.interface import RestError
 from interbed.catalog.server.rest.paimon.functions import changed_function
 from interbed.catalog.server.rest.paimon.messages import FunctionBody
 from interbed.catalog.server.rest.paimon.schema_json import given_changes, given_fields
-from interbed.catalog.server.rest.paimon.view_schema import changed_view
+from interbed.catalog.server.rest.paimon.views import changed_view
 from interbed.storage.base.errors import CorruptFileError, InvalidInputError
 from interbed.storage.base.types.data_type import field_from_json
 

@@ -19,7 +19,7 @@ from interbed.catalog.server.service.access.objects import (
     table_object,
 )
 from interbed.catalog.server.service.errors import InvalidObjectError, NoSuchObjectError
-from interbed.catalog.server.service.history.summary import changed_fields
+from interbed.catalog.server.service.history.shown import changed_fields
 from interbed.catalog.server.service.model import PAIMON_FORMATS, MetastoreColumn, MetastoreTable, StorageDescriptor
 from interbed.catalog.server.service.tables import column_names
 from tests.catalog.server.service.access.conftest import AccessLake

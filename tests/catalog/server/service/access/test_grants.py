@@ -24,7 +24,7 @@ from interbed.catalog.server.service.errors import (
     InvalidObjectError,
     NoSuchObjectError,
 )
-from interbed.catalog.server.service.history.summary import changed_fields
+from interbed.catalog.server.service.history.shown import changed_fields
 from interbed.catalog.server.service.model import MetastoreCatalog
 from tests.catalog.server.service.access.conftest import AccessLake, grantee
 
