@@ -4,6 +4,10 @@ A request that did not reach the server, or that it refused with 429, is sent ag
 once, if there are other credentials by then. A request whose outcome is unknown
 (the connection broke, or a gateway answered 502, 503 or 504) is sent again only if repeating it is safe. All others
 raise CallStateUnknownError then. `Retry-After` sets the pause; all pauses together are bounded.
+
+An error is `{"message", "resourceType", "resourceName", "code"}`; the status and the type of the resource decide which
+error of catalogs it becomes. In interbed's own interface it is `{"error": {"message", "type", "code"}}`, whose type
+stands for that of the resource. Source: paimon-api's ErrorResponse and DefaultErrorHandler, version 1.4.
 """
 
 import email.utils

@@ -2,8 +2,31 @@
 history of metadata, roles, grants and policies.
 
 Dropped objects and history are below `/interbed/v1/{prefix}`, where `prefix` is the name of a catalog of the metastore;
-dropped.py and history.py have the routes. Roles, grants and policies are below `/interbed/v1/access`
+Roles, grants and policies are below `/interbed/v1/access`
 (access/routes.py).
+
+Dropped objects:
+
+    GET  /interbed/v1/{prefix}/dropped
+    POST /interbed/v1/{prefix}/databases/{database}/undrop
+    POST /interbed/v1/{prefix}/databases/{database}/purge
+    POST /interbed/v1/{prefix}/databases/{database}/tables/{table}/undrop
+    POST /interbed/v1/{prefix}/databases/{database}/tables/{table}/purge
+
+`prefix` is the name of a catalog. The body of a POST may have `id`, the entry of `dropped`, and for the undrop of a
+table `as`, another name. The response of an undrop has the name and the location of the object. That of a purge says
+whether all is deleted: what could not be deleted is in the server's log, and the reaper tries again.
+
+The history: changes, entries at a time, and tables put back to an older entry.
+
+    GET  /interbed/v1/{prefix}/databases/{database}/history
+    GET  /interbed/v1/{prefix}/databases/{database}/tables/{table}/history
+    GET  /interbed/v1/{prefix}/databases/{database}/tables/{table}/entry?at=TIME
+    POST /interbed/v1/{prefix}/databases/{database}/tables/{table}/restore
+
+Times are those of `interbed metastore history`. A query may have `limit`, the number of the latest changes, `before`,
+the id of the change that the page ends before, and for a table `id`, the number of one of several tables that had the
+name. The body of a restore has `at`, and perhaps `dry-run`.
 """
 
 from collections.abc import Callable, Sequence
