@@ -148,7 +148,7 @@ class MeasuredServer:
 
     def _cpu_seconds(self) -> float:
         times = self.process.cpu_times()
-        return times.user + times.system
+        return float(times.user + times.system)
 
 
 def _call(thrift: ThriftReader, rest: RestReader, operation: str, calls: int) -> None:

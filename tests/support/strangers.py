@@ -15,7 +15,8 @@ from pathlib import Path
 
 from thrift.Thrift import TMessageType
 
-from interbed.catalog.server.thrift.edge.sasl import SaslStatus, packed
+from interbed.catalog.server.auth.sasl import SaslStatus
+from interbed.catalog.server.thrift.edge.sasl import packed
 from tests.support.fuzzed_frames import FrameGenerator
 from tests.support.servers.raw_thrift import call
 

@@ -5,6 +5,7 @@ constraints, locks, events, and the service itself. test_hmsclient_partitions.py
 import ast
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hmsclient.genthrift.hive_metastore import ThriftHiveMetastore, ttypes
@@ -52,11 +53,12 @@ def test_unsupported_methods_are_unknown_and_leave_the_connection_open(hms: HMSC
 
 
 def test_a_server_without_authentication_has_no_delegation_tokens(hms: HMSClient) -> None:
-    for call in (
+    calls: list[Callable[[], Any]] = [
         lambda: hms.get_delegation_token("ann", "hive"),
         lambda: hms.renew_delegation_token("token"),
         lambda: hms.cancel_delegation_token("token"),
-    ):
+    ]
+    for call in calls:
         with pytest.raises(ttypes.MetaException) as refused:
             call()
         assert "issues no delegation tokens" in refused.value.message

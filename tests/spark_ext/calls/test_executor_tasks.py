@@ -106,7 +106,8 @@ def driver(tmp_path: Path) -> Iterator[DriverPlanner]:
     """A planner with the tables `t` with a key and `log` without one."""
     with interbed.load_catalog("lake", warehouse=str(tmp_path)) as catalog:
         catalog.create_database("db")
-        keyed = pa.schema([pa.field("id", pa.int64(), nullable=False), pa.field("v", pa.string())])
+        columns: list[pa.Field[Any]] = [pa.field("id", pa.int64(), nullable=False), pa.field("v", pa.string())]
+        keyed = pa.schema(columns)
         for name, schema, keys in (("t", keyed, ["id"]), ("log", ROWS.schema, [])):
             options = {"bucket": "1" if keys else "-1", "file-index.bloom-filter.columns": "v"}
             table = catalog.create_table(f"db.{name}", schema, primary_keys=keys, options=options)

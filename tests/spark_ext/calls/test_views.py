@@ -200,7 +200,7 @@ def test_a_view_keeps_the_settings_of_the_session_that_made_it(
     hive_lake: SparkLake, setting: str, made: str, read: str, query: str
 ) -> None:
     conf = hive_lake.spark.conf
-    before = conf.get(setting)
+    before = str(conf.get(setting))
     try:
         conf.set(setting, made)
         expected = hive_lake.tuples(query)

@@ -1,7 +1,7 @@
 """INSERT, INSERT OVERWRITE, CTAS and the DataFrame API."""
 
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pyarrow as pa
@@ -249,7 +249,11 @@ def test_an_option_of_another_format_replaces_no_row(lake: SparkLake, option: st
     write = frame.write.mode("overwrite").option(option, given)
 
     path = str(lake.warehouse / "db.db" / "t")
-    for writes in (lambda: write.insertInto(f"{lake.name}.db.t"), lambda: write.format("interbed").save(path)):
+    ways: list[Callable[[], None]] = [
+        lambda: write.insertInto(f"{lake.name}.db.t"),
+        lambda: write.format("interbed").save(path),
+    ]
+    for writes in ways:
         with pytest.raises(Exception, match=rf"'{option}' .* no effect .*overwrite"):
             writes()
     assert lake.tuples("SELECT id FROM {lake}.db.t ORDER BY id") == [(1,), (2,), (3,), (4,)]

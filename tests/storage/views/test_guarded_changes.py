@@ -46,7 +46,7 @@ def _guarded(
     fields = table.schema.fields
     filters = [] if condition is None else [filter_to_paimon(parse_filter(condition, fields), fields)]
     masks = {} if mask is None else {"phone": mask_to_paimon(parse_mask(mask, "phone", fields), fields)}
-    return GuardedTable(table, lambda _branch: RowRules(filters=filters, masks=masks))
+    return GuardedTable(table, lambda _branch, _columns: RowRules(filters=filters, masks=masks))
 
 
 def _row(key: int, amount: int) -> dict[str, object]:
@@ -179,7 +179,7 @@ def test_the_policies_are_asked_for_with_each_part_of_a_stream(changed: Table) -
     fields = changed.schema.fields
     conditions = ["amount > 100"]
 
-    def rules(_branch: str) -> RowRules:
+    def rules(_branch: str, _columns: Sequence[str]) -> RowRules:
         return RowRules(filters=[filter_to_paimon(parse_filter(each, fields), fields) for each in conditions])
 
     stream = iter(GuardedTable(changed, rules).stream(from_snapshot=1, idle_seconds=0))

@@ -112,8 +112,9 @@ def create_table(user: str, place: str) -> Callable[[PlaceRace], Any]:
 
 def move_table(user: str, place: str) -> Callable[[PlaceRace], Any]:
     """Return a change of the directory of a table."""
-    moved = lambda race: _table(user, "kept", race.place(place))  # noqa: E731
-    return lambda race: race.metastore.tables.alter("hive", f"of_{user}", "kept", moved(race))
+    return lambda race: race.metastore.tables.alter(
+        "hive", f"of_{user}", "kept", _table(user, "kept", race.place(place))
+    )
 
 
 def add_partition(user: str, place: str) -> Callable[[PlaceRace], Any]:

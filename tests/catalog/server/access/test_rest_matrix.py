@@ -96,7 +96,8 @@ def test_a_reader_of_columns_may_do_what_a_reader_may_but_for_what_shows_the_tab
     matrix: RestMatrix, name: str
 ) -> None:
     expected = "d" if name in OF_WHOLE_TABLES else "m" if name in OF_FUNCTIONS else ROWS[name][CALLERS.index(READER)]
-    assert matrix.letter(*name.split("."), CLERK) == expected
+    interface, operation = name.split(".")
+    assert matrix.letter(interface, operation, CLERK) == expected
 
 
 def test_every_route_has_a_row(matrix: RestMatrix) -> None:

@@ -1,9 +1,11 @@
 """Failed authentications: what waits, for how long, and which clients do not."""
 
+import hmac
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import Future
 from functools import partial
+from typing import Any
 
 import pytest
 
@@ -349,12 +351,17 @@ def test_unknown_tokens_and_wrong_secrets_take_the_same_steps(
     revoked, record = tokens.create("bob")
     tokens.revoke(record.token_id)
     steps: list[str] = []
-    plain_hash, plain_compare, plain_read = issued_tokens._hash, issued_tokens.hmac.compare_digest, store.read
-    monkeypatch.setattr(issued_tokens, "_hash", lambda secret: (steps.append("hash"), plain_hash(secret))[1])
-    monkeypatch.setattr(
-        issued_tokens.hmac, "compare_digest", lambda a, b: (steps.append("compare"), plain_compare(a, b))[1]
-    )
-    monkeypatch.setattr(store, "read", lambda work: (steps.append("read"), plain_read(work))[1])
+
+    def recorded(step: str, plain: Callable[..., Any]) -> Callable[..., Any]:
+        def call(*arguments: Any) -> Any:
+            steps.append(step)
+            return plain(*arguments)
+
+        return call
+
+    monkeypatch.setattr(issued_tokens, "_hash", recorded("hash", issued_tokens._hash))
+    monkeypatch.setattr(hmac, "compare_digest", recorded("compare", hmac.compare_digest))
+    monkeypatch.setattr(store, "read", recorded("read", store.read))
     taken = []
     texts = set()
     for attempt in (

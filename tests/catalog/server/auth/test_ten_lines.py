@@ -41,7 +41,7 @@ def test_a_server_of_these_lines_is_safe(tmp_path: Path) -> None:
     db = f"sqlite:///{tmp_path / 'metastore.db'}"
     config = ("--config", str(tmp_path / "server.toml"), "--http-port", "0")
     with metastore_under_test(db, tmp_path, *config) as server:
-        tokens = {}
+        tokens: dict[str, str] = {}
         for line in commands:
             interbed, group, *words = shlex.split(line)
             assert (interbed, group) == ("interbed", "metastore")
