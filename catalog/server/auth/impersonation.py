@@ -86,7 +86,7 @@ class Impersonation:
                 f"The user {principal.name} is not allowed to act for {user}: neither {principal.name}.users nor "
                 f"{principal.name}.groups of proxy_users has the user"
             )
-        host = peer.rpartition(":")[0]
+        host = peer.rpartition(":")[0].strip("[]")
         if not proxy.has_host(host):
             raise ImpersonationError(
                 f"The user {principal.name} is not allowed to act for {user} from {host}: {principal.name}.hosts of "
