@@ -201,6 +201,10 @@ class HiveCatalog(ServedDrops, Catalog):
             roll_back_schema=partial(self._tables.roll_back_schema, identifier),
         )
         table = Table(str(identifier), replace(store, environment=environment))
+        return self._for_reader(identifier, entry, table)
+
+    def _for_reader(self, identifier: Identifier, entry: Any, table: Table) -> Table:
+        """Return the table under the policies that bind its reader."""
         # Readers use only methods that both kinds of tables have, or are refused by name.
         return cast(Table, self._guarded(identifier, table)) if is_bound(entry.parameters) else table
 
