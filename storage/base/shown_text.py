@@ -49,7 +49,7 @@ _WORDS = (
 )
 # An access key identifies an account and does not grant access, so its end may be shown.
 _IDENTIFYING = "access.?key"
-_SIGNATURE = "(?<![a-z])sas(?![a-z])"
+_SIGNATURE = "(?<![a-z])sas(?![a-z])|(?-i:[a-z]S(?:as|AS)(?![a-z]))"
 """Azure's shared access signature; other words contain these letters, such as `sasl`."""
 
 SECRET_NAMES = f"(?i){'|'.join((*_WORDS, _IDENTIFYING, _SIGNATURE))}"
@@ -62,6 +62,7 @@ _HIDDEN_NAME = re.compile("|".join((*_WORDS, _SIGNATURE)), re.IGNORECASE)
 _MASKED_WORDS = tuple(
     re.sub(r"\[.\]|\.\?", "", word).encode() for word in (*_WORDS[:-1], _IDENTIFYING, "sas", "header")
 )
+_SEPARATORS = re.compile("[^A-Za-z0-9]")
 _SHORTEST_WITH_TAIL = 12
 _TAIL = 4
 _SHORTEST_SECRET = 5
@@ -75,18 +76,23 @@ _SETTING = re.compile(r"([\w.\-]+)((?:=|[\"']\s*[:=]\s*)[\"']?)([^\s&,;\"'})\]]+
 
 def is_secret(key: str) -> bool:
     """Return whether the value of this key is masked, entirely or except for its end."""
-    return _SECRET_NAME.search(key) is not None
+    return _has(_SECRET_NAME, key)
 
 
 def masked(key: str, value: str) -> str:
     """Return the displayed form of a value: `******` for a secret, the last four letters of an access key, a URI
     without its password.
     """
-    if _HIDDEN_NAME.search(key) is not None:
+    if _has(_HIDDEN_NAME, key):
         return MASK
-    if _ACCESS_KEY.search(key) is not None:
+    if _has(_ACCESS_KEY, key):
         return MASK + (value[-_TAIL:] if len(value) >= _SHORTEST_WITH_TAIL else "")
     return without_credentials(value)
+
+
+def _has(names: re.Pattern[str], key: str) -> bool:
+    """Return whether a key has one of these names, also with separators within the words."""
+    return names.search(key) is not None or names.search(_SEPARATORS.sub("", key)) is not None
 
 
 def without_credentials(text: str) -> str:

@@ -21,6 +21,7 @@ from interbed.catalog.client.rest.tokens import (
     BearerTokenOfClient,
     DlfAuth,
     DlfToken,
+    KerberosTickets,
     TokenProvider,
 )
 from tests.catalog.client.rest.answering_server import ChosenAnswer, ReceivedRequest, answering_server
@@ -194,7 +195,8 @@ def test_dlf_loads_its_token_again_once() -> None:
 
 
 def test_every_provider_is_here() -> None:
-    here = {BearerToken, BearerTokenFile, BearerTokenOfClient, DlfAuth}
+    # Tickets are tested with a KDC: tests/catalog/server/auth/kerberos.
+    here = {BearerToken, BearerTokenFile, BearerTokenOfClient, DlfAuth, KerberosTickets}
     found = {each for each in vars(tokens).values() if isinstance(each, type) and hasattr(each, "redacted")}
     assert found - {TokenProvider, OAuth2Token} == here
 

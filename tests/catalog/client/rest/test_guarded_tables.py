@@ -325,8 +325,12 @@ def test_readers_of_some_columns_read_these_and_are_refused_others_by_name(colum
             CatalogAccessError, match="clerk lacks the privilege SELECT on the column phone of the table"
         ):
             read()
+    shown = table.changes(columns=["city", "id"]).to_arrow().select(["city", "id"]).to_pylist()
+    assert sorted(row["id"] for row in shown) == sorted(row["id"] for row in ROWS.to_pylist())
+    with pytest.raises(CatalogAccessError, match="on the column phone of the table"):
+        table.changes().to_arrow()
     with pytest.raises(NotSupportedError, match="or you may read some of its columns only"):
-        table.changes()
+        table.delete("id = 1")
 
 
 def test_older_versions_are_read_by_the_present_names_of_their_columns(columned: PolicedMetastore) -> None:

@@ -19,6 +19,7 @@ import pytest
 
 import interbed
 from interbed.catalog.client.errors import CatalogAccessError, CatalogError, CatalogUnavailableError
+from interbed.catalog.server.auth.attempts import address_of
 from interbed.catalog.server.auth.principals import Credentials
 from interbed.catalog.server.auth.sasl import NegotiationError, SaslStatus
 from interbed.catalog.server.process.main import Server
@@ -29,7 +30,7 @@ from interbed.catalog.server.thrift.edge.sasl import packed
 from tests.catalog.server.auth.issuer import AUDIENCE, ISSUER, public_jwk, rsa_key
 from tests.catalog.server.auth.test_authenticated_server import AuthenticatedServer
 from tests.catalog.server.migration.commands import run
-from tests.catalog.server.thrift.edge.test_sasl import negotiated
+from tests.catalog.server.thrift.edge.test_sasl import PEER, negotiated
 from tests.support.certificates import make_certificates
 from tests.support.servers.metastore import metastore_under_test
 from tests.support.servers.raw_thrift import call
@@ -283,7 +284,8 @@ def mutated(whole: bytes, chance: Random) -> bytes:
 
 @pytest.mark.attack("SASL")
 def test_mutated_negotiations_admit_no_other_user(authenticated: AuthenticatedServer) -> None:
-    chance, right = Random(7), Credentials(user="ann", password=authenticated.token)
+    right = Credentials(user="ann", password=authenticated.token, address=address_of(PEER))
+    chance = Random(7)
     whole = START + response("ann", authenticated.token)
     admitted = 0
     for _ in range(300):

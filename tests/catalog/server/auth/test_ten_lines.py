@@ -47,7 +47,7 @@ def test_a_server_of_these_lines_is_safe(tmp_path: Path) -> None:
             assert (interbed, group) == ("interbed", "metastore")
             if words[0] == "grant":
                 with thrift_over_http(server, bearer(tokens["root"])) as root:
-                    for database in ("sales", "hr"):
+                    for database in ("shop", "hr"):
                         root.create_database(ttypes.Database(name=database))
                         root.create_table(table(database, "orders"))
             shown = run(*words, "--db", db).strip()
@@ -64,13 +64,13 @@ def test_a_server_of_these_lines_is_safe(tmp_path: Path) -> None:
         with plain_client(server.port) as stranger, pytest.raises(TApplicationException, match="not authenticated"):
             stranger.get_all_databases()
         with thrift_over_http(server, bearer(tokens["ann"])) as ann:
-            assert ann.get_table("sales", "orders").tableName == "orders"
+            assert ann.get_table("shop", "orders").tableName == "orders"
             assert "hr" not in ann.get_all_databases()
             with pytest.raises(ttypes.NoSuchObjectException):
                 ann.get_table("hr", "orders")
             with pytest.raises(
                 (ttypes.MetaException, ttypes.InvalidOperationException), match="lacks the privilege DROP"
             ):
-                ann.drop_table("sales", "orders", True)
+                ann.drop_table("shop", "orders", True)
         with thrift_over_http(server, bearer(tokens["eve"])) as eve:
             assert eve.get_all_databases() == ["default"]

@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from thrift.transport.TTransport import TTransportException
 
+from interbed.catalog.server.auth.attempts import address_of
 from interbed.catalog.server.auth.own_optimizer import OptimizerIdentity
 from interbed.catalog.server.auth.principals import Credentials
 from interbed.catalog.server.auth.sasl import (
@@ -25,8 +26,8 @@ from interbed.catalog.server.thrift.edge.transport import QUICK_BYTES_MAX, Incom
 
 START = packed(SaslStatus.START, b"PLAIN")
 RESPONSE = b"\0ann\0secret"
-CREDENTIALS = Credentials(user="ann", password="secret")
 PEER = "127.0.0.1:5000"
+CREDENTIALS = Credentials(user="ann", password="secret", address=address_of(PEER))
 OFFERED: dict[str, SaslMechanism] = {"PLAIN": PlainMechanism(OptimizerIdentity())}
 
 

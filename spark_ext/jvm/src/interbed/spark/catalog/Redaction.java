@@ -11,7 +11,7 @@ import org.apache.spark.SparkEnv;
 public final class Redaction {
   /** The pattern of interbed.spark_ext.session, on one line, because a test compares the texts. */
   public static final String SECRETS =
-      "(?i)password|passphrase|token|authorization|cookie|secret|credential|private.?key|encryption.?key|api.?key|account.?key|key[.]pem|oauthbearer[.]config|hms.?jwt|(?:(?<![\\w.-])|catalog[.][\\w-]{1,99}[.])header[.]|access.?key|(?<![a-z])sas(?![a-z])";
+      "(?i)password|passphrase|token|authorization|cookie|secret|credential|private.?key|encryption.?key|api.?key|account.?key|key[.]pem|oauthbearer[.]config|hms.?jwt|(?:(?<![\\w.-])|catalog[.][\\w-]{1,99}[.])header[.]|access.?key|(?<![a-z])sas(?![a-z])|(?-i:[a-z]S(?:as|AS)(?![a-z]))";
 
   private static final String NAME = "[\\w.-]{0,99}(?:" + SECRETS.substring("(?i)".length()) + ")[\\w.-]{0,99}";
   private static final String QUOTE = "\\\\*['\"]";
