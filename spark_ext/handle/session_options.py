@@ -53,7 +53,6 @@ TRAVEL_KEYS = frozenset(
 _OF_SPARK = frozenset({"path", "paths", "checkpointLocation", "queryName"})
 
 _OF_OTHERS: Mapping[str, str] = {
-    "partitionoverwritemode": "use writeTo(…).overwritePartitions(), or set spark.sql.sources.partitionOverwriteMode",
     "overwrite-mode": "use writeTo(…).overwritePartitions(), or set spark.sql.sources.partitionOverwriteMode",
     "replacewhere": "use writeTo(…).overwrite(condition), or DELETE the rows",
     "replaceon": "use MERGE INTO",

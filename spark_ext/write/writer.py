@@ -194,26 +194,15 @@ class CommitToken:
 
 
 _OVERWRITE_MODE = "partitionoverwritemode"
-_OF_OTHERS = {
-    "replacewhere": "INSERT INTO … REPLACE WHERE, or writeTo(…).overwrite(condition)",
-    "replaceon": "MERGE INTO",
-    "replaceusing": "MERGE INTO",
-    "overwrite-mode": "the option partitionOverwriteMode",
-}
-"""Options of Delta and Iceberg that choose the replaced rows, and what chooses them here."""
 
 
 def mode_of(request: Any, schema: TableSchema, *, replaces: bool = False) -> int:
     """Return the mode of a WriteRequest with Spark's option `partitionOverwriteMode`, which goes before the session's.
 
     `replaces` is true for rows of a new table in the place of another. Raises InvalidInputError for a mode that
-    contradicts the write, NotSupportedError for options of other formats that choose the replaced rows: without them
-    the whole table would be replaced.
+    contradicts the write, NotSupportedError for partitions that are to be replaced in a new table.
     """
     given = {key.lower(): value for key, value in request.options.items()}
-    for key, way_out in _OF_OTHERS.items():
-        if key in given:
-            raise NotSupportedError(f"The option {key} of a write is of another format. Use {way_out}.")
     mode: int = request.mode
     chosen = given.get(_OVERWRITE_MODE)
     if replaces and chosen is not None and chosen.lower() == "dynamic":

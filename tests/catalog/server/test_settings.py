@@ -413,7 +413,7 @@ def test_a_site_with_kerberos_gives_its_settings(tmp_path: Path) -> None:
     }
     hive = site(tmp_path, **asked)
     settings, sources = load(None, {}, {}, site=hive)
-    assert settings.authentication == "kerberos,delegation-token"
+    assert settings.authentication == "delegation-token,kerberos"
     assert (settings.kerberos_keytab, settings.kerberos_principal) == (Path("/etc/hive.keytab"), "hive/_HOST@R")
     assert settings.kerberos_auth_to_local == "RULE:[1:$1] DEFAULT"
     assert settings.kerberos_protection == "privacy"

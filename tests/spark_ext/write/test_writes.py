@@ -241,11 +241,11 @@ def test_an_overwrite_by_other_columns_than_partitions_is_refused_before_it_runs
     assert lake.tuples("SELECT id FROM {lake}.db.t ORDER BY id") == [(1,), (3,), (4,)]
 
 
-@pytest.mark.parametrize("option", ["partitionOverwriteMode", "overwrite-mode", "replaceWhere"])
+@pytest.mark.parametrize("option", ["overwrite-mode", "replaceWhere"])
 def test_an_option_of_another_format_replaces_no_row(lake: SparkLake, option: str) -> None:
     _partitioned(lake)
     frame = lake.spark.sql("SELECT 1 AS id, 'a' AS dt, 1 AS h")
-    given = {"partitionOverwriteMode": "dynamic", "overwrite-mode": "dynamic", "replaceWhere": "dt = 'a'"}[option]
+    given = {"overwrite-mode": "dynamic", "replaceWhere": "dt = 'a'"}[option]
     write = frame.write.mode("overwrite").option(option, given)
 
     path = str(lake.warehouse / "db.db" / "t")
@@ -376,7 +376,7 @@ def test_an_option_of_the_write_chooses_the_replaced_partitions_or_is_refused(la
 
     refused = {"replaceWhere": "p = 'a'", "overwrite-mode": "dynamic", "partitionOverwriteMode": "all"}
     for option, value in refused.items():
-        with pytest.raises(Exception, match=f"(?i)option {option}"):
+        with pytest.raises(Exception, match=f"option '?{option}"):
             write(**{option: value})
     as_table = rows.write.format("interbed").mode("overwrite").partitionBy("p")
     with pytest.raises(Exception, match="saveAsTable in the mode overwrite replaces the whole table"):
