@@ -23,8 +23,7 @@ public interface RowLevelTable extends PlannerTable, SupportsRowLevelOperations,
           "The system table " + name() + " is read only, it takes no " + operation.command() + "; change the table itself");
     }
     // Whole partitions may still be deleted; so a DELETE is only refused once it is known to delete single rows.
-    // Tables without a row id take no statement at all.
-    if (operation.command() != RowLevelOperation.Command.DELETE || changes.getRowId().isEmpty()) {
+    if (operation.command() != RowLevelOperation.Command.DELETE) {
       check(changes, operation.command());
     }
     return () -> new RowChange(this, operation.command());
