@@ -111,7 +111,8 @@ def test_fields_that_a_server_adds_or_omits_are_no_difference(table: ttypes.Tabl
 
 
 def test_every_kind_of_object_has_a_structure() -> None:
-    assert {*STRUCTURES, RecordKind.CONSTRAINT} == set(RecordKind)
+    access = {RecordKind.ROLE, RecordKind.ROLE_MEMBER, RecordKind.GRANT}
+    assert {*STRUCTURES, RecordKind.CONSTRAINT, *access} == set(RecordKind)
     for about in CONSTRAINTS.values():
         assert all(hasattr(about.structure(), name) for name in (about.database, about.table, about.name))
 
