@@ -4,25 +4,19 @@ Maven fetches its jars once, 92 MB. `tests/peers/hdfs/java/HdfsPeer.java` starts
 some five seconds; its files are temporary.
 """
 
-import os
-import queue
-import signal
-import subprocess
 import tempfile
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import IO
 
 from tests.support.peers.cache import built_once, fingerprint, run
 from tests.support.peers.spark import PEERS, maven_jars
+from tests.support.servers.java_program import JavaProgram
 from tests.support.servers.ports import free_ports
 from tests.support.waits import at_most
 
 START_SECONDS_MAX = at_most(120.0)
 COMMAND_SECONDS_MAX = at_most(60.0)
-STOP_SECONDS_MAX = at_most(30.0)
 NAMESERVICE = "lake"
 
 SOURCE = PEERS / "hdfs" / "java" / "HdfsPeer.java"
@@ -33,14 +27,9 @@ _JAVA = ("java", "-Xmx256m", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xs
 class HdfsServer:
     """Running HDFS. `send` sends it a command; `ports` are those of its name nodes, the active one first."""
 
-    def __init__(self, process: "subprocess.Popen[str]", ports: list[int], home: Path) -> None:
+    def __init__(self, program: JavaProgram, ports: list[int]) -> None:
         self.ports = ports
-        self._process = process
-        self._home = home
-        self._lines: queue.Queue[str] = queue.Queue()
-        assert process.stdout is not None
-        self._reader = threading.Thread(target=self._read, args=(process.stdout,), daemon=True)
-        self._reader.start()
+        self._program = program
 
     @property
     def uri(self) -> str:
@@ -66,35 +55,7 @@ class HdfsServer:
 
     def send(self, command: str) -> None:
         """Send a command: `fail over`, `safe mode` or `leave safe mode`. Raises RuntimeError when it fails."""
-        assert self._process.stdin is not None
-        self._process.stdin.write(command + "\n")
-        self._process.stdin.flush()
-        self.expect("done", COMMAND_SECONDS_MAX)
-
-    def expect(self, line: str, seconds: float) -> None:
-        """Wait for this line of output. Raises RuntimeError with the end of the log for another line or none."""
-        try:
-            said = self._lines.get(timeout=seconds)
-        except queue.Empty:
-            said = "nothing"
-        if said != line:
-            log = (self._home / "hdfs.log").read_text(errors="replace")[-4000:]
-            raise RuntimeError(f"HDFS says {said!r} in place of {line!r}:\n{log}")
-
-    def close(self) -> None:
-        """Kill the process group; none of its state is needed again."""
-        if self._process.poll() is None:
-            os.killpg(self._process.pid, signal.SIGKILL)
-        self._process.wait(timeout=STOP_SECONDS_MAX)
-        self._reader.join(timeout=STOP_SECONDS_MAX)
-        for stream in (self._process.stdin, self._process.stdout):
-            assert stream is not None
-            stream.close()
-
-    def _read(self, stdout: IO[str]) -> None:
-        for line in stdout:
-            self._lines.put(line.strip())
-        self._lines.put("the end")
+        self._program.send(command, COMMAND_SECONDS_MAX)
 
 
 @contextmanager
@@ -104,23 +65,13 @@ def running_hdfs() -> Iterator[HdfsServer]:
         home = Path(name)
         ports = free_ports(2)
         arguments = [str(home / "data"), *map(str, ports)]
-        with (home / "hdfs.log").open("ab") as log:
-            process = subprocess.Popen(
-                [*_JAVA, f"-Djava.io.tmpdir={home}", "-cp", _classpath(), "HdfsPeer", *arguments],
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=log,
-                text=True,
-                cwd=home,
-                # A process group of its own: it is killed by the group id, and a Ctrl-C reaches the tests first.
-                start_new_session=True,
-            )
-        server = HdfsServer(process, ports, home)
+        command = [*_JAVA, f"-Djava.io.tmpdir={home}", "-cp", _classpath(), "HdfsPeer", *arguments]
+        program = JavaProgram("HDFS", command, home)
         try:
-            server.expect("ready", START_SECONDS_MAX)
-            yield server
+            program.expect("ready", START_SECONDS_MAX)
+            yield HdfsServer(program, ports)
         finally:
-            server.close()
+            program.close()
 
 
 def _classpath() -> str:

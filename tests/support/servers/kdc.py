@@ -4,25 +4,19 @@ Maven fetches its jars once, 4 MB. `tests/peers/kerberos/java/KdcPeer.java` star
 it by the variables of `environment`, a JVM by `java_options`.
 """
 
-import os
-import queue
-import signal
-import subprocess
 import tempfile
-import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import IO
 
 from tests.support.peers.cache import built_once, fingerprint, run
 from tests.support.peers.spark import PEERS, maven_jars
+from tests.support.servers.java_program import JavaProgram
 from tests.support.servers.ports import free_port
 from tests.support.waits import at_most
 
 REALM = "EXAMPLE.ORG"
 START_SECONDS_MAX = at_most(60.0)
-STOP_SECONDS_MAX = at_most(30.0)
 
 SOURCE = PEERS / "kerberos" / "java" / "KdcPeer.java"
 
@@ -32,25 +26,18 @@ _JAVA = ("java", "-Xmx128m", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xs
 class KeyDistributionCenter:
     """Running KDC of the realm REALM."""
 
-    def __init__(self, process: "subprocess.Popen[str]", port: int, home: Path) -> None:
+    def __init__(self, program: JavaProgram, port: int, home: Path) -> None:
         self.home = home
         self._port = port
-        self._process = process
-        self._lines: queue.Queue[str] = queue.Queue()
+        self._program = program
         self._keytabs: dict[tuple[str, ...], Path] = {}
-        assert process.stdout is not None
-        self._reader = threading.Thread(target=self._read, args=(process.stdout,), daemon=True)
-        self._reader.start()
 
     def keytab(self, *principals: str) -> Path:
         """Return a file with the keys of principals `name` or `service/host`, which are added to the realm."""
         if principals not in self._keytabs:
             path = self.home / f"{len(self._keytabs)}.keytab"
             for principal in principals:
-                assert self._process.stdin is not None
-                self._process.stdin.write(f"{principal}@{REALM}\t{path}\n")
-                self._process.stdin.flush()
-                self.expect("done")
+                self._program.send(f"{principal}@{REALM}\t{path}", START_SECONDS_MAX)
             self._keytabs[principals] = path
         return self._keytabs[principals]
 
@@ -87,31 +74,6 @@ class KeyDistributionCenter:
         """Options of a JVM that uses this KDC."""
         return (f"-Djava.security.krb5.conf={self.configuration()}",)
 
-    def expect(self, line: str) -> None:
-        """Wait for this line of output. Raises RuntimeError with the end of the log for another line or none."""
-        try:
-            said = self._lines.get(timeout=START_SECONDS_MAX)
-        except queue.Empty:
-            said = "nothing"
-        if said != line:
-            log = (self.home / "kdc.log").read_text(errors="replace")[-4000:]
-            raise RuntimeError(f"the KDC says {said!r} in place of {line!r}:\n{log}")
-
-    def close(self) -> None:
-        """Kill the process group; none of its state is needed again."""
-        if self._process.poll() is None:
-            os.killpg(self._process.pid, signal.SIGKILL)
-        self._process.wait(timeout=STOP_SECONDS_MAX)
-        self._reader.join(timeout=STOP_SECONDS_MAX)
-        for stream in (self._process.stdin, self._process.stdout):
-            assert stream is not None
-            stream.close()
-
-    def _read(self, stdout: IO[str]) -> None:
-        for line in stdout:
-            self._lines.put(line.strip())
-        self._lines.put("the end")
-
 
 @contextmanager
 def running_kdc() -> Iterator[KeyDistributionCenter]:
@@ -119,23 +81,13 @@ def running_kdc() -> Iterator[KeyDistributionCenter]:
     with tempfile.TemporaryDirectory(prefix="interbed-kdc-", ignore_cleanup_errors=True) as name:
         home = Path(name)
         port = free_port()
-        with (home / "kdc.log").open("ab") as log:
-            process = subprocess.Popen(
-                [*_JAVA, f"-Djava.io.tmpdir={home}", "-cp", _classpath(), "KdcPeer", str(home), str(port), REALM],
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=log,
-                text=True,
-                cwd=home,
-                # A process group of its own: it is killed by the group id, and a Ctrl-C reaches the tests first.
-                start_new_session=True,
-            )
-        kdc = KeyDistributionCenter(process, port, home)
+        command = [*_JAVA, f"-Djava.io.tmpdir={home}", "-cp", _classpath(), "KdcPeer", str(home), str(port), REALM]
+        program = JavaProgram("the KDC", command, home)
         try:
-            kdc.expect("ready")
-            yield kdc
+            program.expect("ready", START_SECONDS_MAX)
+            yield KeyDistributionCenter(program, port, home)
         finally:
-            kdc.close()
+            program.close()
 
 
 def _classpath() -> str:
