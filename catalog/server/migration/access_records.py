@@ -37,16 +37,12 @@ from interbed.catalog.server.service.access.objects import (
 )
 from interbed.catalog.server.service.model import DEFAULT_CATALOG
 from interbed.catalog.server.service.names import normalized, shortened
+from interbed.catalog.server.thrift.structs.convert import GRANTEE_KINDS
 from interbed.thrift_idl.hive_metastore import ttypes
 
 SQL_AUTHORIZER = "SQL"
 """Hive's name of its SQL standard based authorization, beside the grants of which others store theirs."""
 
-_KINDS = {
-    ttypes.PrincipalType.USER: GranteeKind.USER,
-    ttypes.PrincipalType.ROLE: GranteeKind.ROLE,
-    ttypes.PrincipalType.GROUP: GranteeKind.GROUP,
-}
 _KIND = ttypes.HiveObjectType
 
 
@@ -88,7 +84,7 @@ def access_records(source: Source, selection: ObjectSelection) -> AccessRecords:
 
 
 def _add_member(found: AccessRecords, role: str, each: Any) -> None:
-    kind = _KINDS.get(each.principalType)
+    kind = GRANTEE_KINDS.get(each.principalType)
     shown = f"{'principal' if kind is None else kind} {shortened(each.principalName)}"
     key = Key(kind=RecordKind.ROLE_MEMBER, catalog=role, constraint=shown)
     reason = _unfit_grantee(kind, each.principalName)
@@ -102,7 +98,7 @@ def _add_member(found: AccessRecords, role: str, each: Any) -> None:
 
 
 def _add_grant(found: AccessRecords, each: Any, selection: ObjectSelection) -> None:
-    ref, info, kind = each.hiveObject, each.grantInfo, _KINDS.get(each.principalType)
+    ref, info, kind = each.hiveObject, each.grantInfo, GRANTEE_KINDS.get(each.principalType)
     catalog, database = normalized(ref.catName) or DEFAULT_CATALOG, normalized(ref.dbName)
     if not _is_selected(selection, ref, catalog, database):
         return

@@ -24,18 +24,13 @@ from interbed.catalog.server.service.access.objects import (
 )
 from interbed.catalog.server.service.errors import InvalidObjectError, MetastoreError
 from interbed.catalog.server.service.names import normalized, shortened
-from interbed.catalog.server.thrift.structs.convert import split_catalog
+from interbed.catalog.server.thrift.structs.convert import GRANTEE_KINDS, split_catalog
 from interbed.catalog.server.thrift.structs.requests import NO_PRIVILEGES
 from interbed.thrift_idl.hive_metastore import ttypes
 
 _NO_ROLES = "roles are not kept: every client may do everything, access is limited by connection"
 
-_KINDS = {
-    ttypes.PrincipalType.USER: GranteeKind.USER,
-    ttypes.PrincipalType.ROLE: GranteeKind.ROLE,
-    ttypes.PrincipalType.GROUP: GranteeKind.GROUP,
-}
-_NUMBERS = {kind: number for number, kind in _KINDS.items()}
+_NUMBERS = {kind: number for number, kind in GRANTEE_KINDS.items()}
 
 
 class GrantHandler:
@@ -244,9 +239,9 @@ def _requests(bag: Any) -> list[GrantRequest]:
 
 
 def _grantee(name: str | None, number: int | None) -> Grantee:
-    if number is not None and number not in _KINDS:
+    if number is not None and number not in GRANTEE_KINDS:
         raise InvalidObjectError(f"there is no type of principals with the number {number}")
-    kind = GranteeKind.USER if number is None else _KINDS[number]
+    kind = GranteeKind.USER if number is None else GRANTEE_KINDS[number]
     return role_named(name or "") if kind is GranteeKind.ROLE else Grantee(kind, name or "")
 
 

@@ -166,16 +166,13 @@ class ConnectionAuthenticator:
     def _evaluate(self, connection: ClientConnection, response: SaslResponse) -> None:
         """Have a response evaluated, on this thread or another one. The connection is not watched."""
         evaluate = partial(response.exchange.respond, response.payload)
-        if response.is_quick:
-            try:
+        try:
+            if response.is_quick:
                 self._answer(connection, evaluate())
-            except AuthenticationError as error:
-                self._refuse_for(connection, error)
-        else:
-            try:
+            else:
                 self._then(self._verifications.submit(evaluate), partial(self._evaluated, connection))
-            except AuthenticationError as error:
-                self._refuse_for(connection, error)
+        except AuthenticationError as error:
+            self._refuse_for(connection, error)
 
     def _answer(self, connection: ClientConnection, result: SaslChallenge | SaslSuccess) -> None:
         """Send a challenge, or verify the identity of a client that has given all responses. AuthenticationError."""

@@ -7,6 +7,7 @@ handled here. Missing lists and maps become empty ones, and are sent as such: Ja
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from interbed.catalog.server.service.access.grants import GranteeKind
 from interbed.catalog.server.service.errors import MetastoreError
 from interbed.catalog.server.service.lock_model import LockComponent, LockLevel, LockRequest, LockType
 from interbed.catalog.server.service.model import (
@@ -113,6 +114,13 @@ def database_to_thrift(database: MetastoreDatabase) -> Any:
         type=ttypes.DatabaseType.NATIVE,
     )
 
+
+GRANTEE_KINDS = {
+    ttypes.PrincipalType.USER: GranteeKind.USER,
+    ttypes.PrincipalType.ROLE: GranteeKind.ROLE,
+    ttypes.PrincipalType.GROUP: GranteeKind.GROUP,
+}
+"""Kinds of grantees by the numbers of Hive's interface."""
 
 READER_POLICIES = "interbed.reader-policies"
 """Parameter of a table in answers to callers that its policies bind: row filters and masks by column, as JSON."""
