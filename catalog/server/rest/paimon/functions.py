@@ -30,6 +30,7 @@ from interbed.catalog.server.rest.paimon.messages import (
     FunctionBody,
     FunctionResponse,
     NewFunctionRequest,
+    after_changes,
     global_page,
     name_filter,
     page,
@@ -242,12 +243,7 @@ def changed_function(body: FunctionBody, name: str, changes: list[dict[str, Any]
 
     RestError: status 400 for invalid ones, 404 and 409 for definitions, 501 for an action that is not supported.
     """
-    for change in changes:
-        try:
-            body = _change(body, name, change)
-        except (KeyError, TypeError) as error:
-            raise invalid(f"The change {change.get('action')!r} of the function is invalid: {error}") from error
-    return body
+    return after_changes("function", body, changes, lambda before, change: _change(before, name, change))
 
 
 def _change(body: FunctionBody, name: str, change: Mapping[str, Any]) -> FunctionBody:

@@ -7,7 +7,7 @@ after that key, whether or not it still exists. A full page has a token, even if
 the end stands for any text; `_` is a plain character.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar
 
 import msgspec
@@ -361,6 +361,17 @@ def to_json(value: object) -> Raw:
 
 
 T = TypeVar("T")
+
+
+def after_changes(what: str, body: T, changes: Sequence[Mapping[str, Any]], change: Callable[[T, Any], T]) -> T:
+    """Return the body of a view or function after changes. RestError with status 400 for invalid ones."""
+    for each in changes:
+        try:
+            body = change(body, each)
+        except (KeyError, TypeError) as error:
+            raise invalid(f"The change {each.get('action')!r} of the {what} is invalid: {error}") from error
+    return body
+
 
 PAGE_MAX = 1000
 """The longest page, and that of a request without a length."""

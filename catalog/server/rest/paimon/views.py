@@ -30,6 +30,7 @@ from interbed.catalog.server.rest.paimon.messages import (
     RenamedTableRequest,
     ViewResponse,
     ViewSchemaJson,
+    after_changes,
     global_page,
     names_of_page,
     page,
@@ -85,12 +86,7 @@ def changed_view(view: View, name: str, changes: Sequence[Mapping[str, Any]]) ->
 
     RestError: status 400 for invalid ones, 404 and 409 for dialects, 501 for an action that is not supported.
     """
-    for change in changes:
-        try:
-            view = _changed(view, name, change)
-        except (KeyError, TypeError) as error:
-            raise invalid(f"The change {change.get('action')!r} of the view is invalid: {error}") from error
-    return view
+    return after_changes("view", view, changes, lambda before, change: _changed(before, name, change))
 
 
 def _changed(view: View, name: str, change: Mapping[str, Any]) -> View:

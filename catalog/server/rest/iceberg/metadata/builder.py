@@ -160,12 +160,8 @@ class _Builder:
                 self._apply_snapshot(update)
             case SetLocation():
                 document["location"] = update.location.rstrip("/") or update.location
-            case SetProperties():
-                document["properties"] = {**document["properties"], **(update.updates or update.updated or {})}
-            case RemoveProperties():
-                removed = set(update.removals or update.removed or ())
-                kept = {key: value for key, value in document["properties"].items() if key not in removed}
-                document["properties"] = kept
+            case SetProperties() | RemoveProperties():
+                document["properties"] = update.changed(document["properties"])
             case _:
                 self._apply_file(update)
 

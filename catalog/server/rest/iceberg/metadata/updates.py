@@ -6,7 +6,7 @@ Requirements are compared with the metadata of the table. The texts of failures 
 their tests compare them.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import msgspec
@@ -81,11 +81,20 @@ class SetProperties(Update, tag="set-properties"):
     updated: dict[str, str] | None = None
     """The name of `updates` in old clients."""
 
+    def changed(self, properties: Mapping[str, str]) -> dict[str, str]:
+        """Return the properties after the update."""
+        return {**properties, **(self.updates or self.updated or {})}
+
 
 class RemoveProperties(Update, tag="remove-properties"):
     removals: list[str] | None = None
     removed: list[str] | None = None
     """The name of `removals` in old clients."""
+
+    def changed(self, properties: Mapping[str, str]) -> dict[str, str]:
+        """Return the properties after the update."""
+        removed = set(self.removals or self.removed or ())
+        return {key: value for key, value in properties.items() if key not in removed}
 
 
 class SetStatistics(Update, tag="set-statistics"):
