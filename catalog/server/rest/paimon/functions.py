@@ -104,8 +104,9 @@ class FunctionRoutes:
     def _list_globally(self, request: RestRequest) -> RestResponse:
         home = self._access.metastore_catalog(request)
 
-        def names(database: str) -> list[str]:
-            return [] if home is None else self._functions.names(home, database)
+        def names(database: str, after: str, limit: int, prefix: str) -> list[str]:
+            every = [] if home is None else self._functions.names(home, database)
+            return sorted(name for name in every if name > after and name.startswith(prefix))[:limit]
 
         found, token = global_page(request, self._access.catalog(request), "functionNamePattern", names)
         return json_response({"functions": found, "nextPageToken": token})

@@ -410,9 +410,11 @@ def cut(
     return found, key(found[-1]) if len(found) == longest else None
 
 
-def names_of_page(
-    request: RestRequest, database: str, parameter: str, names_after: Callable[[str, str, int, str], list[str]]
-) -> list[str]:
+NamesAfter = Callable[[str, str, int, str], Sequence[str]]
+"""Returns names in a database after one: at most a number of them, which begin with a prefix, sorted."""
+
+
+def names_of_page(request: RestRequest, database: str, parameter: str, names_after: NamesAfter) -> list[str]:
     """Return the names of a page in a database; `parameter` has the pattern, whose beginning bounds what is read.
 
     RestError with status 400 for an invalid pattern.
@@ -429,21 +431,29 @@ def prefix_of(pattern: str | None) -> str:
 
 
 def global_page(
-    request: RestRequest, catalog: ServedCatalog, parameter: str, names_in: Callable[[str], Sequence[str]]
+    request: RestRequest, catalog: ServedCatalog, parameter: str, names_after: NamesAfter
 ) -> tuple[list[Name], str | None]:
     """Return a page of the names in all databases, and the token of the next one; `parameter` has the pattern.
 
-    RestError with status 400 for an invalid pattern.
+    Only names of the page are read. RestError with status 400 for an invalid pattern.
     """
-    is_database, is_meant = name_filter(request, "databaseNamePattern"), name_filter(request, parameter)
-    names: list[Name] = []
-    for database in filter(is_database, catalog.list_databases()):
+    pattern, length = request.query.get(parameter), page_length(request.query.get("maxResults"))
+    is_database, is_meant = name_filter(request, "databaseNamePattern"), matches(pattern)
+    token, found = request.query.get("pageToken") or "", list[Name]()
+    # The names of databases have no dots, so that this is the order of the tokens.
+    for start in sorted(f"{database}." for database in catalog.list_databases() if is_database(database)):
+        if start < token and not token.startswith(start):
+            continue
+        after, database = token.removeprefix(start) if token.startswith(start) else "", start[:-1]
         try:
-            names += [Name(database, each) for each in filter(is_meant, names_in(database))]
+            names = names_after(database, after, length - len(found), prefix_of(pattern))
         except DatabaseNotFoundError:
             # It was dropped since it was listed.
             continue
-    return page(request, names, lambda name: f"{name.database}.{name.object}")
+        found += [Name(database, name) for name in names if is_meant(name)]
+        if len(found) == length:
+            return found, f"{database}.{found[-1].object}"
+    return found, None
 
 
 def name_filter(request: RestRequest, parameter: str) -> Callable[[str], bool]:

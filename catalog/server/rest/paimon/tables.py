@@ -91,10 +91,7 @@ class TableRoutes:
 
     def _list_globally(self, request: RestRequest) -> RestResponse:
         catalog = self._access.catalog(request)
-        prefix = prefix_of(request.query.get("tableNamePattern"))
-        found, token = global_page(
-            request, catalog, "tableNamePattern", lambda database: catalog.names_after(database, "", prefix=prefix)
-        )
+        found, token = global_page(request, catalog, "tableNamePattern", catalog.names_after)
         return json_response({"tables": found, "nextPageToken": token})
 
     def _names(self, catalog: ServedCatalog, request: RestRequest) -> list[str]:

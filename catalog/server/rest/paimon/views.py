@@ -34,7 +34,6 @@ from interbed.catalog.server.rest.paimon.messages import (
     global_page,
     names_of_page,
     page,
-    prefix_of,
 )
 from interbed.catalog.server.rest.paimon.refusals import (
     ResourceType,
@@ -208,10 +207,7 @@ class ViewRoutes:
 
     def _list_globally(self, request: RestRequest) -> RestResponse:
         catalog = self._access.catalog(request)
-        prefix = prefix_of(request.query.get("viewNamePattern"))
-        found, token = global_page(
-            request, catalog, "viewNamePattern", lambda database: catalog.views_after(database, "", prefix=prefix)
-        )
+        found, token = global_page(request, catalog, "viewNamePattern", catalog.views_after)
         return json_response({"views": found, "nextPageToken": token})
 
     def _create(self, request: RestRequest) -> RestResponse:

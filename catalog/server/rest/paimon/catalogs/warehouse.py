@@ -29,10 +29,10 @@ class WarehouseCatalog(FileSystemCatalog, ServedCatalog):
         self.location = location.rstrip("/")
 
     def names_after(self, database: str, after: str, limit: int | None = None, prefix: str = "") -> list[str]:
-        return sorted(name for name in self.list_tables(database) if name > after and name.startswith(prefix))[:limit]
+        return _after(self.list_tables(database), after, limit, prefix)
 
     def views_after(self, database: str, after: str, limit: int | None = None, prefix: str = "") -> list[str]:
-        return self.list_views(database)
+        return _after(self.list_views(database), after, limit, prefix)
 
     def database_origin(self, name: str) -> ObjectOrigin:
         self.get_database(name)
@@ -104,3 +104,7 @@ def _created_millis(table: Table) -> int:
         return table.store.schemas.schema(0).time_millis
     except CorruptFileError as error:
         raise TableNotFoundError(f"There is no table '{table.name}', or it is being dropped: {error}") from error
+
+
+def _after(names: Sequence[str], after: str, limit: int | None, prefix: str) -> list[str]:
+    return sorted(name for name in names if name > after and name.startswith(prefix))[:limit]
