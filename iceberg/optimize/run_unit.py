@@ -39,7 +39,7 @@ from interbed.storage.files.deletion_vectors import DeletionVector
 from interbed.storage.files.format.api import OpenSink, data_file_errors
 from interbed.storage.files.format.parquet_writer import choose_encodings
 from interbed.storage.io.api import abort_output, write_file
-from interbed.storage.lsm.spill import SpillFiles
+from interbed.storage.lsm.write_buffer import SpillFiles
 from interbed.storage.write.sort.external import ExternalSort, sample_of
 from interbed.storage.write.sort.key import Sample, SortKey, SortOrder, is_curve
 

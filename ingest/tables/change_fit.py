@@ -22,7 +22,7 @@ from interbed.storage.base.types.nested import without_hidden_nulls
 from interbed.storage.meta.schema.evolution import is_widening
 from interbed.storage.meta.schema.table_schema import TableSchema
 from interbed.storage.table.table import Table
-from interbed.storage.write.row_check import RowCheck
+from interbed.storage.write.row_converter import RowCheck
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

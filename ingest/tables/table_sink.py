@@ -35,8 +35,7 @@ from interbed.storage.table.table import Table
 from interbed.storage.upkeep.compact_table import compact_again
 from interbed.storage.write.bucket_strategy import batch_strategy_of
 from interbed.storage.write.commit_message import CommitMessage
-from interbed.storage.write.replacing import overwriting
-from interbed.storage.write.table_write import TableWrite
+from interbed.storage.write.table_write import TableWrite, overwriting
 
 _log = logging.getLogger(__name__)
 

@@ -39,7 +39,7 @@ from interbed.storage.table.table import Table
 from interbed.storage.upkeep.compact_tasks import CompactionTask, balanced_tasks, plan_sort_tasks, plan_tasks, run_task
 from interbed.storage.upkeep.health import table_health
 from interbed.storage.upkeep.job_files import JobFiles
-from interbed.storage.upkeep.maintenance import carry_out_maintenance
+from interbed.storage.version.maintenance import carry_out_maintenance
 from interbed.storage.write.commit_message import CommitMessage
 from interbed.storage.write.sort.key import SortOrder
 

@@ -27,7 +27,7 @@ from interbed.spark_ext.handle.clustering import clustering_of_changes
 from interbed.spark_ext.values.predicates import FilterHandling, conjunction_of, handling_of
 from interbed.spark_ext.values.spark_types import schema_from_spark, schema_to_spark, type_to_spark
 from interbed.storage.base.errors import SchemaMismatchError
-from interbed.storage.base.predicate.char_columns import char_lengths
+from interbed.storage.base.predicate.conditions import char_lengths
 from interbed.storage.base.predicate.expr import AlwaysTrue, Predicate
 from interbed.storage.base.types.data_type import (
     BINARIES,

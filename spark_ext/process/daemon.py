@@ -29,7 +29,7 @@ BY_USE = (
     "interbed.storage.lsm.merge_function.from_options",
     "interbed.storage.read.change_read",
     "interbed.storage.upkeep.changed_rows",
-    "interbed.storage.upkeep.maintenance",
+    "interbed.storage.version.maintenance",
     "numpy.ma",
     "numpy.random",
 )

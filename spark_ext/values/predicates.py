@@ -20,7 +20,7 @@ from enum import IntEnum
 from typing import Any
 
 from interbed.storage.base.errors import FilterError, NotSupportedError
-from interbed.storage.base.predicate.char_columns import char_forms, char_lengths
+from interbed.storage.base.predicate.conditions import char_forms, char_lengths
 from interbed.storage.base.predicate.expr import (
     And,
     Comparison,

@@ -29,8 +29,7 @@ from interbed.storage.read.positions import FILE_PATH
 from interbed.storage.table.table import Table
 from interbed.storage.write.bucket.key_locations import KeyHashes
 from interbed.storage.write.commit_message import CommitMessage
-from interbed.storage.write.deletion_vectors import vector_messages
-from interbed.storage.write.kept_rows import replace_files
+from interbed.storage.write.deleted_rows import replace_files, vector_messages
 from interbed.storage.write.row_statements import delete_refusal
 from interbed.storage.write.table_write import TableWrite
 

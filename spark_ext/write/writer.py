@@ -44,10 +44,9 @@ from interbed.storage.upkeep.compact_table import compact_again
 from interbed.storage.upkeep.job_files import JobFiles
 from interbed.storage.write.bucket_strategy import batch_strategy_of, strategy_of
 from interbed.storage.write.commit_message import CommitMessage
-from interbed.storage.write.replacing import overwriting
 from interbed.storage.write.row_converter import kinds_of
 from interbed.storage.write.row_statements import UPDATABLE
-from interbed.storage.write.table_write import TableWrite
+from interbed.storage.write.table_write import TableWrite, overwriting
 from interbed.thrift_idl.planner.ttypes import CommitResult, WriteMode, WritePlan
 
 _LENGTH = struct.Struct("!i")

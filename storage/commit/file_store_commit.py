@@ -25,6 +25,7 @@ from interbed.storage.commit.changes import (
 )
 from interbed.storage.commit.committed import PartIdentity
 from interbed.storage.commit.conflict import check_rewritten_schemas
+from interbed.storage.commit.contention import RetryPolicy
 from interbed.storage.commit.pending_snapshot import (
     BaseFiles,
     OneStep,
@@ -36,7 +37,6 @@ from interbed.storage.commit.pending_snapshot import (
     in_one_step,
 )
 from interbed.storage.commit.publication import Publication
-from interbed.storage.commit.retry import RetryPolicy
 from interbed.storage.commit.snapshot_builder import SnapshotFacts, can_merge_fully
 from interbed.storage.io.parallel import PendingFiles
 from interbed.storage.meta.file_store import FileStore

@@ -34,11 +34,10 @@ from interbed.storage.commit.conflict import (
     check_total_buckets,
     check_vectors,
 )
-from interbed.storage.commit.contention import CommitLease, ContentionLock, LocalCommitLock
+from interbed.storage.commit.contention import CommitLease, ContentionLock, LocalCommitLock, RetryPolicy
 from interbed.storage.commit.manifest_writer import IndexFiles, ManifestWriter
 from interbed.storage.commit.pending_snapshot import PendingSnapshot
 from interbed.storage.commit.progress import PROGRESS
-from interbed.storage.commit.retry import RetryPolicy
 from interbed.storage.commit.snapshot_builder import SnapshotBuilder
 from interbed.storage.io.parallel import PendingFiles, both
 from interbed.storage.meta.file_store import FileStore

@@ -293,7 +293,7 @@ class PositionedCommit:
     ) -> list[int]:
         """Replace all rows by those of the messages, with the position after them. Return the snapshots' ids.
 
-        The messages are those of a writer without knowledge of earlier rows (storage.write.replacing). Raises as
+        The messages are those of a writer without knowledge of earlier rows (storage.write.table_write). Raises as
         FileStoreCommit.overwrite does, and otherwise as `commit`.
         """
         commit, facts = self._begin(store, position, source)

@@ -24,7 +24,7 @@ from interbed.storage.io.api import HDFS_CAPABILITIES, OBJECT_STORE_CAPABILITIES
 from interbed.storage.io.deleting import check_deletable, delete_one_by_one
 from interbed.storage.io.prefetch.inputs import opened_by_ranges
 from interbed.storage.io.prefetch.needs import ReadAhead
-from interbed.storage.io.stores.values import FixedKeys, StoreSettings
+from interbed.storage.io.stores.options import FixedKeys, StoreSettings
 
 if TYPE_CHECKING:
     from pyarrow import fs as pafs

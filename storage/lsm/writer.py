@@ -38,8 +38,7 @@ from interbed.storage.lsm.key_words import Order, group_ends, key_words, sort_gr
 from interbed.storage.lsm.merge_function.api import KeyGroups, Kinds, MergeFunction, take_rows
 from interbed.storage.lsm.merge_function.whole_record import DeduplicateMerge
 from interbed.storage.lsm.sort_merge import BLOCK_ROWS, MergePlan, RunBatch, RunInput, merge_runs
-from interbed.storage.lsm.spill import BATCH_BYTES, SpilledRun
-from interbed.storage.lsm.write_buffer import Run, concatenate, insertions, with_kinds
+from interbed.storage.lsm.write_buffer import BATCH_BYTES, Run, SpilledRun, concatenate, insertions, with_kinds
 from interbed.storage.meta.options.core import CoreOptions
 from interbed.storage.meta.schema.table_schema import KEY_PREFIX, VALUE_KIND, TableSchema
 

@@ -19,8 +19,7 @@ from interbed.storage.base.predicate.masks import ColumnMask, apply_masks
 from interbed.storage.base.predicate.paimon_json import filter_from_paimon, mask_from_paimon
 from interbed.storage.base.types.data_type import DataField
 from interbed.storage.read.arrow_rows import limited, shown_query
-from interbed.storage.read.query import Scan
-from interbed.storage.read.snapshot_query import SnapshotQuery
+from interbed.storage.read.query import Scan, SnapshotQuery
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -96,7 +96,7 @@ class TableScan:
         """
         check_readable(self._store)
         if self._snapshot_id is None and self._store.options.startup_mode is StartupMode.INCREMENTAL:
-            from interbed.storage.scan.incremental import incremental_plan
+            from interbed.storage.scan.change_plan import incremental_plan
 
             return incremental_plan(self._store, self)
         since = self._files_since

@@ -2,7 +2,7 @@
 (`query-auth.enabled`).
 
 Its rows are read by scans, which ask the catalog about the columns that they need, and apply what it answers
-(`read/guarded_scan.py`), as for lookups by key, and as changes and streams (`views/guarded_changes.py`). All else that
+(`read/guarded_scan.py`), as for lookups by key, and as changes and streams (`views/changes.py`). All else that
 a table offers would go past the policies, and is refused by name: levels, system tables, plans, files, and writes.
 """
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from interbed.storage.meta.schema.table_schema import TableSchema
     from interbed.storage.read.guarded_scan import BoundRules, GuardedScan, RowRules
     from interbed.storage.read.point_lookup import Key
-    from interbed.storage.views.guarded_changes import GuardedChangeQuery, GuardedChangeRead
+    from interbed.storage.views.changes import GuardedChangeQuery, GuardedChangeRead
     from interbed.storage.views.stream.stream_scan import TableStream
 
 QUERY_AUTH = "query-auth.enabled"
@@ -172,7 +172,7 @@ class GuardedTable(DescribedTable, ScannedRows):
         Raises NotSupportedError, when it is read, for a table with a primary key whose changes lack the rows before
         updates.
         """
-        from interbed.storage.views.guarded_changes import GuardedChangeQuery
+        from interbed.storage.views.changes import GuardedChangeQuery
 
         source = self._table.changes(from_snapshot, to_snapshot, mode=mode)
         return GuardedChangeQuery(source, self._change_read(source.store, columns, filter, source.mode))
@@ -214,7 +214,7 @@ class GuardedTable(DescribedTable, ScannedRows):
     ) -> "GuardedChangeRead":
         from interbed.storage.base.predicate.conditions import bound_filter
         from interbed.storage.base.predicate.expr import columns_of
-        from interbed.storage.views.guarded_changes import GuardedChangeRead
+        from interbed.storage.views.changes import GuardedChangeRead
 
         predicate = None if condition is None else bound_filter(condition, store.schema.fields)
         asked = {*(store.schema.names if columns is None else columns)}

@@ -41,7 +41,7 @@ def _maintain(of: FileStore) -> None:
 
         publish_after_commit(of)
     from interbed.storage.meta.commit_listener import follow
-    from interbed.storage.upkeep.maintenance import maintain
+    from interbed.storage.version.maintenance import maintain
 
     # Listeners run before the expiry of snapshots: readers of the previous publication may still need their files.
     follow(of)
@@ -51,13 +51,13 @@ def _maintain(of: FileStore) -> None:
 def _log_of_writes(of: FileStore) -> "WriteLog | None":
     if of.log_consistency is not LogConsistency.EVENTUAL:
         return None
-    from interbed.storage.log.sender import KafkaWriteLog
+    from interbed.storage.log.kafka_eventual import KafkaWriteLog
 
     return KafkaWriteLog(of)
 
 
 def _log_ends(of: FileStore) -> Mapping[str, int] | None:
-    from interbed.storage.log.sender import log_ends
+    from interbed.storage.log.kafka_eventual import log_ends
 
     return log_ends(of)
 

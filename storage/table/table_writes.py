@@ -139,7 +139,7 @@ class TableWrites:
         remove the rows.
         """
         from interbed.storage.base.predicate.conditions import bound_filter
-        from interbed.storage.commit.retry import RetryPolicy
+        from interbed.storage.commit.contention import RetryPolicy
         from interbed.storage.upkeep.changed_rows import delete_rows
         from interbed.storage.write.row_statements import delete_refusal
 
@@ -228,7 +228,7 @@ class TableWrites:
         from interbed.storage.scan.partition_filter import partition_choice
         from interbed.storage.upkeep.compact_table import compact_again
         from interbed.storage.write.bucket_strategy import batch_strategy_of
-        from interbed.storage.write.replacing import overwriting
+        from interbed.storage.write.table_write import overwriting
 
         user = _new_commit_user()
         chosen = partition_choice({} if partitions is None else partitions, self.store.schema.fields)
@@ -256,12 +256,12 @@ class TableWrites:
 
         import pyarrow as pa
 
-        from interbed.storage.commit.retry import RetryPolicy
+        from interbed.storage.commit.contention import RetryPolicy
         from interbed.storage.upkeep.changed_rows import (
             check_takes_present_columns,
+            groups_of_dicts,
             upsert_present,
         )
-        from interbed.storage.upkeep.present_rows import groups_of_dicts
 
         check_takes_present_columns(self.store, self.name)
         given: list[Any] = [data]
@@ -292,7 +292,7 @@ class TableWrites:
 
     def _redone(self, work: Callable[[], int | None]) -> int | None:
         """Call `work`, and again when another writer has assigned dynamic buckets to keys meanwhile."""
-        from interbed.storage.commit.retry import RetryPolicy
+        from interbed.storage.commit.contention import RetryPolicy
 
         if bucket_mode(self.store.schema, self.store.options) not in (BucketMode.DYNAMIC, BucketMode.CROSS_PARTITION):
             return work()

@@ -1,9 +1,14 @@
 """Row changes that are computed from one snapshot, as one commit: UPDATE, DELETE, MERGE, partial upserts.
 
 A primary-key table gets rows with their kinds. In an append table rows are deleted by file and position: deletion
-vectors mark them, or the files that hold them are rewritten without them (copy on write). An upsert of some columns
-looks up the values of the other columns. The commit names the snapshot that was read, so that rows that another writer
-changed since are a conflict.
+vectors mark them, or the files that hold them are rewritten without them (copy on write). The commit names the snapshot
+that was read, so that rows that another writer changed since are a conflict.
+
+An upsert of some columns looks up the old values of the other columns by key, for each group of rows with the same
+columns, as of one snapshot. A row of the key in another group would therefore not see the values of the rows before it,
+and several rows of a key have to become one. That depends on the table: in a partial-update table a null keeps the
+value of the row before it. A table with sequences compares each row with the row before it, and aggregates need each of
+them.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -18,7 +23,7 @@ import pyarrow.compute as pc
 from interbed.storage.base.arrow_values import from_numpy, one_array, to_numpy
 from interbed.storage.base.bucket_id import BucketId
 from interbed.storage.base.errors import CommitConflictError, NotSupportedError, SchemaMismatchError
-from interbed.storage.base.incoming import ArrowData
+from interbed.storage.base.incoming import ArrowData, arrow_rows
 from interbed.storage.base.predicate.expr import Predicate
 from interbed.storage.base.row.binary_row import encode_rows
 from interbed.storage.base.row.kind import RowKind
@@ -29,6 +34,7 @@ from interbed.storage.lsm.merge_function.row_rules import combined_columns
 from interbed.storage.meta.bucket_mode import BucketMode, bucket_mode
 from interbed.storage.meta.file_store import FileStore
 from interbed.storage.meta.options.stream import FALLBACK_BRANCH
+from interbed.storage.meta.schema.table_schema import TableSchema
 from interbed.storage.read.point_lookup import PointLookup, key_batch
 from interbed.storage.read.positions import FILE_PATH, ROW_INDEX, LocatedRead
 from interbed.storage.read.table_read import TableRead
@@ -39,10 +45,9 @@ from interbed.storage.scan.split import Split
 from interbed.storage.upkeep.compact_table import commit_rows
 from interbed.storage.write.bucket_strategy import batch_strategy_of
 from interbed.storage.write.commit_message import CommitMessage
-from interbed.storage.write.deletion_vectors import vector_messages
-from interbed.storage.write.kept_rows import replace_files
+from interbed.storage.write.deleted_rows import replace_files, vector_messages
 from interbed.storage.write.row_converter import KeptNulls
-from interbed.storage.write.row_statements import UPDATABLE
+from interbed.storage.write.row_statements import UPDATABLE, keep_rules, kept_for_null
 from interbed.storage.write.table_write import TableWrite
 
 Positions = npt.NDArray[np.int64]
@@ -335,3 +340,68 @@ def _single_files(split: Split) -> list[Split]:
         )
         for file in split.files
     ]
+
+
+Row = Mapping[str, Any]
+
+
+def groups_of_dicts(rows: Sequence[Row], schema: TableSchema, name: str) -> list[list[dict[str, Any]]]:
+    """Return the rows in groups that have the same columns; the rows of a key are in one group, in their order.
+
+    Rows of a key with other columns are merged: the later value wins, but a null that keeps the old value. Raises
+    SchemaMismatchError for a row without a column of the key, and for rows of a key with other columns if the table
+    orders them by a sequence.
+    """
+    ordered = keep_rules(schema)
+    keeps_null = frozenset(each for each in kept_for_null(schema) if schema.by_name[each].type.nullable)
+    made: list[dict[str, Any]] = []
+    for numbers in _numbers_by_key(rows, schema, name):
+        first = rows[numbers[0]]
+        other = next((number for number in numbers if rows[number].keys() != first.keys()), None)
+        if ordered and other is None:
+            made += [dict(rows[number]) for number in numbers]
+        elif ordered:
+            key = ", ".join(f"{each} = {first[each]!r}" for each in schema.primary_keys)
+            sequence = ", ".join(ordered[0].sequence)
+            raise SchemaMismatchError(
+                f"Rows {numbers[0]} and {other} (counted from 0) have the key {key} and different columns. The table "
+                f"'{name}' orders the rows of a key by {sequence}, so that they can't be merged before. Give one row "
+                "of the key, rows with the same columns, or an upsert for each."
+            )
+        else:
+            made.append(_merged((rows[number] for number in numbers), keeps_null))
+    groups: dict[frozenset[str], list[dict[str, Any]]] = {}
+    for row in made:
+        groups.setdefault(frozenset(row), []).append(row)
+    return list(groups.values())
+
+
+def _numbers_by_key(rows: Sequence[Row], schema: TableSchema, name: str) -> Iterable[Sequence[int]]:
+    """Return the numbers of the rows of each key, in order. Keys are equal if the table has one row for them."""
+    keys = schema.primary_keys
+    for number, row in enumerate(rows):
+        missing = next((each for each in keys if row.get(each) is None), None)
+        if missing is not None:
+            raise SchemaMismatchError(
+                f"Row {number} (counted from 0) lacks a value for '{missing}', a column of the primary key."
+            )
+    if not rows:
+        return ()
+    only = [{each: row[each] for each in keys} for row in rows]
+    found = arrow_rows(only, schema.arrow, what=f"the table '{name}'")
+    assert isinstance(found, pa.Table)
+    batch = key_batch(found, schema)
+    encoded = encode_rows(
+        [one_array(batch.column(each)) for each in keys], [schema.by_name[each].type for each in keys]
+    )
+    numbers: dict[bytes, list[int]] = {}
+    for number, key in enumerate(encoded):
+        numbers.setdefault(bytes(key), []).append(number)
+    return numbers.values()
+
+
+def _merged(rows: Iterable[Row], keeps_null: frozenset[str]) -> dict[str, Any]:
+    merged: dict[str, Any] = {}
+    for row in rows:
+        merged.update({n: v for n, v in row.items() if v is not None or n not in keeps_null or n not in merged})
+    return merged

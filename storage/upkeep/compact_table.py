@@ -18,8 +18,8 @@ from interbed.storage.base.byte_budget import ByteBudget, first_within, longest_
 from interbed.storage.base.clock import local_millis
 from interbed.storage.base.errors import InterbedError, InvalidInputError
 from interbed.storage.commit.basis import RowsRead
+from interbed.storage.commit.contention import RetryPolicy
 from interbed.storage.commit.file_store_commit import FileStoreCommit
-from interbed.storage.commit.retry import RetryPolicy
 from interbed.storage.files.format.readers import begin_loading
 from interbed.storage.io.parallel import PendingFiles
 from interbed.storage.lsm.compact.manager import CompactionPlanner

@@ -13,8 +13,8 @@ from typing import Any
 
 from interbed.storage.base.errors import InvalidInputError, NotSupportedError, plain_errors
 from interbed.storage.commit.basis import SnapshotRead
+from interbed.storage.commit.contention import RetryPolicy
 from interbed.storage.commit.file_store_commit import FileStoreCommit
-from interbed.storage.commit.retry import RetryPolicy
 from interbed.storage.meta.bucket_mode import BucketMode, bucket_mode
 from interbed.storage.meta.file_store import FileStore
 from interbed.storage.meta.manifest.entry import ManifestEntry

@@ -15,7 +15,7 @@ from interbed.storage.commit.file_store_commit import FileStoreCommit
 from interbed.storage.files.format.layout import DataFileLayout, DataFileNames
 from interbed.storage.files.format.writer import RollingFileWriter
 from interbed.storage.lsm.compact.rewriter import CompactIncrement
-from interbed.storage.lsm.spill import SpillFiles
+from interbed.storage.lsm.write_buffer import SpillFiles
 from interbed.storage.meta.bucket_mode import BucketMode, bucket_mode
 from interbed.storage.meta.file_store import FileStore
 from interbed.storage.meta.manifest.entry import DataFileMeta, FileSource

@@ -2,6 +2,6 @@
 
 Start with `table_write` (the writer of a table) and `bucket_writer` (the writer of a bucket). `incoming` converts rows,
 `route` splits them by bucket, `bucket_strategy` and `bucket/` choose the buckets, `bucket_writer` makes data files of
-them. `commit_message` is the result. `replacing` overwrites partitions, `deletion_vectors` marks rows of append tables,
-`row_statements` and `row_check` say which rows and statements a table takes, `sort/` sorts append tables.
+them. `commit_message` is the result. `deleted_rows` deletes rows of append tables, `row_statements` says which
+statements a table takes, `sort/` sorts append tables.
 """

@@ -34,8 +34,16 @@ from interbed.storage.io.api import FileIO
 from interbed.storage.lsm.compact.manager import CompactManager
 from interbed.storage.lsm.compact.rewriter import CompactedFiles, CompactIncrement
 from interbed.storage.lsm.merge_function.factory import merge_function_for
-from interbed.storage.lsm.spill import BATCH_BYTES, SpilledRun, SpillFiles
-from interbed.storage.lsm.write_buffer import Run, Spill, WriteBuffer, concatenate, with_kinds
+from interbed.storage.lsm.write_buffer import (
+    BATCH_BYTES,
+    Run,
+    Spill,
+    SpilledRun,
+    SpillFiles,
+    WriteBuffer,
+    concatenate,
+    with_kinds,
+)
 from interbed.storage.lsm.writer import BufferMerge, RemovalRules, Write, file_batch
 from interbed.storage.meta.file_store import FileStore
 from interbed.storage.meta.manifest.entry import DataFileMeta, FileSource

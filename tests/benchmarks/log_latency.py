@@ -131,7 +131,7 @@ def _measured(warehouse: Path, servers: str, commits: int) -> Figures:
 
 def _written(warehouse: Path, servers: str, writes: int) -> Figures:
     from interbed.storage.commit.file_store_commit import FileStoreCommit
-    from interbed.storage.log.sender import forget_senders
+    from interbed.storage.log.kafka_eventual import forget_senders
 
     table = _table(warehouse, "written", servers, **{"log.consistency": "eventual"})
     total = writes + WARM_UP

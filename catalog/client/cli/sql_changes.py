@@ -33,12 +33,11 @@ from interbed.catalog.client.cli.sql_statements import (
 from interbed.storage.base.arrow_values import cast_exactly
 from interbed.storage.base.errors import InvalidInputError, NotSupportedError
 from interbed.storage.base.incoming import duckdb_rows
-from interbed.storage.base.predicate.char_columns import char_lengths
-from interbed.storage.base.predicate.conditions import bound_filter
+from interbed.storage.base.predicate.conditions import bound_filter, char_lengths
 from interbed.storage.base.predicate.expr import Predicate
 from interbed.storage.base.types.column_names import check_apart_without_case
 from interbed.storage.base.types.data_type import DataField
-from interbed.storage.commit.retry import RetryPolicy
+from interbed.storage.commit.contention import RetryPolicy
 from interbed.storage.table.table import Table
 from interbed.storage.upkeep.changed_rows import SnapshotRows
 from interbed.storage.write.row_statements import DELETE, UpdateCheck, refusals

@@ -94,8 +94,8 @@ def delete_log(table: FileStore | None) -> None:
         return
     # Few tables have a log.
     from interbed.storage.log.kafka import delete_topic
+    from interbed.storage.log.kafka_eventual import forget_sender
     from interbed.storage.log.publisher import release
-    from interbed.storage.log.sender import forget_sender
     from interbed.storage.log.settings import LogSettings
 
     try:

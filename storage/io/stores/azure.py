@@ -9,14 +9,16 @@ from urllib.parse import parse_qs
 
 from interbed.storage.base.errors import InvalidInputError, InvalidOptionError
 from interbed.storage.io.stores.options import (
+    AZURE_NAMES,
+    RequestLimits,
     StoreOptions,
+    StoreSettings,
     checked_address,
     checked_bucket,
     checked_word,
     listed,
     with_hadoops,
 )
-from interbed.storage.io.stores.values import AZURE_NAMES, RequestLimits, StoreSettings
 
 _NAMES = {
     "endpoint": ("fs.azure.endpoint",),

@@ -21,8 +21,8 @@ from interbed.storage.io.deleting import BATCH, check_deletable
 from interbed.storage.io.prefetch.needs import ReadAhead, StoredEnd
 from interbed.storage.io.stores.errors import is_missing_store, was_deleted
 from interbed.storage.io.stores.objects import StoreObjects
+from interbed.storage.io.stores.options import StoreSettings
 from interbed.storage.io.stores.settings import store_settings
-from interbed.storage.io.stores.values import StoreSettings
 from interbed.storage.io.stores.writes import ExclusivePuts, Upload, UploadedFile
 
 if TYPE_CHECKING:

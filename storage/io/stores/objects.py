@@ -28,7 +28,7 @@ from interbed.storage.io.stores.errors import (
     store_error,
     was_cut_off,
 )
-from interbed.storage.io.stores.values import StoreSettings
+from interbed.storage.io.stores.options import StoreSettings
 
 _log = logging.getLogger(__name__)
 _T = TypeVar("_T")

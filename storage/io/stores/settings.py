@@ -18,26 +18,24 @@ from urllib.parse import urlsplit
 from interbed.storage.base.errors import InvalidOptionError
 from interbed.storage.io.stores.azure import azure_settings
 from interbed.storage.io.stores.options import (
-    StoreOptions,
-    checked_address,
-    checked_bucket,
-    checked_word,
-    is_number,
-    listed,
-    with_hadoops,
-)
-from interbed.storage.io.stores.values import (
     GCS_NAMES,
     S3_NAMES,
     EnvironmentKeys,
     FixedKeys,
     ProfileKeys,
     RequestLimits,
+    StoreOptions,
     StoreSettings,
     aws_profile,
+    checked_address,
+    checked_bucket,
+    checked_word,
     environment_has_keys,
+    is_number,
+    listed,
     profile_credentials,
     profile_name,
+    with_hadoops,
 )
 
 _NAMES = {

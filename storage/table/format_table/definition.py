@@ -10,8 +10,7 @@ from functools import cached_property
 from interbed.storage.base.errors import InvalidInputError, InvalidOptionError, NotSupportedError
 from interbed.storage.base.types.data_type import AtomicType, DataField
 from interbed.storage.files.format.layout import DataFileLayout
-from interbed.storage.files.text.codec import check_text_fields
-from interbed.storage.files.text.lines import EXTENSIONS, check_compression
+from interbed.storage.files.text.codec import EXTENSIONS, check_compression, check_text_fields
 from interbed.storage.files.text.options import CsvOptions, TextFileOptions, text_syntax
 from interbed.storage.meta.options.core import CoreOptions
 from interbed.storage.meta.options.format_table import (

@@ -17,8 +17,7 @@ from interbed.storage.scan.manifest_reader import ManifestReader
 from interbed.storage.upkeep.compact_table import compact_again
 from interbed.storage.write.bucket_strategy import MakeStrategy, batch_strategy_of, strategy_of
 from interbed.storage.write.commit_message import CommitMessage
-from interbed.storage.write.replacing import overwriting
-from interbed.storage.write.table_write import TableWrite
+from interbed.storage.write.table_write import TableWrite, overwriting
 
 
 @dataclass(frozen=True, slots=True)

@@ -29,10 +29,10 @@ from interbed.storage.read.arrow_rows import ArrowRows, SplitsRead
 from interbed.storage.scan.change_plan import (
     SnapshotChangeRules,
     check_changes_readable,
+    plan_of,
     record_splits,
     splits_of_snapshot,
 )
-from interbed.storage.scan.incremental import plan_of
 from interbed.storage.scan.scan import TableScan
 from interbed.storage.scan.split import Plan, Split
 from interbed.storage.scan.starting_point import files_since, travels

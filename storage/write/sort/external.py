@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 
 from interbed.storage.base.arrow_values import from_numpy
-from interbed.storage.lsm.spill import SpilledRun, SpillFiles
+from interbed.storage.lsm.write_buffer import SpilledRun, SpillFiles
 from interbed.storage.write.sort.key import Array, Sample, SortKey, chosen_rows, places
 
 OUT_ROWS = 64 * 1024

@@ -11,7 +11,7 @@ import pyarrow as pa
 from interbed.storage.base.bucket_id import BucketId
 from interbed.storage.base.row.binary_row import encode_row
 from interbed.storage.base.types.data_type import AtomicType, TypeRoot
-from interbed.storage.commit.retry import RetryPolicy
+from interbed.storage.commit.contention import RetryPolicy
 from interbed.storage.io.api import FileIO
 from interbed.storage.lsm.compact.rewriter import CompactIncrement
 from interbed.storage.meta.file_store import FileStore

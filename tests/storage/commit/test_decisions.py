@@ -15,7 +15,7 @@ from interbed.storage.commit.changes import (
     upgrade_to_level,
 )
 from interbed.storage.commit.conflict import DuplicateFileError, check_conflicts
-from interbed.storage.commit.retry import RetryPolicy
+from interbed.storage.commit.contention import RetryPolicy
 from interbed.storage.commit.snapshot_builder import minor_merge_groups, must_change, needs_full_merge
 from interbed.storage.meta.manifest.entry import EMPTY_STATS, FileKind, ManifestEntry, ManifestFileMeta, merge_entries
 from interbed.storage.meta.snapshot.snapshot import CommitKind

@@ -2,9 +2,8 @@
 
 from pathlib import Path
 
-from interbed.storage.commit.contention import LocalCommitLock
+from interbed.storage.commit.contention import LocalCommitLock, RetryPolicy
 from interbed.storage.commit.file_store_commit import FileStoreCommit
-from interbed.storage.commit.retry import RetryPolicy
 from tests.storage.commit.tables import data_file, message, primary_key_table
 
 

@@ -14,7 +14,7 @@ from interbed.storage.base.errors import InvalidOptionError, MissingExtraError, 
 from interbed.storage.io import resolve
 from interbed.storage.io.pyarrow_files import PyarrowFileIO
 from interbed.storage.io.resolve import file_io_for
-from interbed.storage.io.stores import values
+from interbed.storage.io.stores import options as store_options
 from tests.support.servers.http_servers import AZURITE_ACCOUNT, for_hadoop, running_azurite, running_s3
 
 AZURE = "abfss://c@acct.dfs.core.windows.net/w"
@@ -35,7 +35,7 @@ def no_obstore(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[None
         *("AZURE_STORAGE_ACCOUNT_KEY", "AZURE_STORAGE_SAS_TOKEN", "AZURE_TENANT_ID"),
     ):
         monkeypatch.delenv(name, raising=False)
-    for module in (resolve, values):
+    for module in (resolve, store_options):
         monkeypatch.setattr(module, "is_installed", lambda library: library != "obstore")
     resolve._remote.cache_clear()
     yield

@@ -19,7 +19,7 @@ import interbed
 from interbed.storage.base.errors import AccessRefusedError
 from interbed.storage.io.api import FileIO
 from interbed.storage.io.resolve import file_io_for
-from interbed.storage.io.stores import values
+from interbed.storage.io.stores import options as store_options
 from tests.support.servers.http_servers import AZURITE_ACCOUNT, AZURITE_KEY, running_azurite, running_s3
 from tests.support.servers.store_proxy import Fault, Request, StoreProxy
 from tests.support.shares import each_run
@@ -187,7 +187,7 @@ def test_a_job_survives_the_expiry_of_tokens(
     proxy: StoreProxy, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # Keys that expire within five minutes are read again after a tenth of a second, without a refusal.
-    monkeypatch.setattr(values, "_RENEWAL_MINUTES", 60)
+    monkeypatch.setattr(store_options, "_RENEWAL_MINUTES", 60)
     (tmp_path / ".aws").mkdir()
     tokens, number = ValidTokens("0"), 0
 

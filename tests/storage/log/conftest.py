@@ -4,11 +4,10 @@ from collections.abc import Iterator
 
 import pytest
 
-from interbed.storage.log import kafka_log, kafka_written, publisher
+from interbed.storage.log import kafka_eventual, kafka_log, publisher
 from interbed.storage.log.kafka import LogConsumer
-from interbed.storage.log.kafka_written import forget_bounds
+from interbed.storage.log.kafka_eventual import forget_bounds, forget_senders
 from interbed.storage.log.publisher import forget_writers
-from interbed.storage.log.sender import forget_senders
 from tests.interop.conftest import java_paimon
 from tests.storage.log.tables import warm_up
 from tests.support.servers.kafka import KafkaServer, running_kafka
@@ -21,7 +20,7 @@ SOON = 2.0
 @pytest.fixture
 def answered_soon_or_not(monkeypatch: pytest.MonkeyPatch) -> None:
     """Limit the wait of readers and commits for a broker that is down to two seconds instead of ten."""
-    for module in (kafka_log, kafka_written):
+    for module in (kafka_log, kafka_eventual):
         monkeypatch.setattr(module, "LogConsumer", lambda settings, **_: LogConsumer(settings, request_seconds=SOON))
     monkeypatch.setattr(publisher, "SECONDS_AFTER_COMMIT", SOON)
 

@@ -10,8 +10,7 @@ from typing import TypeVar
 import pytest
 
 from interbed.storage.base.errors import LogUnavailableError
-from interbed.storage.log.kafka_written import KafkaWrittenRanges, LogBounds
-from interbed.storage.log.sender import forget_senders
+from interbed.storage.log.kafka_eventual import KafkaWrittenRanges, LogBounds, forget_senders
 from interbed.storage.log.settings import LogSettings
 from interbed.storage.log.written import WrittenRange, WrittenRow
 from interbed.storage.views.stream.eventual_batches import EventualBatches

@@ -7,8 +7,7 @@ import pyarrow as pa
 import pytest
 
 from interbed.storage.base.errors import CorruptFileError, InvalidOptionError, StorageAccessError
-from interbed.storage.lsm.spill import SpilledRun, SpillFiles
-from interbed.storage.lsm.write_buffer import Run, Spill, WriteBuffer, concatenate
+from interbed.storage.lsm.write_buffer import Run, Spill, SpilledRun, SpillFiles, WriteBuffer, concatenate
 from interbed.storage.meta.options.core import CoreOptions
 
 

@@ -14,7 +14,7 @@ from interbed.storage.base.errors import SnapshotNotFoundError
 from interbed.storage.meta.snapshot.manager import ChangelogManager
 from interbed.storage.meta.snapshot.snapshot import CommitKind, Snapshot
 from interbed.storage.table.table import Table
-from interbed.storage.version.changelog_expiry import expire_changelogs, first_kept_changelog
+from interbed.storage.version.maintenance import expire_changelogs, first_kept_changelog
 from interbed.storage.version.orphans import remove_orphan_files
 
 SCHEMA = pa.schema((pa.field("id", pa.int64(), nullable=False), pa.field("v", pa.int64())))

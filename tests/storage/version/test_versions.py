@@ -24,8 +24,8 @@ from interbed.storage.meta.snapshot.manager import ChangelogManager
 from interbed.storage.meta.snapshot.snapshot import Snapshot
 from interbed.storage.meta.snapshot.tag import Tag, TagManager
 from interbed.storage.table.table import Table
-from interbed.storage.upkeep.maintenance import maintain
 from interbed.storage.version.expire import Retention, first_kept
+from interbed.storage.version.maintenance import maintain
 from interbed.storage.version.orphans import remove_orphan_files
 
 LATER = 4_102_444_800

@@ -22,7 +22,7 @@ from interbed.storage.scan.scan import TableScan
 from interbed.storage.table.table import Table
 from interbed.storage.upkeep.changed_rows import SnapshotRows, delete_rows_by_rewrite
 from interbed.storage.upkeep.compact_table import commit_rows
-from interbed.storage.write.kept_rows import replace_files
+from interbed.storage.write.deleted_rows import replace_files
 from interbed.storage.write.table_write import TableWrite
 
 KEPT: list[dict[str, Any]] = [

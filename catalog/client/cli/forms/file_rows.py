@@ -28,12 +28,10 @@ from interbed.storage.base.errors import InvalidInputError, SchemaMismatchError
 from interbed.storage.base.shown_text import did_you_mean
 from interbed.storage.base.types.arrow import cast_to_schema
 from interbed.storage.base.types.data_type import DataField
-from interbed.storage.files.format.hybrid_calendar import HybridCalendar, hybrid_calendar
+from interbed.storage.files.format.hybrid_calendar import HybridCalendar, hybrid_calendar, orc_calendar
 from interbed.storage.files.format.int96 import TimeUnit, open_foreign, unit_of
-from interbed.storage.files.format.orc_calendar import orc_calendar
 from interbed.storage.table.table import Table
-from interbed.storage.write.row_check import RowCheck
-from interbed.storage.write.row_converter import RowConverter
+from interbed.storage.write.row_converter import RowCheck, RowConverter
 
 FORMATS = ("parquet", "csv", "json", "orc", "arrow")
 _BY_SUFFIX = {

@@ -10,7 +10,7 @@ import pyarrow.orc
 import pytest
 
 from interbed.storage.base.errors import CorruptFileError, NotSupportedError
-from interbed.storage.files.format.orc_calendar import orc_calendar
+from interbed.storage.files.format.hybrid_calendar import orc_calendar
 
 if sys.version_info >= (3, 14):
     from compression import zstd

@@ -16,7 +16,7 @@ from interbed.storage.base.errors import StorageAccessError
 from interbed.storage.io.api import FileIO
 from interbed.storage.io.resolve import file_io_for
 from interbed.storage.io.stores import writes
-from interbed.storage.io.stores.values import RequestLimits
+from interbed.storage.io.stores.options import RequestLimits
 from tests.support.servers.http_servers import running_s3
 from tests.support.servers.store_proxy import Fault, Request, StoreProxy
 from tests.support.shares import LONG, each_run

@@ -24,7 +24,7 @@ from interbed.storage.io.resolve import file_io_for
 from interbed.storage.io.stores import file_io, objects
 from interbed.storage.io.stores.file_io import ObjectStoreFileIO
 from interbed.storage.io.stores.objects import StoreObjects
-from interbed.storage.io.stores.values import RequestLimits
+from interbed.storage.io.stores.options import RequestLimits
 from tests.support.servers.http_servers import running_s3, running_s3proxy
 from tests.support.servers.store_proxy import Fault, Request, StoreProxy
 from tests.support.waits import at_most

@@ -8,8 +8,8 @@ import pytest
 
 from interbed.storage.base.errors import InvalidOptionError, StorageAccessError
 from interbed.storage.base.shown_text import masked
+from interbed.storage.io.stores.options import RequestLimits, StoreSettings
 from interbed.storage.io.stores.settings import store_settings
-from interbed.storage.io.stores.values import RequestLimits, StoreSettings
 
 ACCOUNT = "c@acct.dfs.core.windows.net"
 OAUTH = "fs.azure.account.oauth"

@@ -14,8 +14,8 @@ from interbed.storage.base.errors import AccessRefusedError, InvalidInputError, 
 from interbed.storage.io.resolve import file_io_for
 from interbed.storage.io.stores.errors import store_error
 from interbed.storage.io.stores.file_io import ObjectStoreFileIO
+from interbed.storage.io.stores.options import StoreSettings
 from interbed.storage.io.stores.settings import store_settings
-from interbed.storage.io.stores.values import StoreSettings
 
 AZURE = "c@acct.dfs.core.windows.net"
 KEY = {"s3.access-key": "A", "s3.secret-key": "S"}

@@ -10,7 +10,7 @@ import interbed
 from interbed.catalog.client.filesystem import FileSystemCatalog
 from interbed.storage.commit.stream_commits import EpochCommit
 from interbed.storage.table.table import Table
-from interbed.storage.version.changelog_expiry import expire_changelogs
+from interbed.storage.version.maintenance import expire_changelogs
 from interbed.storage.version.orphans import remove_orphan_files
 from tests.storage.table.crashes.campaign import Operation
 from tests.storage.table.crashes.kinds import BRANCH, LATER, NAME, Kind, batch, put

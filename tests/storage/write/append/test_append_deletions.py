@@ -13,7 +13,7 @@ from interbed.storage.lsm.compact.rewriter import CompactIncrement
 from interbed.storage.scan.live_files import restore_buckets
 from interbed.storage.table.table import Table
 from interbed.storage.write.commit_message import CommitMessage
-from interbed.storage.write.deletion_vectors import vector_messages
+from interbed.storage.write.deleted_rows import vector_messages
 
 
 def _table(tmp_path: Path, **options: str) -> Table:

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from interbed.storage.base.types.arrow import type_to_arrow
-from interbed.storage.lsm.spill import SpillFiles
+from interbed.storage.lsm.write_buffer import SpillFiles
 from interbed.storage.write.sort.external import ExternalSort, sample_of
 from interbed.storage.write.sort.key import OrderStrategy, Sample, SortKey, SortOrder
 from tests.storage.lsm.keys import KEY_KINDS, key_array, key_order
