@@ -61,7 +61,10 @@ class AuthenticationError(Exception):
 
 
 class AuthenticationUnavailableError(AuthenticationError):
-    """The credentials cannot be verified at present; the client may try again later."""
+    """The credentials cannot be verified at present. The text ends with the advice to try again."""
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(f"{reason}; try again")
 
 
 class BearerVerifier(Protocol):

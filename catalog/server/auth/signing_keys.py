@@ -53,7 +53,7 @@ class SigningKeys:
             is_fetching = self._refresh()
             found = self._keys.get(key_id)
             if found is None and key_id is not None and is_fetching:
-                raise AuthenticationUnavailableError("The keys of the tokens' issuer are being fetched; try again")
+                raise AuthenticationUnavailableError("The keys of the tokens' issuer are being fetched")
         now = self._clock()
         if self._fetched_at is None or now - self._fetched_at > STALE_SECONDS:
             raise AuthenticationUnavailableError("The keys of the tokens' issuer cannot be fetched at present")

@@ -46,7 +46,7 @@ class VerificationQueue:
         is_proven, limited = self._limits(credentials)
         with self._guard:
             if self._waiting >= WAITING_MAX + (PROVEN_MAX if is_proven else 0):
-                raise AuthenticationUnavailableError("Too many clients wait to be authenticated; try again")
+                raise AuthenticationUnavailableError("Too many clients wait to be authenticated")
             if limited is not None:
                 if self._of_limited[limited]:
                     raise TooManyAttemptsError("from this address", RETRY_SECONDS)

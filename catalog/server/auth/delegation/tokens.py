@@ -270,7 +270,7 @@ class DelegationTokenService:
         try:
             return owner, self._rules.acting(caller, owner, peer).groups
         except AuthenticationUnavailableError as error:
-            raise AccessUnavailableError(f"{error}; try again") from error
+            raise AccessUnavailableError(str(error)) from error
         except AuthenticationError as error:
             raise AccessDeniedError(str(error)) from error
 

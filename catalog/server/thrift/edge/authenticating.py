@@ -274,7 +274,7 @@ class ConnectionAuthenticator:
         if isinstance(error, NegotiationError):
             self._refuse(connection, error.status, str(error))
         elif isinstance(error, AuthenticationUnavailableError):
-            self._refuse(connection, SaslStatus.ERROR, f"{error}; try again")
+            self._refuse(connection, SaslStatus.ERROR, str(error))
         elif isinstance(error, AuthenticationError):
             self._refuse(connection, SaslStatus.BAD, str(error))
         else:

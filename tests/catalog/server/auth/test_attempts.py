@@ -1,14 +1,17 @@
 """Failed authentications: what waits, for how long, and which clients do not."""
 
+import ast
 import hmac
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+import interbed
 from interbed.catalog.server.auth import issued_tokens
 from interbed.catalog.server.auth.attempts import (
     ENTRIES_MAX,
@@ -31,6 +34,7 @@ from interbed.catalog.server.auth.principals import (
 from interbed.catalog.server.auth.verification import PROVEN_MAX, WAITING_MAX, VerificationQueue
 from interbed.catalog.server.database import schema
 from interbed.catalog.server.database.session import SqlRepository
+from tests.support.source_trees import source_tree
 from tests.support.waits import at_most
 
 pytestmark = pytest.mark.attack("guessing")
@@ -329,13 +333,29 @@ def test_a_flood_does_not_take_the_places_of_known_clients(slow: SlowServer) -> 
     slow.tokens.released.clear()
     for number in range(WAITING_MAX):
         slow.submit(bearer(f"ibt_{number}", f"198.51.100.{number}"))
-    with pytest.raises(AuthenticationUnavailableError, match="Too many clients wait"):
+    with pytest.raises(AuthenticationUnavailableError) as refused:
         slow.submit(bearer("ibt_z", THERE))
+    assert str(refused.value) == "Too many clients wait to be authenticated; try again"
     known = [slow.submit(bearer("ibt_good")) for _ in range(PROVEN_MAX)]
     with pytest.raises(AuthenticationUnavailableError, match="Too many clients wait"):
         slow.submit(bearer("ibt_good"))
     slow.tokens.released.set()
     assert {each.result(at_most(30)).name for each in known} == {"ann"}
+
+
+def test_the_advice_to_try_again_is_given_in_one_place() -> None:
+    root = Path(interbed.__file__).parent / "catalog" / "server"
+    given = [
+        f"{path.relative_to(root)}:{call.lineno}"
+        for path in sorted(root.rglob("*.py"))
+        for call in ast.walk(source_tree(path))
+        if isinstance(call, ast.Call)
+        and ast.unparse(call.func).rpartition(".")[2] == AuthenticationUnavailableError.__name__
+        and "again" in ast.unparse(call)
+    ]
+    assert given == []
+    assert str(AuthenticationUnavailableError("It is closed")) == "It is closed; try again"
+    assert str(TooManyAttemptsError("here", 1.5)) == "Too many failed authentications here: wait 2 s; try again"
 
 
 # -- what an attacker could measure ------------------------------------------------------------------------------------
