@@ -8,6 +8,7 @@ are counted, and further attempts wait (attempts.py).
 """
 
 import hashlib
+import math
 import secrets
 import threading
 import time
@@ -68,9 +69,14 @@ class Authentication:
 
     def known(self, credentials: Credentials) -> Principal | None:
         """Return the principal if that needs no I/O, None otherwise. AuthenticationError."""
+        found = self.known_until(credentials)
+        return None if found is None else found[0]
+
+    def known_until(self, credentials: Credentials) -> tuple[Principal, float] | None:
+        """Return the principal if that needs no I/O, and the time until which it may be kept. AuthenticationError."""
         token = _token(credentials)
         if token is None:
-            return self._without_token(credentials)
+            return self._without_token(credentials), math.inf
         has_password = self._has_password(credentials, token)
         key = self._key_of(credentials, token)
         with self._guard:
@@ -80,7 +86,12 @@ class Authentication:
             self._kept.move_to_end(key)
         if isinstance(found[0], AuthenticationError):
             raise AuthenticationError(str(found[0]))
-        return found[0] if has_password else _of_user(found[0], credentials.user)
+        return found[0] if has_password else _of_user(found[0], credentials.user), found[1]
+
+    @property
+    def now(self) -> float:
+        """The present time of the clock that verifications are kept by."""
+        return self._clock()
 
     def present(self, credentials: Credentials) -> Principal:
         """Return the principal as of now; may do I/O. AuthenticationError."""

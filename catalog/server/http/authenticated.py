@@ -28,6 +28,7 @@ from interbed.catalog.server.auth.principals import (
 )
 from interbed.catalog.server.auth.verification import VerificationQueue
 from interbed.catalog.server.http.application import client_of, respond
+from interbed.catalog.server.http.connection import AuthenticatedHeader, HttpClient
 
 T = TypeVar("T")
 
@@ -60,22 +61,22 @@ class AuthenticatedApplication:
         client = client_of(scope)
         answer = None
         try:
-            token = _negotiate_token(scope["headers"])
-            if token is None:
-                presented = _authorization(scope["headers"])
-                if client.session.common_names is not None:
-                    presented = replace(presented, common_names=client.session.common_names)
-                principal = await self._principal(presented, client.session.peer)
-                client.verify = partial(self._authentication.present, presented)
+            header = _authorization(scope["headers"])
+            kept = client.authenticated
+            if kept is not None and kept.value == header and self._authentication.now < kept.until:
+                principal = kept.principal
+                client.verify = kept.verify
+            elif (token := _negotiate_token(header)) is None:
+                principal = await self._presented(client, header)
             else:
                 principal, answer = await self._negotiated(token)
                 # A ticket is not revoked, and the next request has a new token.
                 client.verify = None
-            user = _acted_for(scope)
+            user = _acted_for(scope) if scope["query_string"] else None
             if user is not None:
                 acting = partial(self._impersonation.acting, principal, user, client.session.peer)
                 principal = await self._on_thread(acting)
-            if client.session.principal != principal:
+            if client.session.principal is not principal and client.session.principal != principal:
                 # The settings of a session are those of its principal.
                 client.session = replace(client.session, principal=principal, user=principal.name, settings={})
             await self._application(scope, receive, send if answer is None else _with_answer(send, answer))
@@ -97,12 +98,20 @@ class AuthenticatedApplication:
             raise AuthenticationError(f"Kerberos is not accepted here; accepted: {self._authentication.accepted}")
         return await self._on_thread(partial(self._authentication.negotiate.verify, token))
 
-    async def _principal(self, credentials: Credentials, peer: str) -> Principal:
-        known = self._authentication.known(credentials)
-        if known is not None:
-            return known
-        placed = replace(credentials, address=address_of(peer))
-        return await self._on_thread(partial(self._authentication.authenticate, placed), placed)
+    async def _presented(self, client: HttpClient, header: bytes | None) -> Principal:
+        """Return the principal of the credentials in a header, or of the client's certificate. AuthenticationError."""
+        session = client.session
+        credentials = _credentials(header)
+        if session.common_names is not None:
+            credentials = replace(credentials, common_names=session.common_names)
+        client.verify = verify = partial(self._authentication.present, credentials)
+        known = self._authentication.known_until(credentials)
+        if known is None:
+            placed = replace(credentials, address=address_of(session.peer))
+            return await self._on_thread(partial(self._authentication.authenticate, placed), placed)
+        principal, until = known
+        client.authenticated = AuthenticatedHeader(value=header, principal=principal, until=until, verify=verify)
+        return principal
 
     async def _on_thread(self, work: Callable[[], T], credentials: Credentials | None = None) -> T:
         """Run a function that does I/O on one of the threads. AuthenticationUnavailableError if too many wait."""
@@ -121,12 +130,22 @@ class AuthenticatedApplication:
         await respond(send, status, "application/json", json.dumps(body).encode(), further=further, closes=True)
 
 
-def _negotiate_token(headers: Iterable[tuple[bytes, bytes]]) -> str | None:
+def _authorization(headers: Iterable[tuple[bytes, bytes]]) -> bytes | None:
+    """Return the header Authorization, None without one. AuthenticationError for several."""
+    found = None
+    for name, value in headers:
+        if name == b"authorization":
+            if found is not None:
+                raise AuthenticationError("The request has several Authorization headers")
+            found = value
+    return found
+
+
+def _negotiate_token(header: bytes | None) -> str | None:
     """Return the token of the scheme Negotiate, None for another scheme or none."""
-    found = [value for name, value in headers if name == b"authorization"]
-    if len(found) != 1:
+    if header is None:
         return None
-    scheme, _, given = found[0].decode("latin-1").partition(" ")
+    scheme, _, given = header.decode("latin-1").partition(" ")
     return given.strip() if scheme.lower() == "negotiate" else None
 
 
@@ -153,14 +172,11 @@ def _with_answer(send: Send, answer: str) -> Send:
     return send_with_answer
 
 
-def _authorization(headers: Iterable[tuple[bytes, bytes]]) -> Credentials:
-    """Return the bearer token of a request, or its user and password. AuthenticationError for another scheme."""
-    found = [value for name, value in headers if name == b"authorization"]
-    if not found:
+def _credentials(header: bytes | None) -> Credentials:
+    """Return the bearer token of a header, or its user and password. AuthenticationError for another scheme."""
+    if header is None:
         return Credentials()
-    if len(found) > 1:
-        raise AuthenticationError("The request has several Authorization headers")
-    scheme, _, given = found[0].decode("latin-1").partition(" ")
+    scheme, _, given = header.decode("latin-1").partition(" ")
     given = given.strip()
     if scheme.lower() == "bearer" and given:
         return Credentials(bearer=given)

@@ -10,6 +10,7 @@ import logging
 import ssl
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
 from http import HTTPStatus
 from typing import Any, Protocol
 
@@ -18,6 +19,7 @@ from uvicorn.config import Config
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 from uvicorn.server import ServerState
 
+from interbed.catalog.server.auth.principals import Principal
 from interbed.catalog.server.session import ClientLink
 from interbed.catalog.server.thrift.edge.call import ClientSession
 from interbed.catalog.server.thrift.edge.listeners import client_names, client_subject
@@ -41,6 +43,18 @@ CLIENT_EXTENSION = "interbed.client"
 """Key of the HttpClient among a scope's extensions."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AuthenticatedHeader:
+    """The header Authorization of a request, None without one, and the principal that it had. `until` is the time until
+    which the principal may be kept. `verify` verifies the credentials again.
+    """
+
+    value: bytes | None
+    principal: Principal
+    until: float
+    verify: Callable[[], object]
+
+
 class HttpClient:
     """A client as applications know it: `scope["extensions"][CLIENT_EXTENSION]`.
 
@@ -49,6 +63,7 @@ class HttpClient:
 
     __slots__ = (
         "_connection",
+        "authenticated",
         "deadline",
         "is_served",
         "partial_bytes",
@@ -77,6 +92,8 @@ class HttpClient:
         """Verifies the credentials of the present request again, on a thread that may wait; AuthenticationError. None
         where every client is served.
         """
+        self.authenticated: AuthenticatedHeader | None = None
+        """The header that the connection's previous request was authenticated by; None for another mechanism."""
         self.is_served = False
         """Whether a request of it is being served: a server that stops waits for it."""
         self.deadline: float | None = None

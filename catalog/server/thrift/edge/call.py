@@ -6,7 +6,8 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, Protocol
 
-from interbed.catalog.server.auth.principals import Principal
+from interbed.catalog.server.auth.principals import Mechanism, Principal
+from interbed.catalog.server.service.access.authorizer import Caller
 from interbed.catalog.server.session import ClientLink
 
 
@@ -28,7 +29,8 @@ class ClientSession:
     `certificate` is the subject of the client's verified TLS certificate, and `common_names` the names in it.
     `principal` is the authenticated client, and `user` is its name then; None where the server serves every client. A
     client with a `refusal` gets it in answer to every call. `settings` are those that setMetaConf has set; they end
-    with the connection. `link` is the connection as the calls know it.
+    with the connection. `link` is the connection as the calls know it. `caller` is the principal as authorizers know
+    it; None without one, and for the server's own optimizer.
     """
 
     peer: str
@@ -39,6 +41,14 @@ class ClientSession:
     refusal: str | None = None
     settings: dict[str, str] = field(default_factory=dict, compare=False)
     link: ClientLink = field(default_factory=ClientLink, compare=False)
+    caller: Caller | None = field(init=False, compare=False, repr=False)
+
+    def __post_init__(self) -> None:
+        # Made once: cached answers are found by it.
+        caller = None
+        if self.principal is not None and self.principal.mechanism is not Mechanism.OPTIMIZER:
+            caller = Caller(name=self.principal.name, groups=self.principal.groups)
+        object.__setattr__(self, "caller", caller)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

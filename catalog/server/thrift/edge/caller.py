@@ -1,6 +1,6 @@
 """The caller that a thread serves, as authorizers know it."""
 
-from interbed.catalog.server.auth.principals import Mechanism, Principal
+from interbed.catalog.server.auth.principals import Principal
 from interbed.catalog.server.service.access.authorizer import Caller
 from interbed.catalog.server.service.errors import AccessDeniedError
 from interbed.catalog.server.thrift.edge.call import ClientSession, current_session
@@ -24,11 +24,8 @@ def caller_of(session: ClientSession) -> Caller | None:
     """Return the caller of a session; None for the server's own optimizer. AccessDeniedError for a client without a
     principal.
     """
-    principal = session.principal
-    if principal is None:
+    if session.principal is None:
         raise AccessDeniedError(
             "the request is not authenticated, and this server decides by principals what callers may do"
         )
-    if principal.mechanism is Mechanism.OPTIMIZER:
-        return None
-    return Caller(name=principal.name, groups=principal.groups)
+    return session.caller

@@ -1,5 +1,6 @@
 """A server that authenticates its clients: by tokens and JWTs over HTTP, by certificates on both ports."""
 
+import http.client
 import json
 import socket
 import ssl
@@ -11,6 +12,7 @@ from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import jwt
 import pyarrow as pa
@@ -255,6 +257,29 @@ def test_a_revoked_token_is_refused_soon(authenticated: AuthenticatedServer) -> 
     listed = {each["id"]: each for each in run_json("token", "list", "--db", server.db)}
     assert listed[made["id"]]["revoked_at"] is not None
     assert made["token"] not in run("token", "list", "--db", server.db)
+
+
+def test_a_token_is_refused_on_the_connection_that_it_was_accepted_on(authenticated: AuthenticatedServer) -> None:
+    server = authenticated.server
+    made = run_json("token", "create", "kim", "--db", server.db)
+    parts = urlsplit(server.http)
+    assert parts.hostname is not None
+
+    with closing(http.client.HTTPConnection(parts.hostname, parts.port, timeout=at_most(30))) as connection:
+
+        def status(token: str | None) -> int:
+            headers = {} if token is None else {"Authorization": f"Bearer {token}"}
+            connection.request("GET", "/iceberg/v1/config", headers=headers)
+            with connection.getresponse() as response:
+                response.read()
+                return response.status
+
+        assert [status(made["token"]) for _ in range(3)] == [200, 200, 200]
+        run("token", "revoke", made["id"], "--db", server.db)
+        wait_until(lambda: status(made["token"]) == 401, "the token is refused")
+        other = authenticated.token
+        asked_in_turn = [status(each) for each in (other, made["token"], other, None, other, other[:-1], other)]
+    assert asked_in_turn == [200, 401, 200, 401, 200, 401, 200]
 
 
 def test_certificates_name_principals_on_both_ports(tmp_path: Path, certificates: Path) -> None:
