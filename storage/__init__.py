@@ -40,7 +40,7 @@ OFFERED: Mapping[str, tuple[str, ...]] = {
     "what the package names beside them": (
         "base.predicate.conditions",
         "base.types.parse",
-        "commit.conflict",
+        "commit.changes",
         "read.query",
         "scan.explain",
         "table.schema_update",

@@ -178,7 +178,7 @@ if TYPE_CHECKING:
     )
     from interbed.storage.base.types.far_times import FarDate, FarTimestamp
     from interbed.storage.base.types.parse import data_type
-    from interbed.storage.commit.conflict import DuplicateFileError
+    from interbed.storage.commit.changes import DuplicateFileError
     from interbed.storage.meta.schema.change import Move, SchemaChange
     from interbed.storage.meta.schema.table_schema import Schema, TableSchema
     from interbed.storage.meta.snapshot.snapshot import Snapshot
@@ -392,7 +392,7 @@ _HOLDS = {
         "ArrayType AtomicType DataField DataType MapType MultisetType RowType TypeRoot"
     ),
     "interbed.storage.base.types.parse": "data_type",
-    "interbed.storage.commit.conflict": "DuplicateFileError",
+    "interbed.storage.commit.changes": "DuplicateFileError",
     "interbed.storage.meta.schema.change": "Move SchemaChange",
     "interbed.storage.meta.schema.table_schema": "Schema TableSchema",
     "interbed.storage.meta.snapshot.snapshot": "Snapshot",

@@ -19,12 +19,12 @@ from interbed.storage.commit.changes import (
     MessageChanges,
     PartChanges,
     changed_partitions,
+    check_rewritten_schemas,
     collect_changes,
     new_paths,
     upgrade_to_level,
 )
 from interbed.storage.commit.committed import PartIdentity
-from interbed.storage.commit.conflict import check_rewritten_schemas
 from interbed.storage.commit.contention import RetryPolicy
 from interbed.storage.commit.pending_snapshot import (
     BaseFiles,

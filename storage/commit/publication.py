@@ -23,9 +23,7 @@ from interbed.storage.base.errors import (
     StorageAccessError,
 )
 from interbed.storage.commit.basis import BasisCheck
-from interbed.storage.commit.changes import owned_paths
-from interbed.storage.commit.committed import CommittedParts, SnapshotOutcome
-from interbed.storage.commit.conflict import (
+from interbed.storage.commit.changes import (
     DuplicateFileError,
     check_conflicts,
     check_delta,
@@ -33,7 +31,9 @@ from interbed.storage.commit.conflict import (
     check_rewritten_schemas,
     check_total_buckets,
     check_vectors,
+    owned_paths,
 )
+from interbed.storage.commit.committed import CommittedParts, SnapshotOutcome
 from interbed.storage.commit.contention import CommitLease, ContentionLock, LocalCommitLock, RetryPolicy
 from interbed.storage.commit.manifest_writer import IndexFiles, ManifestWriter
 from interbed.storage.commit.pending_snapshot import PendingSnapshot

@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from interbed.storage.meta.paths import DataFilePlace, NewFile
     from interbed.storage.meta.schema.change import SchemaChange
     from interbed.storage.meta.snapshot.snapshot import Snapshot
-    from interbed.storage.meta.write_log import WriteLog
+    from interbed.storage.meta.store_environment import WriteLog
 
 _BRANCH = "branch"
 """The dynamic option that opens a branch."""

@@ -1,14 +1,18 @@
-"""Additions of a catalog to a table's file store: locks, publication of snapshots, changes of schemas and versions."""
+"""Additions of a catalog and of higher layers to a table's file store: locks, publication of snapshots, changes of
+schemas and versions, and the log of the rows of a writer.
+"""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from interbed.storage.io.api import FileIO
 from interbed.storage.meta.paths import TablePaths
 from interbed.storage.meta.snapshot.publish import CatalogLock, NoLock, SnapshotPublisher
 
 if TYPE_CHECKING:
+    import pyarrow as pa
+
     from interbed.storage.meta.schema.change import SchemaChange
     from interbed.storage.meta.schema.table_schema import TableSchema
 
@@ -38,6 +42,24 @@ class VersionKeeper(Protocol):
 
     def fast_forward(self, name: str) -> None:
         """Replace the state of the table by that of a branch; BranchNotFoundError."""
+        ...
+
+
+class WriteLog(Protocol):
+    """Log of a writer's rows before they are committed, where the table's log is eventual (`log.consistency`).
+
+    Not thread-safe.
+    """
+
+    def send(self, bucket: int, rows: "pa.RecordBatch", kinds: "pa.Array[Any] | None") -> None:
+        """Send rows of a bucket with all columns of the table, and their kinds as int8, None for insertions.
+
+        Raises LogUnavailableError, MissingExtraError, InvalidOptionError for a topic that is not that of a log.
+        """
+        ...
+
+    def flush(self) -> None:
+        """Wait until all sent rows are in the log; raises LogUnavailableError when some of them are not."""
         ...
 
 

@@ -12,8 +12,7 @@ from interbed.storage.base.types.data_type import DataField
 from interbed.storage.files.format.readers import begin_loading
 from interbed.storage.meta.file_store import FileStore
 from interbed.storage.read.arrow_rows import ArrowRows, check_limit, limited, shown_query
-from interbed.storage.scan.fallback import plan_rows
-from interbed.storage.scan.scan import TableScan
+from interbed.storage.scan.scan import TableScan, plan_rows
 from interbed.storage.scan.split import Plan
 from interbed.storage.scan.starting_point import travels
 

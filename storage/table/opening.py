@@ -18,7 +18,7 @@ from interbed.storage.meta.schema.manager import SchemaManager
 from interbed.storage.meta.schema.table_schema import TableSchema
 
 if TYPE_CHECKING:
-    from interbed.storage.meta.write_log import WriteLog
+    from interbed.storage.meta.store_environment import WriteLog
 
 
 def _check_options(

@@ -203,7 +203,7 @@ class Table(DescribedTable, ScannedRows, TableWrites, TableChanges, PypaimonName
         self, condition: "str | Predicate | None", snapshot_id: int | None, *, analyze: bool
     ) -> "Explanation":
         from interbed.storage.scan.explain import explain_plan
-        from interbed.storage.scan.fallback import plan_rows
+        from interbed.storage.scan.scan import plan_rows
         from interbed.storage.scan.starting_point import at_snapshot
 
         store = self.store if snapshot_id is None else at_snapshot(self.store, snapshot_id)

@@ -40,7 +40,7 @@ class TableAccess(TablePart):
     @property
     def falls_back(self) -> bool:
         """Whether partitions that the table lacks are read from another branch: `scan.fallback-branch`."""
-        from interbed.storage.scan.fallback import fallback_of
+        from interbed.storage.scan.scan import fallback_of
 
         return fallback_of(self.store) is not None
 
@@ -114,7 +114,7 @@ class TableAccess(TablePart):
         self, *, predicate: "Predicate | None" = None, limit: int | None = None, snapshot_id: int | None = None
     ) -> "Plan":
         """Return the splits of the rows of the table, including those of its fallback branch; see TableScan.plan."""
-        from interbed.storage.scan.fallback import plan_rows
+        from interbed.storage.scan.scan import plan_rows
 
         return plan_rows(self.store, predicate=predicate, limit=limit, snapshot_id=snapshot_id)
 

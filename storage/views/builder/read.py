@@ -29,8 +29,7 @@ from interbed.storage.meta.file_store import FileStore
 from interbed.storage.read.arrow_rows import SplitsRead, check_limit, limited
 from interbed.storage.read.change_read import AuditRead, audit_fields
 from interbed.storage.read.table_read import TableRead
-from interbed.storage.scan.fallback import plan_rows
-from interbed.storage.scan.scan import TableScan
+from interbed.storage.scan.scan import TableScan, plan_rows
 from interbed.storage.scan.split import Plan, Split
 from interbed.storage.views.builder.explain import ExplainResult, explained
 from interbed.storage.views.builder.predicate import PredicateBuilder

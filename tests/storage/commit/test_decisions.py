@@ -8,13 +8,14 @@ from hypothesis import strategies as st
 
 from interbed.storage.base.errors import CommitConflictError, CorruptFileError
 from interbed.storage.commit.changes import (
+    DuplicateFileError,
+    check_conflicts,
     collect_changes,
     overlapping_pair,
     owned_files,
     record_delta,
     upgrade_to_level,
 )
-from interbed.storage.commit.conflict import DuplicateFileError, check_conflicts
 from interbed.storage.commit.contention import RetryPolicy
 from interbed.storage.commit.snapshot_builder import minor_merge_groups, must_change, needs_full_merge
 from interbed.storage.meta.manifest.entry import EMPTY_STATS, FileKind, ManifestEntry, ManifestFileMeta, merge_entries
