@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Literal
 
 from interbed.catalog.server.auth.jwt_rules import ALGORITHMS
 from interbed.catalog.server.setting_kinds import (
@@ -14,6 +15,7 @@ from interbed.catalog.server.setting_kinds import (
     integer,
     optional,
     some_of,
+    switch,
 )
 
 PROTECTIONS = ("authentication", "integrity", "privacy")
@@ -187,11 +189,19 @@ class AuthenticationSettings:
         ),
     )
     credentials_s3_region: str | None = field(
-        default=None, metadata=about("The region of the role's buckets, for clients.", optional(TEXT))
+        default=None, metadata=about("The region of the buckets, for clients.", optional(TEXT))
     )
     credentials_s3_endpoint: str | None = field(
         default=None,
         metadata=about("The address of a store that is not AWS's: its S3, and its AssumeRole.", optional(TEXT)),
+    )
+    credentials_s3_signing: Literal["off", "on"] = field(
+        default="off",
+        metadata=about(
+            "Whether the server signs requests of Iceberg's clients to S3, each on the directory of one table, by its "
+            "own keys: for stores without AssumeRole.",
+            switch(),
+        ),
     )
     credentials_seconds: int = field(
         default=3600,

@@ -270,23 +270,36 @@ def _check_ldap(settings: AuthenticationSettings, refuse: Callable[[str, str], N
 
 
 def check_credentials(settings: AuthenticationSettings, http_port: int | None, sources: Mapping[str, str]) -> None:
-    """Check that credentials are issued to authenticated clients only, and by an address without secrets."""
+    """Check that clients are authenticated that get credentials or signatures, and that the store has an address
+    without secrets.
+    """
+    signs = settings.credentials_s3_signing == "on"
     for name in ("credentials_s3_region", "credentials_s3_endpoint"):
-        if getattr(settings, name) is not None and settings.credentials_s3_role is None:
-            raise ServerSettingsError(f"{sources[name]}: {name} is set without credentials_s3_role")
-    if settings.credentials_s3_role is None:
-        return
-    source = sources["credentials_s3_role"]
-    if not mechanisms_of(settings.authentication):
-        raise ServerSettingsError(f"{source}: credentials_s3_role needs `authentication`: they are for principals")
-    if http_port is None:
-        raise ServerSettingsError(f"{source}: credentials_s3_role needs http_port: REST catalogs issue the credentials")
-    if ROLE_ARN.fullmatch(settings.credentials_s3_role) is None:
-        raise ServerSettingsError(f"{source}: credentials_s3_role is not the ARN of a role, {ROLE_ARN_FORM}")
-    endpoint = settings.credentials_s3_endpoint
+        if getattr(settings, name) is not None and settings.credentials_s3_role is None and not signs:
+            raise ServerSettingsError(
+                f"{sources[name]}: {name} is set without credentials_s3_role or credentials_s3_signing"
+            )
+    given = {"credentials_s3_role": settings.credentials_s3_role is not None, "credentials_s3_signing": signs}
+    for name in (name for name, is_given in given.items() if is_given):
+        source = sources[name]
+        if not mechanisms_of(settings.authentication):
+            raise ServerSettingsError(f"{source}: {name} needs `authentication`: it is for principals")
+        if http_port is None:
+            raise ServerSettingsError(f"{source}: {name} needs http_port: it is for clients of REST catalogs")
+    role, endpoint = settings.credentials_s3_role, settings.credentials_s3_endpoint
+    if role is not None and ROLE_ARN.fullmatch(role) is None:
+        raise ServerSettingsError(
+            f"{sources['credentials_s3_role']}: credentials_s3_role is not the ARN of a role, {ROLE_ARN_FORM}"
+        )
+    if signs and settings.credentials_s3_region is None:
+        raise ServerSettingsError(
+            f"{sources['credentials_s3_signing']}: credentials_s3_signing needs credentials_s3_region: a signature is "
+            "for one region"
+        )
     if endpoint is not None:
         found = urlsplit(endpoint)
-        if found.scheme not in ("http", "https") or not found.hostname or found.username or found.query:
+        has_path = signs and found.path not in ("", "/")
+        if found.scheme not in ("http", "https") or not found.hostname or found.username or found.query or has_path:
             raise ServerSettingsError(
                 f"{sources['credentials_s3_endpoint']}: credentials_s3_endpoint is not an address https://host[:port]"
             )

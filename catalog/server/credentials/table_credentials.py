@@ -56,7 +56,7 @@ class TableCredentials:
         CredentialsError with the reason if there are none.
         """
         operation = self._operation(table_object(catalog, database, name))
-        location = self._repository.read(lambda transaction: _location(transaction, catalog, database, name))
+        location = self._repository.read(lambda transaction: table_location(transaction, catalog, database, name))
         place = parsed(location)
         issuer = next((each for each in self._issuers if each.serves(place.scheme)), None)
         if issuer is None:
@@ -100,7 +100,7 @@ def permitted_operation(access: AccessGuard, policies: PolicyRules, table: Secur
     return StorageOperation.WRITE if access.may(WRITE, table) else StorageOperation.READ
 
 
-def _location(transaction: Transaction, catalog: str, database: str, name: str) -> str:
+def table_location(transaction: Transaction, catalog: str, database: str, name: str) -> str:
     """Return the location of a table; CredentialsError if its directory is not the table's alone."""
     found = transaction.tables.find(catalog, database, name)
     shown = f"{database}.{name}"

@@ -26,6 +26,8 @@ from interbed.catalog.server.auth.principals import (
 )
 from interbed.catalog.server.auth.sasl import SaslMechanism
 from interbed.catalog.server.auth.sasl_plain import PLAIN, PlainMechanism
+from interbed.catalog.server.credentials.request_signing import OwnKeys, TableSigning
+from interbed.catalog.server.credentials.s3_requests import S3Address
 from interbed.catalog.server.credentials.table_credentials import TableCredentials, permitted_operation
 from interbed.catalog.server.database.session import SqlRepository
 from interbed.catalog.server.service.access.guard import AccessGuard
@@ -130,6 +132,17 @@ def credentials_for(
         store_endpoint=settings.credentials_s3_endpoint,
     )
     return TableCredentials(store, [issuer], partial(permitted_operation, access, policies))
+
+
+def signing_for(
+    settings: ServerSettings, store: SqlRepository, access: AccessGuard, policies: PolicyRules
+) -> TableSigning | None:
+    """Return the signatures that a server makes for its clients, None if it makes none. MissingExtraError."""
+    if settings.credentials_s3_signing == "off":
+        return None
+    assert settings.credentials_s3_region is not None
+    address = S3Address(region=settings.credentials_s3_region, endpoint=settings.credentials_s3_endpoint)
+    return TableSigning(store, address, partial(permitted_operation, access, policies), OwnKeys().sign)
 
 
 def identity_is_needed(settings: ServerSettings) -> bool:

@@ -27,6 +27,7 @@ from interbed.catalog.server.process.authenticating import (
     identity_is_needed,
     impersonation_for,
     port_authentication,
+    signing_for,
 )
 from interbed.catalog.server.process.authorizing import grant_handler_for
 from interbed.catalog.server.process.delegating import delegation_for, delegation_handler_for, with_delegation
@@ -235,6 +236,7 @@ def loop_for(
                 },
                 namespaces=NamespaceMapping(settings.iceberg_namespace_separator),
                 credentials=credentials_for(settings, store, metastore.access, metastore.policies),
+                signing=signing_for(settings, store, metastore.access, metastore.policies),
                 administration=administration_for(settings, store, metastore.access.authorizer),
                 policies=policies_for(store, metastore.access.authorizer),
             )

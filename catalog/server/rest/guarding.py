@@ -74,6 +74,7 @@ OF_COLUMNS = frozenset(
         "iceberg.loadView",
         "iceberg.viewExists",
         "iceberg.loadCredentials",
+        "iceberg.signRequest",
         "iceberg.reportMetrics",
         "iceberg.planTableScan",
         "iceberg.fetchPlanningResult",

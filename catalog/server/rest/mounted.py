@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from starlette.routing import Mount
 from starlette.types import Receive, Scope, Send
 
+from interbed.catalog.server.credentials.request_signing import TableSigning
 from interbed.catalog.server.credentials.table_credentials import TableCredentials
 from interbed.catalog.server.http.application import HttpAnswers
 from interbed.catalog.server.rest.endpoint import RestEndpoint
@@ -38,8 +39,8 @@ PATHS: Mapping[str, str] = {"iceberg": "/iceberg", "paimon": "/paimon", "interbe
 class RestSettings:
     """Settings of the interfaces: the names of those that are served, whether Iceberg's has the tables in Paimon's
     format, where metadata for them are made (None: in the directories of the tables), the names of the databases of
-    Iceberg's namespaces, the directories of tables without a metastore that Paimon's serves, by their names, and the
-    credentials of stores that both issue.
+    Iceberg's namespaces, the directories of tables without a metastore that Paimon's serves, by their names, the
+    credentials of stores that both issue, and the signatures that Iceberg's makes.
     """
 
     names: Collection[str] = tuple(PATHS)
@@ -48,6 +49,7 @@ class RestSettings:
     warehouses: Mapping[str, str] = field(default_factory=dict)
     namespaces: NamespaceMapping = field(default_factory=NamespaceMapping)
     credentials: TableCredentials | None = None
+    signing: TableSigning | None = None
     administration: AccessAdministration | None = None
     policies: PolicyAdministration | None = None
 
@@ -77,7 +79,7 @@ def interfaces(
 
     def iceberg() -> RestInterface:
         own = _own_tables(metastore, edge, settings)
-        found = iceberg_interface(metastore, own, settings.namespaces, settings.credentials)
+        found = iceberg_interface(metastore, own, settings.namespaces, settings.credentials, settings.signing)
         return guarded_iceberg(metastore, found, settings.namespaces)
 
     def paimon() -> RestInterface:

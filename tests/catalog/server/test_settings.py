@@ -237,6 +237,12 @@ def test_settings_that_contradict_each_other_are_refused(tmp_path: Path) -> None
     pem = tmp_path / "server.pem"
     pem.write_text("")
     keystore = tmp_path / "server.jks"
+    signing: dict[str, str | None] = {
+        "authentication": "token",
+        "http_port": "0",
+        "credentials_s3_signing": "on",
+        "credentials_s3_region": "us-east-1",
+    }
     for arguments, message in [
         ({"tls_certificate": str(pem)}, "tls_certificate needs tls_key"),
         ({"tls_client_ca": str(pem)}, "needs tls_certificate"),
@@ -250,10 +256,17 @@ def test_settings_that_contradict_each_other_are_refused(tmp_path: Path) -> None
         ({"access_authorizer": "a.b:C"}, "access_authorizer is a.b:C, which needs authentication"),
         ({"access_authorizer": "some"}, "it is none, builtin, or a class as package.module:Class"),
         ({"access_admins": "root"}, "only builtin has the role admin"),
+        ({"credentials_s3_signing": "on"}, "credentials_s3_signing needs `authentication`"),
+        (signing | {"http_port": None}, "credentials_s3_signing needs http_port"),
+        (signing | {"credentials_s3_region": None}, "needs credentials_s3_region: a signature is for one region"),
+        (signing | {"credentials_s3_endpoint": "https://s/s3"}, "is not an address https://host"),
+        (signing | {"credentials_s3_endpoint": "ftp://s"}, "is not an address https://host"),
+        ({"credentials_s3_region": "us-east-1"}, "without credentials_s3_role or credentials_s3_signing"),
     ]:
         with pytest.raises(ServerSettingsError, match=message):
             load(None, {}, arguments)
     load(None, {}, {"port": "0", "health_port": "0", "http_port": "0"})
+    load(None, {}, signing)
 
 
 def test_an_open_port_without_authentication_causes_a_warning(tmp_path: Path) -> None:

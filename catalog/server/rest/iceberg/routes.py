@@ -10,6 +10,7 @@ specification, listFunctions and loadFunction.
 from collections.abc import Callable, Sequence
 from http import HTTPStatus
 
+from interbed.catalog.server.credentials.request_signing import TableSigning
 from interbed.catalog.server.credentials.table_credentials import TableCredentials
 from interbed.catalog.server.rest.iceberg.delegated import HEADER as DELEGATION
 from interbed.catalog.server.rest.iceberg.delegated import DelegatedRoutes
@@ -117,12 +118,14 @@ _TABLE = f"{_TABLES}/{{table}}"
 _VIEWS = f"{_NAMESPACE}/views"
 _VIEW = f"{_VIEWS}/{{view}}"
 
+_SIGN = ("POST", f"{_TABLE}/sign", "signRequest")
+
 UNSUPPORTED: Sequence[tuple[str, str, str]] = (
     ("POST", "v1/oauth/tokens", "getToken"),
     ("POST", f"{_TABLE}/unregister", "unregisterTable"),
-    ("POST", f"{_TABLE}/sign", "signRequest"),
+    _SIGN,
 )
-"""Method, path and operation of what is refused."""
+"""Method, path and operation of what is refused, signatures where the server makes none."""
 
 _PLANNING = (
     ("POST", f"{_TABLE}/plan", "planTableScan"),
@@ -138,9 +141,10 @@ def interface(
     own: OwnTables | None = None,
     mapping: NamespaceMapping | None = None,
     credentials: TableCredentials | None = None,
+    signing: TableSigning | None = None,
 ) -> RestInterface:
     """Return the interface over the tables of a metastore, with its own ones if they are given. With `credentials` it
-    issues storage credentials.
+    issues storage credentials, with `signing` it signs requests of its clients.
     """
     store = TableStore(metastore, own, mapping)
     made: list[RestRoute] = []
@@ -150,7 +154,14 @@ def interface(
 
     repeatable = RepeatableRoutes(metastore.idempotency, _loads(store)).repeatable
     made.extend(map(repeatable, _routes(store, ConfigurationHandler(metastore.catalogs, endpoints))))
-    routes = made if credentials is None else list(map(DelegatedRoutes(credentials, store.mapping).delegating, made))
+    is_delegating = credentials is not None or signing is not None
+    routes = made
+    if is_delegating:
+        delegated = DelegatedRoutes(credentials, signing, store.mapping)
+        if signing is not None:
+            sign = delegated.signing(IcebergTableHandler(store).exists)
+            made.append(route(*_SIGN, Privilege.SELECT, ObjectKind.TABLE, sign))
+        routes = list(map(delegated.delegating, made))
     return RestInterface(
         name="iceberg",
         path=PATH,
@@ -158,7 +169,7 @@ def interface(
         error_body=error_body,
         translated=translated,
         missing=_missing,
-        uncached_with=None if credentials is None else DELEGATION,
+        uncached_with=DELEGATION if is_delegating else None,
     )
 
 
@@ -268,4 +279,6 @@ def _missing(method: str, path: str) -> RestError:
     message = f"The operation {found[0].operation} is not supported by this server"
     if any(found[0].operation == operation for _, _, operation in _PLANNING):
         message += ": install interbed[iceberg] there, or plan scans in the client"
+    elif found[0].operation == _SIGN[2]:
+        message += ": set credentials_s3_signing there, or give clients keys of the store"
     return RestError(HTTPStatus.NOT_ACCEPTABLE, "UnsupportedOperationException", message)
