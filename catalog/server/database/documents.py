@@ -7,8 +7,11 @@ text is compact JSON in ASCII: PostgreSQL's text holds no NUL character, and JSO
 import json
 import threading
 from collections.abc import Mapping
+from contextlib import suppress
 from functools import lru_cache
 from typing import Any
+
+import msgspec
 
 from interbed.catalog.server.service.model import (
     Constraint,
@@ -22,12 +25,27 @@ from interbed.catalog.server.service.model import (
     SerDe,
     Skew,
     StorageDescriptor,
+    column_of,
 )
 
 _latest = threading.local()
-"""The table whose document the thread wrote last, with that document."""
+"""The table whose document the thread wrote last, and the one that it read last, with their documents."""
 
-_encode = json.JSONEncoder(separators=(",", ":"), ensure_ascii=True).encode
+_encode_bytes = msgspec.json.Encoder().encode
+_encode_ascii = json.JSONEncoder(separators=(",", ":"), ensure_ascii=True).encode
+
+
+def compact_json(value: Any, *, has_floats: bool = False) -> str:
+    """Return compact JSON in ASCII. msgspec takes a tenth of the time of the standard library, which escapes what is
+    not ASCII, and writes floats that are not finite.
+    """
+    if not has_floats:
+        with suppress(UnicodeEncodeError):
+            # A lone surrogate has no UTF-8.
+            found: bytes = _encode_bytes(value)
+            if found.isascii():
+                return found.decode("ascii")
+    return _encode_ascii(value)
 
 
 def name_text(name: tuple[str, str, str] | None) -> str | None:
@@ -37,7 +55,7 @@ def name_text(name: tuple[str, str, str] | None) -> str | None:
     if name is None:
         return None
     text = ".".join(name)
-    return text if text.count(".") == len(name) - 1 else _encode(name)
+    return text if text.count(".") == len(name) - 1 else compact_json(name)
 
 
 def name_from(text: str | None) -> tuple[str, str, str] | None:
@@ -51,7 +69,7 @@ def name_from(text: str | None) -> tuple[str, str, str] | None:
 
 def database_document(database: MetastoreDatabase) -> str:
     """Return the document of a database: all of it but catalog and name."""
-    return _encode(
+    return compact_json(
         _present(
             description=database.description,
             location=database.location,
@@ -75,8 +93,11 @@ def database_from(catalog: str, name: str, document: str) -> MetastoreDatabase:
 
 def table_document(table: MetastoreTable) -> str:
     """Return the document of a table: all of it but catalog, database, name and type. It is written once for a table
-    and its event.
+    and its event. The document of the table that was read last is the one that was read.
     """
+    if getattr(_latest, "read", None) is table:
+        read: str = _latest.read_document
+        return read
     if getattr(_latest, "table", None) is not table:
         _latest.document = _table_document(table)
         _latest.table = table
@@ -85,7 +106,7 @@ def table_document(table: MetastoreTable) -> str:
 
 
 def _table_document(table: MetastoreTable) -> str:
-    return _encode(
+    return compact_json(
         _present(
             owner=table.owner,
             create_time=table.create_time,
@@ -110,13 +131,19 @@ def table_from(
     fields["storage"] = _storage_from(fields.get("storage"))
     fields["partition_keys"] = _columns_from(fields.get("partition_keys", ()))
     # Tables that were created before numbers were stored use the id of their row.
+    is_whole = "number" in fields
     number = fields.pop("number", number)
-    return MetastoreTable(catalog=catalog, database=database, name=name, table_type=table_type, number=number, **fields)
+    table = MetastoreTable(
+        catalog=catalog, database=database, name=name, table_type=table_type, number=number, **fields
+    )
+    if is_whole:
+        _latest.read, _latest.read_document = table, document
+    return table
 
 
 def partition_document(partition: MetastorePartition) -> str:
     """Return the document of a whole partition."""
-    return _encode(
+    return compact_json(
         _present(
             values=list(partition.values),
             create_time=partition.create_time,
@@ -137,7 +164,7 @@ def partition_from(document: str) -> MetastorePartition:
 
 def function_document(function: Function) -> str:
     """Return the document of a function: all of it but catalog, database and name."""
-    return _encode(
+    return compact_json(
         _present(
             class_name=function.class_name,
             owner_name=function.owner_name,
@@ -159,7 +186,7 @@ def function_from(catalog: str, database: str, name: str, document: str) -> Func
 def constraint_document(constraint: Constraint) -> str:
     """Return the document of a constraint: all of it but the table, the name and the kind."""
     parent = constraint.parent
-    return _encode(
+    return compact_json(
         _present(
             columns=list(constraint.columns),
             enabled=constraint.enabled or None,
@@ -263,4 +290,4 @@ def _storage_from(fields: Mapping[str, Any] | None) -> StorageDescriptor | None:
 
 
 def _columns_from(columns: Any) -> tuple[MetastoreColumn, ...]:
-    return tuple(MetastoreColumn(name=name, type=type_text, comment=comment) for name, type_text, comment in columns)
+    return tuple([column_of(name, column_type, comment) for name, column_type, comment in columns])

@@ -13,6 +13,7 @@ from sqlalchemy import ColumnElement, Connection, bindparam, delete, func, inser
 
 from interbed.catalog.server.database.client_keys import SqlIdempotencyKeys
 from interbed.catalog.server.database.documents import (
+    compact_json,
     constraint_document,
     constraint_from,
     database_document,
@@ -86,7 +87,8 @@ def packed_body(body: EventBody) -> bytes:
         ]
     if body.details:
         fields["details"] = dict(body.details)
-    return zlib.compress(json.dumps(fields, separators=(",", ":")).encode(), _PACKING)
+    # Statistics in the details are floats.
+    return zlib.compress(compact_json(fields, has_floats=bool(body.details)).encode("ascii"), _PACKING)
 
 
 def unpacked_body(packed: bytes) -> EventBody:

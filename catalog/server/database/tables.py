@@ -247,9 +247,12 @@ class SqlTables:
         )
         return None if row is None else int(row[0])
 
-    def replace(self, table_id: int, database_id: int, table: MetastoreTable) -> bool:
+    def replace(
+        self, table_id: int, database_id: int, table: MetastoreTable, old: MetastoreTable | None = None
+    ) -> bool:
         """Replace the table, perhaps in another database; False if that name is taken, which ends the transaction."""
-        if self._names(table_id) != (table.catalog, table.database, table.name):
+        names = self._names(table_id) if old is None else (old.catalog, old.database, old.name)
+        if names != (table.catalog, table.database, table.name):
             # Grants follow the row; servers that have them in memory by names have to read them again.
             follow(self._connection, SecuredKind.TABLE, table_id)
             self._locked.pop(table_id, None)

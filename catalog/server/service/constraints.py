@@ -144,8 +144,7 @@ def add_constraints(
 
 def forget_columns(transaction: Transaction, table_id: int, before: MetastoreTable, after: MetastoreTable) -> None:
     """Drop the constraints that need a column which the changed table no longer has. The caller holds the table."""
-    kept = _column_names(after)
-    gone = _column_names(before) - kept
+    gone = set(before.column_names).difference(after.column_names)
     if not gone:
         return
     for own in transaction.constraints.of_table(table_id):

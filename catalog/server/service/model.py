@@ -8,6 +8,7 @@ the epoch. Names are held in lower case; code that builds a value from outside i
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from enum import IntEnum
+from functools import lru_cache
 from typing import Any
 
 DEFAULT_CATALOG = "hive"
@@ -111,6 +112,22 @@ class MetastoreColumn:
     name: str
     type: str | None
     comment: str | None = None
+
+
+SHARED_LENGTH_MAX = 200
+"""Letters of a column that is kept for other tables."""
+
+
+def column_of(name: str, column_type: str | None, comment: str | None) -> MetastoreColumn:
+    """Return a column. Short ones are shared, since each request about a table makes all of its columns."""
+    if len(name) + len(column_type or "") + len(comment or "") > SHARED_LENGTH_MAX:
+        return MetastoreColumn(name=name, type=column_type, comment=comment)
+    return _shared_column(name, column_type, comment)
+
+
+@lru_cache(maxsize=4096)
+def _shared_column(name: str, column_type: str | None, comment: str | None) -> MetastoreColumn:
+    return MetastoreColumn(name=name, type=column_type, comment=comment)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -139,9 +139,12 @@ class Tables(Protocol):
         """Store a new table and return its id; None if the name is taken."""
         ...
 
-    def replace(self, table_id: int, database_id: int, table: MetastoreTable) -> bool:
+    def replace(
+        self, table_id: int, database_id: int, table: MetastoreTable, old: MetastoreTable | None = None
+    ) -> bool:
         """Store the table, perhaps under another name or in another database; False if that name is taken. The
-        transaction can only be ended then.
+        transaction can only be ended then. `old` is the table as the transaction has read it for the change, which
+        saves reading its names.
         """
         ...
 

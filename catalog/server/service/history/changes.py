@@ -27,7 +27,6 @@ from interbed.catalog.server.service.names import partition_name
 from interbed.storage.base.shown_text import is_secret, masked, may_have_secrets, without_credentials
 
 H = TypeVar("H", MetastoreCatalog, MetastoreDatabase)
-V = TypeVar("V", EventBody, MetastoreTable, StorageDescriptor, SerDe, MetastoreCatalog, MetastoreDatabase)
 
 PARTITION_NAMES_MAX = 20
 """Names of partitions that an entry has at most."""
@@ -38,6 +37,8 @@ _TABLE_STATISTICS = {EventType.UPDATE_TABLE_COLUMN_STAT, EventType.DELETE_TABLE_
 
 _ACCESS = {"CREATE_ROLE", "DROP_ROLE", "GRANT_ROLE", "REVOKE_ROLE", "GRANT", "REVOKE", "SET_POLICY", "DROP_POLICY"}
 """Changes of roles, grants and policies (access/records.py); a policy is in the history as a grant."""
+
+_MASKED_FIELDS = ("table", "table_before", "catalog", "catalog_before", "database", "database_before", "function")
 
 _is_secret = lru_cache(maxsize=10_000)(is_secret)
 
@@ -125,16 +126,14 @@ def _partition_name(keys: Sequence[Any], partition: MetastorePartition) -> str:
 
 def _without_secrets(body: EventBody) -> EventBody:
     """Return the body with its secrets masked; the same one if it has none."""
-    return _replaced(
-        body,
-        table=None if body.table is None else _masked_table(body.table),
-        table_before=None if body.table_before is None else _masked_table(body.table_before),
-        catalog=None if body.catalog is None else _masked_home(body.catalog),
-        catalog_before=None if body.catalog_before is None else _masked_home(body.catalog_before),
-        database=None if body.database is None else _masked_home(body.database),
-        database_before=None if body.database_before is None else _masked_home(body.database_before),
-        function=None if body.function is None else _masked_function(body.function),
-    )
+    changed: dict[str, Any] = {}
+    for name in _MASKED_FIELDS:
+        value = getattr(body, name)
+        if value is not None:
+            plain = masked_value(value)
+            if plain is not value:
+                changed[name] = plain
+    return dataclasses.replace(body, **changed) if changed else body
 
 
 def masked_value(value: MetadataValue) -> MetadataValue:
@@ -152,27 +151,34 @@ def masked_value(value: MetadataValue) -> MetadataValue:
 
 def _masked_table(table: MetastoreTable) -> MetastoreTable:
     storage = table.storage
-    return _replaced(
-        table,
-        parameters=_masked_parameters(table.parameters),
-        storage=None if storage is None else _masked_storage(storage),
-        view_original_text=_masked_text(table.view_original_text),
-        view_expanded_text=_masked_text(table.view_expanded_text),
+    plain = None if storage is None else _masked_storage(storage)
+    parameters = _masked_parameters(table.parameters)
+    original, expanded = _masked_text(table.view_original_text), _masked_text(table.view_expanded_text)
+    # Most tables have no secrets, and this is a part of each change.
+    if (
+        plain is storage
+        and parameters is table.parameters
+        and original is table.view_original_text
+        and expanded is table.view_expanded_text
+    ):
+        return table
+    return dataclasses.replace(
+        table, parameters=parameters, storage=plain, view_original_text=original, view_expanded_text=expanded
     )
 
 
 def _masked_storage(storage: StorageDescriptor) -> StorageDescriptor:
-    serde = storage.serde
-    return _replaced(
-        storage,
-        location=_masked_text(storage.location),
-        parameters=None if storage.parameters is None else _masked_parameters(storage.parameters),
-        serde=None if serde is None else _masked_serde(serde),
-    )
+    serde, location = storage.serde, _masked_location(storage.location)
+    plain = serde if serde is None or not serde.parameters else _masked_serde(serde)
+    parameters = _masked_parameters(storage.parameters) if storage.parameters else storage.parameters
+    if plain is serde and location == storage.location and parameters is storage.parameters:
+        return storage
+    return dataclasses.replace(storage, location=location, parameters=parameters, serde=plain)
 
 
 def _masked_serde(serde: SerDe) -> SerDe:
-    return serde if not serde.parameters else _replaced(serde, parameters=_masked_parameters(serde.parameters))
+    parameters = serde.parameters and _masked_parameters(serde.parameters)
+    return serde if parameters is serde.parameters else dataclasses.replace(serde, parameters=parameters)
 
 
 def _masked_home(home: H) -> H:
@@ -192,7 +198,10 @@ def _masked_function(function: Function) -> Function:
 
 
 def _masked_parameters(parameters: Mapping[str, str]) -> Mapping[str, str]:
-    if not any(_is_secret(key) or may_have_secrets(value) for key, value in parameters.items()):
+    for key, value in parameters.items():
+        if _is_secret(key) or may_have_secrets(value):
+            break
+    else:
         return parameters
     plain = {key: masked(key, value) for key, value in parameters.items()}
     return parameters if plain == parameters else plain
@@ -205,7 +214,11 @@ def _masked_text(text: str | None) -> str | None:
     return text if plain == text else plain
 
 
-def _replaced(value: V, **fields: Any) -> V:
+_masked_location = lru_cache(maxsize=1024)(_masked_text)
+"""Locations are short, and each change of a table has that of before again."""
+
+
+def _replaced(value: H, **fields: Any) -> H:
     """Return the value with other fields; the same one if all are the same objects."""
     changed: dict[str, Any] = {name: new for name, new in fields.items() if new is not getattr(value, name)}
     return dataclasses.replace(value, **changed) if changed else value

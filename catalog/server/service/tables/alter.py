@@ -157,7 +157,7 @@ class TableAlterations(SecuredService):
             if old.table_type != MATERIALIZED_VIEW:
                 raise MetastoreError(f"{old.database}.{old.name} is no materialized view")
             new = dataclasses.replace(old, extra={**old.extra, CREATION_METADATA: dict(made_of)})
-            transaction.tables.replace(stored.id, self._database_id(transaction, old), new)
+            transaction.tables.replace(stored.id, self._database_id(transaction, old), new, old)
             # Hive's notification log has no event for it.
             transaction.history.record(events.alter_table(old, new))
 
@@ -184,7 +184,7 @@ class TableAlterations(SecuredService):
                 raise table_not_found(database, name)
             old = stored.value
             new = dataclasses.replace(old, parameters=emptied(old.parameters, int(self._clock())))
-            transaction.tables.replace(stored.id, self._database_id(transaction, old), new)
+            transaction.tables.replace(stored.id, self._database_id(transaction, old), new, old)
             transaction.events.append(events.alter_table(old, new, truncated=True))
 
         self._store.write(work)
@@ -220,7 +220,7 @@ class TableAlterations(SecuredService):
             assert old.location is not None
             if self._deletions.may_move(transaction, old.location, DeletionClaim(table_id=stored.id)):
                 new = self._moved(transaction, stored, new, new_database.value, mover)
-        if not transaction.tables.replace(stored.id, new_database.id, new):
+        if not transaction.tables.replace(stored.id, new_database.id, new, old):
             raise _taken(new)
         if new.location != old.location:
             transaction.places.link(stored.id, "", self._warehouse.linked(new.location))

@@ -27,10 +27,13 @@ def names_after(
     if all columns keep their names. `by_ids` are the names that field ids show, if they are known.
     """
     before, after = old.column_names, new.column_names
-    known = by_ids if by_ids is not None else _sent(before, set(after), (properties or {}).get(COLUMN_CHANGES))
+    if before == after and by_ids is None and not (properties and COLUMN_CHANGES in properties):
+        return None
+    remaining = set(after)
+    known = by_ids if by_ids is not None else _sent(before, remaining, (properties or {}).get(COLUMN_CHANGES))
     if known is not None:
         return None if all(known.get(name) == name for name in before) else known
-    kept = {name: name for name in before if name in set(after)}
+    kept = {name: name for name in before if name in remaining}
     if len(kept) == len(before):
         return None
     if old.kind is TableKind.HIVE and new.kind is TableKind.HIVE:

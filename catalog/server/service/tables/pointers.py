@@ -352,7 +352,7 @@ class PointerService(SecuredService):
             taken = transaction.tables.find(new.catalog, new.database, new.name)
             if taken is not None:
                 raise AlreadyExistsError(f"Table {new.name} already exists")
-        if not transaction.tables.replace(stored.id, database_id, new):
+        if not transaction.tables.replace(stored.id, database_id, new, old):
             raise AlreadyExistsError(f"Table {new.name} already exists")
         if new.location != old.location:
             transaction.places.link(stored.id, "", self._warehouse.linked(new.location))

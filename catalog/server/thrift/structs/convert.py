@@ -23,6 +23,7 @@ from interbed.catalog.server.service.model import (
     Skew,
     StorageDescriptor,
     TableMeta,
+    column_of,
 )
 from interbed.catalog.server.service.names import normalized, required
 from interbed.catalog.server.session import current_catalog
@@ -400,10 +401,7 @@ def lock_request_from_thrift(thrift: Any) -> LockRequest:
 
 def _columns_from_thrift(columns: Any) -> tuple[MetastoreColumn, ...]:
     # Hive keeps the names of columns in lower case; bucketCols are unchanged.
-    return tuple(
-        MetastoreColumn(name=_own_name(column.name), type=column.type, comment=column.comment)
-        for column in columns or ()
-    )
+    return tuple([column_of(_own_name(column.name), column.type, column.comment) for column in columns or ()])
 
 
 def _columns_to_thrift(columns: Sequence[MetastoreColumn]) -> list[Any]:
