@@ -21,8 +21,7 @@ from pyiceberg.table import Table as Metadata
 from pyiceberg.table.metadata import TableMetadata, TableMetadataV3
 from pyiceberg.table.snapshots import Operation, Snapshot, Summary
 
-from interbed.iceberg.commit.attempts import CommitAttempt, commit_retried, delete_files, snapshot_attempt
-from interbed.iceberg.commit.home import TableHome
+from interbed.iceberg.commit.home import CommitAttempt, TableHome, commit_retried, delete_files, snapshot_attempt
 from interbed.iceberg.commit.replacement import FileReplacement, NewTableFile, Place, files_to_remove
 from interbed.iceberg.meta.live_files import FileContent, LiveFile, live_file
 from interbed.iceberg.meta.manifests import (

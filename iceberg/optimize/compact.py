@@ -11,8 +11,7 @@ from typing import Any
 
 from pyiceberg.table import Table as Metadata
 
-from interbed.iceberg.commit.attempts import sync_files
-from interbed.iceberg.commit.home import TableHome
+from interbed.iceberg.commit.home import TableHome, sync_files
 from interbed.iceberg.commit.replace import commit_replacement
 from interbed.iceberg.commit.replacement import FileReplacement
 from interbed.iceberg.meta.live_files import FileContent

@@ -39,8 +39,7 @@ from pyiceberg.table.update import (
     _apply_table_update,
 )
 
-from interbed.iceberg.commit.attempts import CommitAttempt, commit_retried, delete_files
-from interbed.iceberg.commit.home import TableHome
+from interbed.iceberg.commit.home import CommitAttempt, TableHome, commit_retried, delete_files
 from interbed.iceberg.meta.manifests import entries_of, entries_of_each, manifests_of
 from interbed.iceberg.meta.table_metadata import whole_number
 from interbed.iceberg.optimize.neighbours import neighbours_of

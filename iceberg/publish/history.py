@@ -17,10 +17,20 @@ from pyiceberg.typedef import Record
 
 from interbed.iceberg.meta.live_files import live_file
 from interbed.iceberg.meta.table_metadata import IDENTITY
-from interbed.iceberg.publish.changes import TOTALS, FileChanges, ShownLevels, Totals, changes_of, summary_of
 from interbed.iceberg.publish.columns import check_versions, first_changed, iceberg_schema, partition_spec, same_columns
 from interbed.iceberg.publish.document import InheritedIds, MetadataDocument
-from interbed.iceberg.publish.entries import FileSchema, VectorFiles, added_entry, partition_record
+from interbed.iceberg.publish.entries import (
+    TOTALS,
+    FileChanges,
+    FileSchema,
+    ShownLevels,
+    Totals,
+    VectorFiles,
+    added_entry,
+    changes_of,
+    partition_record,
+    summary_of,
+)
 from interbed.iceberg.publish.manifests import Manifests
 from interbed.iceberg.publish.place import PublishPlace, StoreIO
 from interbed.iceberg.publish.settings import FORMAT_VERSION, PublishSettings, identity_of, is_of, shows_vectors

@@ -22,8 +22,12 @@ from interbed.iceberg.publish.document import InheritedIds, MetadataDocument
 from interbed.iceberg.publish.history import PublishedHistory, PublishedState
 from interbed.iceberg.publish.manifests import Manifests
 from interbed.iceberg.publish.place import PUFFIN, RETIRE_PENDING, PublishPlace, index_file_of, version_of
-from interbed.iceberg.publish.register import MetastoreRegistration, metastore_address
-from interbed.iceberg.publish.rest_catalog import RestPublication, rest_properties
+from interbed.iceberg.publish.registration import (
+    MetastoreRegistration,
+    RestPublication,
+    metastore_address,
+    rest_properties,
+)
 from interbed.iceberg.publish.settings import (
     FORMAT_VERSION,
     STORAGE,

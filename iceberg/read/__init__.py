@@ -1,4 +1,4 @@
 """Data files become rows: columns by their ids, without deleted rows.
 
-Read `task_read` (the rows of tasks, and their deletes), `files` and `file_columns` (one data file), then `key_table`.
+Read `task_read` (the rows of tasks, and their deletes), `files` (one data file), then `key_table`.
 """

@@ -124,11 +124,10 @@ def run(
     from interbed.catalog.client.cli.long_run import served_metrics
     from interbed.optimizer.flow.process import Process
     from interbed.optimizer.journal.sql import SqlJournal, journal_url
-    from interbed.optimizer.service.leadership import Leadership
     from interbed.optimizer.service.local_workers import LOG_FORMAT, LocalWorkers, place
     from interbed.optimizer.service.metrics import OptimizerMetrics, shown_progress
     from interbed.optimizer.service.port import CatalogForWorkers, SchedulerCalls, WorkerPort
-    from interbed.optimizer.service.service import OptimizerService, ServiceSettings
+    from interbed.optimizer.service.service import Leadership, OptimizerService, ServiceSettings
     from interbed.storage.base.clock import now_millis
     from interbed.storage.base.errors import InvalidInputError
 

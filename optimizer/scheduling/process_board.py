@@ -21,8 +21,8 @@ from interbed.optimizer.flow.process import (
     TaskState,
 )
 from interbed.optimizer.flow.tables import PlannedTask
-from interbed.optimizer.scheduling.queues import Usage
 from interbed.optimizer.scheduling.settings import SchedulerSettings
+from interbed.optimizer.scheduling.table_queues import Usage
 
 
 class TaskList:

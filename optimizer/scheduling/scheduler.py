@@ -24,9 +24,15 @@ from interbed.optimizer.flow.process import (
 from interbed.optimizer.flow.tables import PlannedTask, RequestKind, TableMeasurement, TableState
 from interbed.optimizer.journal.api import Journal, JournalChanges, Lease
 from interbed.optimizer.scheduling.process_board import ProcessBoard
-from interbed.optimizer.scheduling.queues import QueueEntry, TableQueues, Usage, queue_entry, waiting_table
 from interbed.optimizer.scheduling.settings import SchedulerSettings
-from interbed.optimizer.scheduling.table_board import TableBoard
+from interbed.optimizer.scheduling.table_queues import (
+    QueueEntry,
+    TableBoard,
+    TableQueues,
+    Usage,
+    queue_entry,
+    waiting_table,
+)
 from interbed.storage.base.errors import InvalidInputError
 
 _REMEMBERED = 10_000

@@ -1,5 +1,5 @@
 """The optimizer as processes: the scheduler with its port for workers, local and remote workers, metrics.
 
-The scheduler's side: service > leadership (the scheduler while this process holds the lease), port, metrics. The
-workers' side: local_workers (processes on this machine) > worker > scheduler_client. Both use `wire`.
+The scheduler's side: service (the scheduler while this process holds the lease), port, metrics. The workers' side:
+local_workers (processes on this machine) > worker > scheduler_client. Both use `wire`.
 """

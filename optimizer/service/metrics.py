@@ -14,7 +14,7 @@ from interbed.optimizer.flow.group import Worker
 from interbed.optimizer.flow.process import Process, ProcessState
 from interbed.optimizer.flow.tables import TableState
 from interbed.optimizer.scheduling.scheduler import Scheduler
-from interbed.optimizer.service.leadership import Leadership
+from interbed.optimizer.service.service import Leadership
 from interbed.storage.base.shown_text import escaped
 
 SCORES = ((20, "0-20"), (40, "21-40"), (60, "41-60"), (80, "61-80"), (100, "81-100"))

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from interbed.iceberg.commit.attempts import sync_files
+from interbed.iceberg.commit.home import sync_files
 from interbed.iceberg.commit.replace import commit_replacement
 from interbed.iceberg.meta.table_metadata import is_published
 from interbed.iceberg.optimize.compact import OptimizePlan, plan_optimization

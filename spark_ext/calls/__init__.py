@@ -1,5 +1,4 @@
 """The calls of planner.thrift, by subject; `interbed.spark_ext.process.planner` combines them.
 
-Read `base` (open catalogs, and the table of a reference or a handle), `tables` and `jobs`, then `namespaces` and
-`procedures`.
+Read `catalogs` (open catalogs, the table of a reference or a handle, and namespaces), `tables` and `jobs`.
 """

@@ -1,16 +1,17 @@
-"""Calls about scans, streams and write jobs, also writes that merge their columns into the schema or change rows.
+"""Calls about jobs: scans, streams, procedures, and writes, also those that merge their columns into the schema or
+change rows.
 
 Here are also staged tables (CREATE TABLE … AS SELECT, REPLACE TABLE), DELETE of whole partitions and TRUNCATE TABLE.
 """
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
 from interbed.catalog.client.identifier import DEFAULT_DATABASE, Identifier
 from interbed.catalog.client.staging import StagedTable, TableFill
-from interbed.spark_ext.calls.base import PlannerCalls, identifier_of
+from interbed.spark_ext.calls.catalogs import PlannerCalls, identifier_of
 from interbed.spark_ext.calls.tables import table_info
 from interbed.spark_ext.handle.clustering import without_functions
 from interbed.spark_ext.handle.ddl import schema_to_create
@@ -19,6 +20,8 @@ from interbed.spark_ext.handle.guarded_tables import refuse_guarded
 from interbed.spark_ext.handle.row_changes import RowsToCome, kind_field, whole_partitions
 from interbed.spark_ext.handle.session_options import table_options
 from interbed.spark_ext.handle.table_handle import NO_CATALOG, StagingInfo, TableHandle, renewed
+from interbed.spark_ext.procedures.procedure import Answer, Job, Procedure, ProcedureCall
+from interbed.spark_ext.procedures.registry import PROCEDURES, procedure_named
 from interbed.spark_ext.read.format_reads import plan_format_scan
 from interbed.spark_ext.read.guarded_rows import guarded_handling
 from interbed.spark_ext.read.reader import answer, plan_global, plan_scan
@@ -36,6 +39,10 @@ from interbed.thrift_idl.planner.ttypes import (
     AggregateAnswer,
     CatalogRef,
     CommitResult,
+    ProcedureAnswer,
+    ProcedureInfo,
+    ProcedureJob,
+    ProcedureParameter,
     ScanPlan,
     StreamInfo,
     StreamOffset,
@@ -276,3 +283,75 @@ class StreamCalls(MergingCalls):
     def abortEpoch(self, token: bytes, epoch: int) -> None:  # noqa: N802
         plan = EpochToken.from_bytes(token)
         plan.abort(plan.job.handle.open(), epoch)
+
+
+class ProcedureCalls(PlannerCalls):
+    """Calls of Spark's ProcedureCatalog, and of its procedures."""
+
+    def listProcedures(self, _catalog: Any) -> list[ProcedureInfo]:  # noqa: N802
+        return [_info(procedure) for procedure in PROCEDURES.values()]
+
+    def callProcedure(self, call: Any) -> ProcedureAnswer:  # noqa: N802
+        asked = self._call(call)
+        return _answer(asked, asked.procedure.call)
+
+    def continueProcedure(self, call: Any, token: bytes, results: list[bytes]) -> ProcedureAnswer:  # noqa: N802
+        asked = self._call(call)
+        resume = asked.procedure.resume
+        if resume is None:
+            raise NotSupportedError(f"The procedure {asked.procedure.name} has no job to resume after.")
+        return _answer(asked, lambda again: resume(again, token, results))
+
+    def abortProcedure(self, call: Any, token: bytes) -> None:  # noqa: N802
+        asked = self._call(call)
+        if asked.procedure.abort is not None:
+            asked.procedure.abort(asked, token)
+
+    def _call(self, call: Any) -> ProcedureCall:
+        return ProcedureCall(
+            procedure=procedure_named(call.procedure),
+            catalog=self._catalog(call.catalog),
+            catalog_name=call.catalog.name,
+            catalog_options=call.catalog.options,
+            namespace=call.currentNamespace,
+            arguments=json.loads(call.argumentsJson),
+            task_slots=call.taskSlots or 1,
+        )
+
+
+def _answer(call: ProcedureCall, carry_out: Callable[[ProcedureCall], Answer]) -> ProcedureAnswer:
+    for parameter in call.procedure.parameters:
+        if call.lacks(parameter):
+            raise call.error(parameter.name, "is missing")
+    answer = carry_out(call)
+    if isinstance(answer, Job):
+        return ProcedureAnswer(
+            job=ProcedureJob(
+                description=answer.description,
+                shared=answer.shared,
+                tasks=list(answer.tasks),
+                token=answer.token,
+                givesBlocks=answer.gives_blocks,
+                takes=None if answer.takes is None else [list(groups) for groups in answer.takes],
+            )
+        )
+    return ProcedureAnswer(rows=[json.dumps(list(row)) for row in answer])
+
+
+def _info(procedure: Procedure) -> ProcedureInfo:
+    return ProcedureInfo(
+        name=procedure.name,
+        parameters=[
+            ProcedureParameter(name=p.name, typeJson=json.dumps(p.type.spark), mandatory=p.required)
+            for p in procedure.parameters
+        ],
+        resultSchemaJson=json.dumps(
+            {
+                "type": "struct",
+                "fields": [
+                    {"name": c.name, "type": c.type.spark, "nullable": True, "metadata": {}} for c in procedure.columns
+                ],
+            }
+        ),
+        description=procedure.description,
+    )

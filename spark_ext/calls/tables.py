@@ -23,7 +23,7 @@ from interbed.catalog.client.identifier import (
 from interbed.catalog.client.options import options_of_files
 from interbed.catalog.client.partition import partitions_of, partitions_of_files
 from interbed.catalog.client.table_parts import as_format_table
-from interbed.spark_ext.calls.base import PlannerCalls, identifier_of
+from interbed.spark_ext.calls.catalogs import PlannerCalls, identifier_of
 from interbed.spark_ext.handle.clustering import clustering_of, without_functions
 from interbed.spark_ext.handle.ddl import MANAGED_LOCATION, schema_changes, schema_to_create, spark_properties
 from interbed.spark_ext.handle.format_tables import format_table_info, refuse_format

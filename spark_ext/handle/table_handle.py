@@ -88,9 +88,9 @@ class TableHandle:
     is_format: bool = False
     """Whether this is a format table: format_tables.py opens it."""
     format_definition: str = ""
-    """Of a format table: its definition as format_definitions.py encodes it, if the schema does not say all of it."""
+    """Of a format table: its definition as format_tables.py encodes it, if the schema does not say all of it."""
     partitions_elsewhere: tuple[str, ...] = ()
-    """Of a format table: partitions that are not as their values say, as format_definitions.py encodes them."""
+    """Of a format table: partitions that are not as their values say, as format_tables.py encodes them."""
 
     rules: RowRules | None = None
     """Row filters and masks for the reader of the table; None if none bind it, and no read applies any."""

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from interbed.catalog.client.errors import TableModifiedError
-from interbed.iceberg.commit.attempts import sync_files
+from interbed.iceberg.commit.home import sync_files
 from interbed.iceberg.commit.replace import commit_replacement
 from interbed.iceberg.optimize.compact import OptimizePlan, plan_optimization
 from interbed.iceberg.optimize.job import sweep

@@ -24,10 +24,8 @@ from thrift.protocol.TBinaryProtocol import TBinaryProtocol
 from thrift.Thrift import TException
 
 import interbed.thrift_idl
-from interbed.spark_ext.calls.base import CatalogPool
-from interbed.spark_ext.calls.jobs import RowChangeCalls, ScanCalls, StreamCalls, TaskCalls, WriteCalls
-from interbed.spark_ext.calls.namespaces import NamespaceCalls, ViewCalls
-from interbed.spark_ext.calls.procedures import ProcedureCalls
+from interbed.spark_ext.calls.catalogs import CatalogPool, NamespaceCalls, ViewCalls
+from interbed.spark_ext.calls.jobs import ProcedureCalls, RowChangeCalls, ScanCalls, StreamCalls, TaskCalls, WriteCalls
 from interbed.spark_ext.calls.tables import PartitionCalls, PathCalls, StatisticsCalls, TableCalls
 from interbed.spark_ext.handle.reports import GuardedHandler
 from interbed.storage.base.errors import NotSupportedError

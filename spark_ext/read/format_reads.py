@@ -10,8 +10,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from interbed.spark_ext.handle.format_definitions import partition_from_json, partition_to_json
-from interbed.spark_ext.handle.format_tables import open_format, refuse_format
+from interbed.spark_ext.handle.format_tables import open_format, partition_from_json, partition_to_json, refuse_format
 from interbed.spark_ext.handle.session_options import TRAVEL_KEYS
 from interbed.spark_ext.handle.table_handle import TableHandle
 from interbed.spark_ext.read.task import ReadTask, task_of

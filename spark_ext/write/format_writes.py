@@ -11,8 +11,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from interbed.spark_ext.handle.format_definitions import partition_from_json, partition_to_json
-from interbed.spark_ext.handle.format_tables import open_format, with_registered
+from interbed.spark_ext.handle.format_tables import open_format, partition_from_json, partition_to_json, with_registered
 from interbed.spark_ext.handle.session_options import table_options
 from interbed.spark_ext.handle.table_handle import TableHandle
 from interbed.spark_ext.values.spark_types import batch_from_spark

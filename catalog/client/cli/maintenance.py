@@ -283,7 +283,7 @@ def publish_iceberg(chosen: CatalogChoice, name: str, as_json: bool) -> None:
     """
     with chosen.table(name) as opened:
         published = opened.maintenance.publish_iceberg()
-        from interbed.iceberg.publish.changes import published_coverage
+        from interbed.iceberg.publish.entries import published_coverage
 
         found = published_coverage(opened.store)
     if published is None or found is None:

@@ -5,9 +5,9 @@ from pyiceberg.table.snapshots import Operation, Summary
 from pyiceberg.table.snapshots import Snapshot as Published
 
 from interbed.iceberg.meta.table_metadata import IDENTITY
-from interbed.iceberg.publish.changes import ShownLevels, Totals, changes_of, summary_of
 from interbed.iceberg.publish.columns import first_changed
 from interbed.iceberg.publish.document import InheritedIds, MetadataDocument
+from interbed.iceberg.publish.entries import ShownLevels, Totals, changes_of, summary_of
 from interbed.iceberg.publish.manifests import due_for_compaction
 from interbed.iceberg.publish.place import PublishPlace, index_file_of
 from interbed.iceberg.publish.settings import (

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from pyiceberg.catalog.rest import RestCatalog
 
-from interbed.iceberg.publish.rest_catalog import SECRETS
+from interbed.iceberg.publish.registration import SECRETS
 from interbed.storage.table.table import Table
 from tests.catalog.client.test_refused_tokens import issued, revoke, rotated
 from tests.iceberg.publish.tables import STORAGE, published, rows

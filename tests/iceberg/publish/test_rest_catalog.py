@@ -10,7 +10,7 @@ from pyiceberg.catalog import load_catalog as load_pyiceberg
 from pyiceberg.catalog.rest import RestCatalog
 
 import interbed
-from interbed.iceberg.publish.rest_catalog import SECRETS, rest_properties
+from interbed.iceberg.publish.registration import SECRETS, rest_properties
 from interbed.iceberg.publish.settings import PublishSettings
 from interbed.storage.base.errors import InvalidOptionError
 from interbed.storage.meta.options.core import CoreOptions

@@ -24,7 +24,7 @@ from pyiceberg.types import (
 
 from interbed.iceberg.meta.live_files import _ManifestPruning
 from interbed.iceberg.rest_scan.conditions import column_tests_of, condition_json, parsed_condition
-from interbed.iceberg.rest_scan.partitions import FileFilter, SpecFilter
+from interbed.iceberg.rest_scan.pages import FileFilter, SpecFilter
 from interbed.iceberg.rest_scan.task_json import single_value
 from interbed.storage.base.errors import FilterError, NotSupportedError
 

@@ -14,8 +14,8 @@ from interbed.optimizer.flow.process import (
     WorkKind,
 )
 from interbed.optimizer.scheduling.process_board import ProcessBoard
-from interbed.optimizer.scheduling.queues import Usage
 from interbed.optimizer.scheduling.settings import SchedulerSettings
+from interbed.optimizer.scheduling.table_queues import Usage
 from tests.optimizer.scheduling.scheduler_harness import DONE, FIRST, tasks
 
 SETTINGS = SchedulerSettings(lease=60_000, task_timeout=200_000, attempts=3)

@@ -8,9 +8,15 @@ from hypothesis import strategies as st
 
 from interbed.optimizer.flow.group import GroupPolicy, ResourceGroup
 from interbed.optimizer.flow.process import TaskRef
-from interbed.optimizer.scheduling.queues import TableQueues, Usage, WaitingTable, queue_entry, waiting_table
 from interbed.optimizer.scheduling.settings import SchedulerSettings
-from interbed.optimizer.scheduling.table_board import TableBoard
+from interbed.optimizer.scheduling.table_queues import (
+    TableBoard,
+    TableQueues,
+    Usage,
+    WaitingTable,
+    queue_entry,
+    waiting_table,
+)
 from tests.optimizer.scheduling.measured import bucket, measurement, runs
 
 CAPACITY = 100.0

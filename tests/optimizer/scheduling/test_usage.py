@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from interbed.optimizer.flow.process import TaskRef
-from interbed.optimizer.scheduling.queues import Usage
+from interbed.optimizer.scheduling.table_queues import Usage
 
 STEPS = st.lists(
     st.tuples(

@@ -15,9 +15,9 @@ from interbed.optimizer.flow.process import ResultStatus, TaskOutcome, TaskRef
 from interbed.optimizer.journal.api import JournalChanges, Lease, MemoryJournal
 from interbed.optimizer.scheduling.scheduler import Scheduler
 from interbed.optimizer.scheduling.settings import SchedulerSettings
-from interbed.optimizer.service.leadership import Leadership
 from interbed.optimizer.service.port import CatalogForWorkers, SchedulerCalls, WorkerPort
 from interbed.optimizer.service.scheduler_client import SchedulerClient, scheduler_addresses
+from interbed.optimizer.service.service import Leadership
 from interbed.storage.base.errors import InvalidOptionError
 from interbed.thrift_idl.optimizing.constants import VERSION
 from tests.support.waits import at_most

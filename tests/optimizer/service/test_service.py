@@ -20,12 +20,11 @@ from interbed.optimizer.flow.process import Process
 from interbed.optimizer.flow.tables import TableState
 from interbed.optimizer.journal.api import Journal, JournalChanges, Lease, MemoryJournal
 from interbed.optimizer.scheduling.settings import SchedulerSettings
-from interbed.optimizer.service.leadership import Leadership
 from interbed.optimizer.service.local_workers import FixedGroups, GroupsFile
 from interbed.optimizer.service.metrics import OptimizerMetrics
 from interbed.optimizer.service.port import CatalogForWorkers, SchedulerCalls, WorkerPort
 from interbed.optimizer.service.scheduler_client import SchedulerClient
-from interbed.optimizer.service.service import OptimizerService, RemainingWork, ServiceSettings
+from interbed.optimizer.service.service import Leadership, OptimizerService, RemainingWork, ServiceSettings
 from interbed.optimizer.service.worker import OptimizerWorker, WorkerSettings
 from interbed.optimizer.work.lake_tables import memory_options
 from interbed.storage.base.clock import now_millis

@@ -19,9 +19,9 @@ from interbed.optimizer.scheduling.engine import Engine
 from interbed.optimizer.scheduling.scheduler import Scheduler
 from interbed.optimizer.scheduling.settings import SchedulerSettings
 from interbed.optimizer.service import worker as module
-from interbed.optimizer.service.leadership import Leadership
 from interbed.optimizer.service.port import CatalogForWorkers, SchedulerCalls, WorkerPort
 from interbed.optimizer.service.scheduler_client import SchedulerClient
+from interbed.optimizer.service.service import Leadership
 from interbed.optimizer.service.worker import OptimizerWorker, WorkerSettings
 from interbed.optimizer.watch import FilesWatch, SnapshotSweep
 from interbed.optimizer.work.lake_tables import LakeTables, carry_out

@@ -8,7 +8,7 @@ from interbed.optimizer.flow.group import ResourceGroup
 from interbed.optimizer.flow.process import Process, ProcessState, WorkKind
 from interbed.optimizer.flow.tables import IN_SHAPE_SCORE, TableState
 from interbed.optimizer.scheduling.settings import SchedulerSettings
-from interbed.optimizer.scheduling.table_board import TableBoard
+from interbed.optimizer.scheduling.table_queues import TableBoard
 from interbed.optimizer.views.explanation import explain_table
 from interbed.optimizer.views.status import optimizer_status
 from tests.optimizer.scheduling.measured import bucket, measurement

@@ -6,13 +6,15 @@ import pytest
 
 from interbed.catalog.client.hive.format_entries import definition_of
 from interbed.catalog.client.identifier import Identifier
-from interbed.spark_ext.handle.format_definitions import (
+from interbed.spark_ext.handle.format_tables import (
+    ListedPartitions,
     definition_from_text,
     definition_to_text,
+    open_format,
     partition_from_json,
     partition_to_json,
+    with_registered,
 )
-from interbed.spark_ext.handle.format_tables import ListedPartitions, open_format, with_registered
 from interbed.spark_ext.handle.table_handle import TableHandle
 from interbed.storage.io.local import LocalFileIO
 from interbed.storage.table.format_table.definition import FormatDefinition

@@ -8,8 +8,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from interbed.spark_ext.handle.format_definitions import partition_to_json
-from interbed.spark_ext.handle.format_tables import open_format
+from interbed.spark_ext.handle.format_tables import open_format, partition_to_json
 from interbed.spark_ext.handle.table_handle import TableHandle
 from interbed.spark_ext.write import format_writes
 from interbed.spark_ext.write.format_writes import FormatTaskWriter, abort_format, commit_format, plan_format_write

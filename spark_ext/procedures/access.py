@@ -1,10 +1,15 @@
-"""Procedures of the statements about roles and grants: GRANT, REVOKE, SHOW GRANTS, CREATE ROLE, DROP ROLE, SHOW ROLES.
+"""Procedures of the statements about access: GRANT, REVOKE, SHOW GRANTS, CREATE ROLE, DROP ROLE, SHOW ROLES, and the
+policies of tables, ALTER TABLE … SET ROW FILTER, SET MASK, and SHOW POLICIES.
 
-They are called like procedures, and are not listed. The catalog's server decides what the user may do.
+They are called like procedures, and are not listed. The catalog's server decides what the user may do, and which
+conditions and expressions readers can apply.
 """
+
+import json
 
 from interbed.catalog.client.access.grants import GrantHolder, GrantObject
 from interbed.spark_ext.procedures.procedure import (
+    TABLE,
     Answer,
     ArgumentType,
     Procedure,
@@ -100,7 +105,7 @@ _OBJECT = (optional("kind"), optional("on"))
 _GRANTEE = (optional("grantee_kind"), optional("grantee"))
 _FLAG = ArgumentType.BOOLEAN
 
-STATEMENTS = (
+_OF_GRANTS = (
     Procedure(
         name="change_grants_statement",
         description="Carries out GRANT, REVOKE, CREATE ROLE and DROP ROLE.",
@@ -146,3 +151,75 @@ STATEMENTS = (
         call=_show_grants,
     ),
 )
+
+
+def _change_policy(call: ProcedureCall) -> Answer:
+    table, masked = str(call.table_name().identifier), call.given("column")
+    name = call.given("policy") or ("filter" if masked is None else f"mask-{masked}")
+    expression = call.arguments.get("expression")
+    if expression is None:
+        call.catalog.drop_policy(table, name)
+        return ()
+    bound = _grantees(call, "bound") or [GrantHolder(kind="role", name="public")]
+    exempt = _grantees(call, "exempt")
+    if masked is None:
+        call.catalog.set_row_filter(table, expression, to=bound, exempt=exempt, name=name)
+    else:
+        call.catalog.set_column_mask(table, masked, expression, to=bound, exempt=exempt, name=name)
+    return ()
+
+
+def _grantees(call: ProcedureCall, name: str) -> list[GrantHolder]:
+    listed: list[str] = json.loads(call.given(name) or "[]")
+    return [GrantHolder.parse(each) for each in listed]
+
+
+def _show(call: ProcedureCall) -> Answer:
+    return [
+        (
+            each.name,
+            each.kind,
+            each.column,
+            each.expression,
+            ", ".join(map(str, each.to)),
+            ", ".join(map(str, each.exempt)),
+            each.created_by,
+        )
+        for each in call.catalog.list_policies(str(call.table_name().identifier))
+    ]
+
+
+_OF_POLICIES = (
+    Procedure(
+        name="change_policies_statement",
+        description="ALTER TABLE … SET ROW FILTER and SET MASK",
+        parameters=(
+            TABLE,
+            optional("policy"),
+            optional("column"),
+            optional("expression"),
+            optional("bound"),
+            optional("exempt"),
+        ),
+        call=_change_policy,
+        is_statement=True,
+    ),
+    Procedure(
+        name="show_policies_statement",
+        description="SHOW POLICIES",
+        parameters=(TABLE,),
+        columns=(
+            column("policy"),
+            column("kind"),
+            column("column"),
+            column("expression"),
+            column("bound"),
+            column("exempt"),
+            column("set_by"),
+        ),
+        call=_show,
+        is_statement=True,
+    ),
+)
+
+STATEMENTS = (*_OF_GRANTS, *_OF_POLICIES)
