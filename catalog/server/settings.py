@@ -179,6 +179,28 @@ class ServerSettings(AuthenticationSettings):
             optional(NAMED_LOCATIONS),
         ),
     )
+    rows_streams_max: int = field(
+        default=16,
+        metadata=about(
+            "Streams of rows at once, in each process, half of them for one principal; further ones are refused, to be "
+            "repeated.",
+            integer(1, 1000, "a number"),
+        ),
+    )
+    rows_seconds_max: float = field(
+        default=3600.0, metadata=about("How long a stream of rows may last before it ends with an error.", SECONDS)
+    )
+    rows_bytes_max: int = field(
+        default=64 << 30,
+        metadata=about("Bytes of a stream of rows; a longer one ends with an error.", SOME_BYTES),
+    )
+    rows_memory_max: int = field(
+        default=256 << 20,
+        metadata=about(
+            "Memory for rows that were read and not taken yet, in each process; beyond it streams wait.",
+            SOME_BYTES,
+        ),
+    )
     tls_certificate: Path | None = field(
         default=None,
         metadata=about("The server's certificate and its chain, a PEM file; turns TLS on.", optional(PATH)),

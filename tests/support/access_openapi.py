@@ -1,6 +1,7 @@
-"""The OpenAPI document of the routes about roles and grants, made of the routes and of the types of their bodies.
+"""The OpenAPI documents of the routes about roles and grants, and of that of rows, made of the routes and of the types
+of their bodies.
 
-`python -m tests.support.access_openapi` writes docs/access-openapi.yaml.
+`python -m tests.support.access_openapi` writes docs/access-openapi.yaml and docs/rows-openapi.yaml.
 """
 
 import inspect
@@ -9,17 +10,21 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from enum import StrEnum
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import msgspec
 
 from interbed.catalog.server.rest.access.routes import MESSAGES, AccessRoutes, OperationMessages
 from interbed.catalog.server.rest.interface import RestRoute
+from interbed.catalog.server.rest.rows.routes import ARROW_STREAM, RowRoutes
+from interbed.catalog.server.rest.rows.routes import MESSAGES as OF_ROWS
+from interbed.catalog.server.rest.rows.streams import RowStreams
 from interbed.catalog.server.service.access.grants import GranteeKind
 from interbed.catalog.server.service.access.objects import Privilege, SecuredKind
 from interbed.catalog.server.service.service import Metastore
 
 PAGE = Path(__file__).parents[2] / "docs" / "access-openapi.yaml"
+ROWS_PAGE = PAGE.with_name("rows-openapi.yaml")
 
 _HEAD = "# Generated from the routes: python -m tests.support.access_openapi\n"
 
@@ -36,13 +41,53 @@ _ERRORS = {
 _ENUMERATIONS: Mapping[str, type[StrEnum]] = {"kind": SecuredKind, "grantee-kind": GranteeKind, "privilege": Privilege}
 
 
+_ERRORS_OF_ROWS = {
+    "400": "The request is invalid: a column, a filter, or several versions.",
+    "401": "The request has no valid credentials.",
+    "403": "The caller may not read the table, or a column of it that the query needs.",
+    "404": "The table, or the version of it, does not exist, or the caller does not see it.",
+    "501": "The server reads no rows of tables of this format.",
+    "503": "Too many streams are open, or the server cannot read the files of the table: repeat the request later.",
+}
+
+
 def document(metastore: Metastore) -> dict[str, Any]:
-    """Return the document of the interface."""
-    routes = AccessRoutes(metastore, None).routes()
+    """Return the document of the interface of roles and grants."""
+    return _document("Roles and grants of interbed's catalog server", AccessRoutes(metastore, None).routes(), MESSAGES)
+
+
+def rows_document(metastore: Metastore) -> dict[str, Any]:
+    """Return the document of the route of rows."""
+    routes = RowRoutes(metastore, _no_catalogs, RowStreams()).routes()
+    found = _document("Rows of tables of interbed's catalog server", routes, OF_ROWS, _ERRORS_OF_ROWS)
+    (path,) = found["paths"].values()
+    path["post"]["requestBody"]["required"] = False
+    path["post"]["responses"] = {
+        "200": {
+            "description": "The rows. Without the mark of its end the stream is not complete: its last batch has no "
+            "rows, and names the reason in its metadata interbed.error.",
+            "content": {ARROW_STREAM: {"schema": {"type": "string", "format": "binary"}}},
+        },
+        **{code: answer for code, answer in path["post"]["responses"].items() if code in _ERRORS_OF_ROWS},
+    }
+    return found
+
+
+def _no_catalogs() -> NoReturn:
+    raise AssertionError("no request is served")
+
+
+def _document(
+    title: str,
+    routes: Sequence[RestRoute],
+    messages: Mapping[str, OperationMessages],
+    errors: Mapping[str, str] = _ERRORS,
+) -> dict[str, Any]:
     paths: dict[str, dict[str, Any]] = {}
     for route in routes:
-        paths.setdefault(f"/{route.template}", {})[route.method.lower()] = _operation(route, MESSAGES[route.operation])
-    kinds = [kind for each in MESSAGES.values() for kind in (each.body, each.answer) if kind is not None]
+        made = _operation(route, messages[route.operation], errors)
+        paths.setdefault(f"/{route.template}", {})[route.method.lower()] = made
+    kinds = [kind for each in messages.values() for kind in (each.body, each.answer) if kind is not None]
     _, schemas = msgspec.json.schema_components(dict.fromkeys(kinds), ref_template="#/components/schemas/{name}")
     schemas["Error"] = {
         "type": "object",
@@ -62,7 +107,7 @@ def document(metastore: Metastore) -> dict[str, Any]:
     return {
         "openapi": "3.1.0",
         "info": {
-            "title": "Roles and grants of interbed's catalog server",
+            "title": title,
             "version": "1",
             "license": {"name": "Apache-2.0", "identifier": "Apache-2.0"},
         },
@@ -73,7 +118,7 @@ def document(metastore: Metastore) -> dict[str, Any]:
     }
 
 
-def _operation(route: RestRoute, found: OperationMessages) -> dict[str, Any]:
+def _operation(route: RestRoute, found: OperationMessages, of_errors: Mapping[str, str]) -> dict[str, Any]:
     answer: dict[str, Any] = {"description": "Done."}
     status = "204"
     if found.answer is not None:
@@ -98,7 +143,7 @@ def _operation(route: RestRoute, found: OperationMessages) -> dict[str, Any]:
         made["parameters"] = parameters
     if found.body is not None:
         made["requestBody"] = {"required": True, "content": _json(found.body.__name__)}
-    errors = {code: {"description": text, "content": _json("Error")} for code, text in _ERRORS.items()}
+    errors = {code: {"description": text, "content": _json("Error")} for code, text in of_errors.items()}
     return made | {"responses": {status: answer, **errors}}
 
 
@@ -133,8 +178,13 @@ def _mapping(value: Mapping[str, Any], indent: str) -> Iterator[str]:
 
 
 def page(metastore: Metastore) -> str:
-    """Return the text of the document."""
+    """Return the text of the document of roles and grants."""
     return yaml_text(document(metastore))
+
+
+def rows_page(metastore: Metastore) -> str:
+    """Return the text of the document of rows."""
+    return yaml_text(rows_document(metastore))
 
 
 if __name__ == "__main__":
@@ -144,3 +194,4 @@ if __name__ == "__main__":
 
     with tempfile.TemporaryDirectory() as directory, managed_access(Path(directory)) as managed:
         PAGE.write_text(page(managed.metastore), encoding="utf-8")
+        ROWS_PAGE.write_text(rows_page(managed.metastore), encoding="utf-8")

@@ -118,6 +118,14 @@ class HttpClient:
         """Close the connection at once; from any thread."""
         self._connection.call_soon(self._connection.abort)
 
+    def took_part(self) -> None:
+        """Begin the time for reading the next part of a streamed response; on the loop's thread."""
+        self.unsent_bytes = 0
+
+    def cut(self) -> None:
+        """Close the connection within a response, when all that was written is sent; on the loop's thread."""
+        self._connection.end()
+
     def hang_up(self, error: Exception) -> None:
         """Refuse the request that has arrived in part, and close the connection; on the loop's thread."""
         self._connection.hang_up(error)

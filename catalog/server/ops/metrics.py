@@ -31,7 +31,7 @@ import interbed
 from interbed.catalog.server.ops.logs import shortened
 from interbed.catalog.server.service.directories.remote_files import RemoteFigures
 from interbed.catalog.server.threads import SupervisedThread, ThreadDeaths
-from interbed.catalog.server.thrift.edge.budgets import EdgeFigures
+from interbed.catalog.server.thrift.edge.budgets import EdgeFigures, RowFigures
 from interbed.catalog.server.thrift.edge.call import Call, CallOutcome
 from interbed.storage.base.shown_text import escaped
 
@@ -133,6 +133,13 @@ class ServerMetrics:
         self._store_refusals = self._counter(
             "interbed_store_refusals", "Operations on remote file systems that were refused, for these did not answer."
         )
+        self._row_streams = self._gauge("interbed_row_streams", "Streams of rows that are open.")
+        self._row_memory = self._gauge("interbed_row_bytes", "Memory for rows that streams have read and not sent yet.")
+        self._rows_sent = self._counter("interbed_rows_sent", "Rows that were sent by streams.")
+        self._row_bytes_sent = self._counter("interbed_row_bytes_sent", "Bytes of rows that were sent by streams.")
+        self._row_streams_refused = self._counter(
+            "interbed_row_streams_refused", "Streams of rows that were refused, because too many were open."
+        )
         # Counters of each method: looking them up by label takes longer than counting.
         self._of_method: dict[str, tuple[Any, Any]] = {}
         self._unknown_names: set[str] = set()
@@ -144,6 +151,8 @@ class ServerMetrics:
         self._look_at_edge: Callable[[], EdgeFigures] | None = None
         self._look_at_stores: Callable[[], RemoteFigures] | None = None
         self._edge_before, self._stores_before = (0, 0), (0, 0)
+        self._look_at_rows: Callable[[], RowFigures] | None = None
+        self._rows_before = (0, 0, 0)
 
     def observed(self, call: Call) -> None:
         """Count a call that has ended."""
@@ -167,6 +176,7 @@ class ServerMetrics:
         cache: Callable[[], CacheFigures] | None = None,
         edge: Callable[[], EdgeFigures] | None = None,
         stores: Callable[[], RemoteFigures] | None = None,
+        rows: Callable[[], RowFigures] | None = None,
         deaths: ThreadDeaths | None = None,
     ) -> None:
         """Sample the figures of this process periodically; in a forked process to be called there. `deaths` records the
@@ -176,6 +186,7 @@ class ServerMetrics:
         self._look_at_pool, self._look_at_cache, self._cache_before = pool, cache, (0, 0)
         self._look_at_edge, self._look_at_stores = edge, stores
         self._edge_before = self._stores_before = (0, 0)
+        self._look_at_rows, self._rows_before = rows, (0, 0, 0)
         if self._directory is not None:
             SupervisedThread(self._sample_for_ever, name="metrics", deaths=deaths or ThreadDeaths()).start()
 
@@ -236,6 +247,15 @@ class ServerMetrics:
             self._store_timeouts.inc(max(0, stores.timeouts_total - timeouts))
             self._store_refusals.inc(max(0, stores.refused_total - refusals))
             self._stores_before = (stores.timeouts_total, stores.refused_total)
+        if self._look_at_rows is not None:
+            found = self._look_at_rows()
+            self._row_streams.set(found.open)
+            self._row_memory.set(found.memory_bytes)
+            totals = (found.rows_total, found.bytes_total, found.refused_total)
+            counters = (self._rows_sent, self._row_bytes_sent, self._row_streams_refused)
+            for counter, total, before in zip(counters, totals, self._rows_before, strict=True):
+                counter.inc(max(0, total - before))
+            self._rows_before = totals
 
     def _bounded(self, method: str) -> str:
         # A text with a character that UTF-8 lacks would fail the whole page.

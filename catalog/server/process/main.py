@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from functools import partial
 from pathlib import Path
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from interbed.catalog.server.auth.delegation.tokens import DelegationTokenService
 from interbed.catalog.server.auth.own_optimizer import OptimizerIdentity
@@ -41,7 +41,7 @@ from interbed.catalog.server.settings import ServerSettings
 from interbed.catalog.server.threads import ThreadDeaths
 from interbed.catalog.server.thrift.calls.locks import LockClients
 from interbed.catalog.server.thrift.calls.service import all_handlers
-from interbed.catalog.server.thrift.edge.budgets import EdgeLimits
+from interbed.catalog.server.thrift.edge.budgets import EdgeLimits, RowFigures
 from interbed.catalog.server.thrift.edge.cache import AnswerCache
 from interbed.catalog.server.thrift.edge.call import (
     CallObserver,
@@ -51,6 +51,9 @@ from interbed.catalog.server.thrift.edge.dispatch import Dispatcher
 from interbed.catalog.server.thrift.edge.listeners import AnyService, HttpService, Service, server_context
 from interbed.catalog.server.thrift.edge.loop import EventLoop
 from interbed.catalog.server.thrift.edge.transport import BufferedFraming, FramedFraming, listen
+
+if TYPE_CHECKING:
+    from interbed.catalog.server.rest.rows.streams import RowStreams
 
 READY_LINE = "interbed catalog server listening on thrift://{host}:{port}"
 """The first line of standard output, printed when clients may connect."""
@@ -217,6 +220,7 @@ def loop_for(
         on_tick=on_tick,
         deaths=deaths,
     )
+    row_figures: Callable[[], RowFigures] | None = None
     for service in services:
         if isinstance(service, HttpService):
             # Only servers of this port load the REST interfaces.
@@ -224,7 +228,17 @@ def loop_for(
             from interbed.catalog.server.process.authorizing import administration_for, policies_for
             from interbed.catalog.server.rest.iceberg.names import NamespaceMapping
             from interbed.catalog.server.rest.mounted import RestSettings, mounts
+            from interbed.catalog.server.rest.rows.streams import RowLimits, RowStreams
 
+            rows = RowStreams(
+                RowLimits(
+                    streams_max=settings.rows_streams_max,
+                    seconds_max=settings.rows_seconds_max,
+                    bytes_max=settings.rows_bytes_max,
+                    memory_max=settings.rows_memory_max,
+                )
+            )
+            row_figures = partial(_figures_of, rows)
             root = settings.iceberg_metadata_root
             rest = RestSettings(
                 names=listed(settings.rest_interfaces),
@@ -239,6 +253,7 @@ def loop_for(
                 signing=signing_for(settings, store, metastore.access, metastore.policies),
                 administration=administration_for(settings, store, metastore.access.authorizer),
                 policies=policies_for(store, metastore.access.authorizer),
+                rows=rows,
             )
             answers = HttpAnswers(loop.shared, deaths)
             further = mounts(metastore, answers, rest)
@@ -254,9 +269,14 @@ def loop_for(
             else lambda: CacheFigures(hits=cache.hits, misses=cache.misses, size_bytes=cache.size),
             edge=lambda: loop.figures,
             stores=lambda: REMOTE_FILES.figures,
+            rows=row_figures,
             deaths=deaths,
         )
     return loop
+
+
+def _figures_of(rows: "RowStreams") -> RowFigures:
+    return rows.figures
 
 
 class _OneProcess:

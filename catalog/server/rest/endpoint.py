@@ -9,6 +9,9 @@ A request that another client is in the way of is retried; between two attempts 
 `retries_of` and `pause` as for any retry. On a thread of the server's pool the pause ends the attempt by
 RetryLaterError, and the endpoint serves the request again after that time, with the same count of retries. An attempt
 has to leave nothing behind.
+
+A response with a stream is sent part by part. The next part is made when the client has taken the one before. An error
+before the first part is a response of its own. A later one ends the connection, without the end of the body.
 """
 
 import asyncio
@@ -28,7 +31,15 @@ from starlette.types import Receive, Scope, Send
 
 from interbed.catalog.server.http.application import HttpAnswers, HttpError, check_coding, client_of, read_body
 from interbed.catalog.server.http.connection import HttpClient
-from interbed.catalog.server.rest.interface import JSON, RestError, RestInterface, RestRequest, RestRoute, RouteTable
+from interbed.catalog.server.rest.interface import (
+    JSON,
+    BodyStream,
+    RestError,
+    RestInterface,
+    RestRequest,
+    RestRoute,
+    RouteTable,
+)
 from interbed.catalog.server.service.directories.remote_files import MissedDeadlines, missed_deadlines
 from interbed.catalog.server.session import current_link, session_settings
 from interbed.catalog.server.thrift.edge.budgets import HEAVY_BYTES_MIN, LIGHT_BYTES_MAX
@@ -134,7 +145,7 @@ class RestEndpoint:
         except RestError as error:
             await served.refuse(send, error)
             return
-        await served.answer(send, route, request)
+        await served.answer(receive, send, route, request)
 
     async def _send_cached(self, send: Send, client: HttpClient, entry: CacheEntry, started: float) -> None:
         request_id = self.edge.dispatcher.next_request_id()
@@ -168,7 +179,9 @@ class RestEndpoint:
         if found is None:
             raise self.interface.missing(scope["method"], encoded)
         route, parts = found
-        return route, RestRequest(parts=parts, query=dict(query), headers=headers, body=body, session=client.session)
+        return route, RestRequest(
+            parts=parts, query=dict(query), headers=headers, body=body, session=client.session, verify=client.verify
+        )
 
     def _too_large(self) -> HttpError:
         return HttpError(
@@ -196,12 +209,15 @@ class ServedRequest:
         self._notify("unknown", CallOutcome.UNKNOWN, str(error), None, is_change=False)
         await self._send(send, self._error(error), closes=closes)
 
-    async def answer(self, send: Send, route: RestRoute, request: RestRequest) -> None:
+    async def answer(self, receive: Receive, send: Send, route: RestRoute, request: RestRequest) -> None:
         """Have the pool carry out a request, and answer it."""
         self._submit(route, request)
         reply = await self._reply
         if reply is None:
             self._client.drop()
+            return
+        if reply.stream is not None:
+            await self._send_stream(receive, send, route, request, reply, reply.stream)
             return
         self._client.reply_bytes = len(reply.body)
         await self._send(send, reply)
@@ -213,6 +229,48 @@ class ServedRequest:
 
     async def _send(self, send: Send, reply: "_EncodedReply", *, closes: bool = False) -> None:
         await reply.send(send, reply.body, self.request_id, closes=closes)
+
+    async def _send_stream(
+        self,
+        receive: Receive,
+        send: Send,
+        route: RestRoute,
+        request: RestRequest,
+        reply: "_EncodedReply",
+        stream: BodyStream,
+    ) -> None:
+        outcome = CallOutcome.FAILED
+        error: str | None = "the server has stopped"
+        is_begun = False
+        try:
+            while (part := await stream.next_part()) is not None:
+                if self._client.has_gone:
+                    outcome, error = CallOutcome.REFUSED, "the client has gone before the end"
+                    return
+                if self._edge.abandons_waiting:
+                    raise RestError(HTTPStatus.SERVICE_UNAVAILABLE, "ServiceUnavailable", "the server stops")
+                if not is_begun:
+                    await reply.begin(send, self.request_id)
+                    is_begun = True
+                await send({"type": "http.response.body", "body": part, "more_body": True})
+                self._client.took_part()
+            await send({"type": "http.response.body", "body": b""})
+            outcome, error = CallOutcome.OK, None
+        except RestError as refusal:
+            outcome = CallOutcome.FAILED if refusal.status >= HTTPStatus.INTERNAL_SERVER_ERROR else CallOutcome.REFUSED
+            error = without_credentials(str(refusal))
+            if not is_begun:
+                await self._send(send, self._error(refusal))
+                return
+            logger.info("connection from %s ended within a response: %s", self._client.session.peer, error)
+            await send({"type": "http.response.body", "body": stream.last_part(refusal), "more_body": True})
+            self._client.cut()
+            # The application has to stay until the connection has ended.
+            await receive()
+        finally:
+            stream.close()
+            subject = {**request_subject(route, request), **stream.subject}
+            self._notify(route.operation, outcome, error, subject, is_change=route.is_audited)
 
     # On a thread of the pool
 
@@ -254,7 +312,7 @@ class ServedRequest:
         try:
             try:
                 answered = route.handler(request)
-                reply = _EncodedReply(int(answered.status), answered.body, answered.headers)
+                reply = _EncodedReply(int(answered.status), answered.body, answered.headers, answered.stream)
                 if cache is not None and self._key is not None and route.scope is not None:
                     entry = _cached(self._key, method, route.scope(request), reply) if answered.lasting else None
                     cache.keep_entry(entry, generation)
@@ -273,7 +331,9 @@ class ServedRequest:
                     refusal = RestError(HTTPStatus.INTERNAL_SERVER_ERROR, "InternalServerError", shown)
                 error = without_credentials(str(refusal))
                 reply = self._error(refusal)
-            self._notify(route.operation, outcome, error, request_subject(route, request), is_change=route.is_change)
+            if reply.stream is None:
+                subject = request_subject(route, request)
+                self._notify(route.operation, outcome, error, subject, is_change=route.is_audited)
         finally:
             for variable, token in tokens:
                 variable.reset(token)
@@ -314,15 +374,17 @@ class ServedRequest:
 class _EncodedReply:
     """Status, body and headers of a response."""
 
-    __slots__ = ("_headers", "body", "status")
+    __slots__ = ("_headers", "body", "status", "stream")
 
-    def __init__(self, status: int, body: bytes, headers: Mapping[str, str]) -> None:
+    def __init__(self, status: int, body: bytes, headers: Mapping[str, str], stream: BodyStream | None = None) -> None:
         self.status = status
         self.body = body
+        self.stream = stream
         self._headers = [(name.lower().encode("latin-1"), value.encode("latin-1")) for name, value in headers.items()]
         if not any(name == b"content-type" for name, _ in self._headers):
             self._headers.append((b"content-type", JSON.encode()))
-        self._headers.append((b"content-length", b"%d" % len(body)))
+        if stream is None:
+            self._headers.append((b"content-length", b"%d" % len(body)))
 
     @property
     def without_body(self) -> "_EncodedReply":
@@ -330,6 +392,11 @@ class _EncodedReply:
         found = copy(self)
         found.body = b""
         return found
+
+    async def begin(self, send: Send, request_id: str) -> None:
+        """Send the status and the headers of a stream."""
+        headers = [*self._headers, (REQUEST_ID, request_id.encode())]
+        await send({"type": "http.response.start", "status": self.status, "headers": headers})
 
     async def send(self, send: Send, body: bytes, request_id: str, *, closes: bool = False) -> None:
         """Send the response with a body."""

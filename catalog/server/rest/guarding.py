@@ -90,6 +90,7 @@ OF_COLUMNS = frozenset(
         "paimon.listTags",
         "paimon.getTag",
         "paimon.listBranches",
+        "interbed.readRows",
     )
 )
 """Operations for which SELECT on any column of the table is enough: those that a reader of some columns needs. Those

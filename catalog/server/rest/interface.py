@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from http import HTTPStatus
-from typing import TypeVar
+from typing import Protocol, TypeVar
 from urllib.parse import unquote_plus
 
 import msgspec
@@ -58,7 +58,8 @@ class RestError(Exception):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RestRequest:
     """A request. `parts` are those of the path, decoded, by the names in the route's template; `headers` have names in
-    lower case.
+    lower case. `verify` verifies the credentials again, on a thread that may wait, and raises AuthenticationError. It
+    is None where every client is served.
     """
 
     parts: Mapping[str, str]
@@ -66,6 +67,7 @@ class RestRequest:
     headers: Mapping[str, str]
     body: bytes
     session: ClientSession
+    verify: Callable[[], object] | None = None
 
     def json(self, kind: type[T]) -> T:
         """Return the body as a msgspec type. RestError with status 400 if it is not of that type."""
@@ -78,9 +80,32 @@ class RestRequest:
         raise RestError(HTTPStatus.BAD_REQUEST, "BadRequestException", f"The body of the request is invalid: {reason}")
 
 
+class BodyStream(Protocol):
+    """Body of a response that is made in parts while the client reads them."""
+
+    async def next_part(self) -> bytes | None:
+        """Return the next part; None at the end. RestError where the body ends without being complete; the first part
+        decides the status of the response.
+        """
+        ...
+
+    def last_part(self, error: RestError) -> bytes:
+        """Return a part that reports an error after other parts, without the mark of a complete body."""
+        ...
+
+    def close(self) -> None:
+        """End the stream, also while a part is being made; does not wait."""
+        ...
+
+    @property
+    def subject(self) -> Mapping[str, object]:
+        """Fields for the logs, beside those of the request."""
+        ...
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RestResponse:
-    """A response; `body` is JSON unless `headers` have another content type.
+    """A response; `body` is JSON unless `headers` have another content type. With a `stream` that is the body.
 
     `lasting` says that the same request has the same response until the metadata in the route's scope change: it
     depends on nothing besides, such as the files of a table that writers change.
@@ -90,6 +115,7 @@ class RestResponse:
     body: bytes = b""
     headers: Mapping[str, str] = field(default_factory=dict)
     lasting: bool = False
+    stream: BodyStream | None = None
 
 
 NO_CONTENT = RestResponse(status=HTTPStatus.NO_CONTENT)
@@ -119,7 +145,8 @@ class RestRoute:
 
     `operation` is its name in the specification. `scope` returns the metadata that lasting responses depend on; routes
     without one are not cached. `subject` returns what the audit log has of a request beside the parts of its path; it
-    may raise the RestError of the request's body.
+    may raise the RestError of the request's body. `shows_rows` says that the response has rows of a table, so that the
+    request is in the audit log, too.
     """
 
     method: str
@@ -129,11 +156,17 @@ class RestRoute:
     handler: Handler
     scope: ScopeOf | None = None
     subject: SubjectOf | None = None
+    shows_rows: bool = False
 
     @property
     def is_change(self) -> bool:
         """Whether it may change metadata: then it is in the audit log."""
         return self.needs.privilege not in _OF_READERS
+
+    @property
+    def is_audited(self) -> bool:
+        """Whether a request is in the audit log."""
+        return self.is_change or self.shows_rows
 
 
 def route(

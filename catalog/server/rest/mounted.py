@@ -9,6 +9,8 @@ import asyncio
 import logging
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
+from functools import cache
+from typing import TYPE_CHECKING
 
 from starlette.routing import Mount
 from starlette.types import Receive, Scope, Send
@@ -23,11 +25,16 @@ from interbed.catalog.server.rest.iceberg.own_tables import OwnTables
 from interbed.catalog.server.rest.iceberg.routes import interface as iceberg_interface
 from interbed.catalog.server.rest.interface import RestInterface
 from interbed.catalog.server.rest.own_interface import own_interface
+from interbed.catalog.server.rest.rows.routes import RowRoutes
+from interbed.catalog.server.rest.rows.streams import RowStreams
 from interbed.catalog.server.service.access.administration import AccessAdministration
 from interbed.catalog.server.service.access.policy_administration import PolicyAdministration
 from interbed.catalog.server.service.service import Metastore
 from interbed.catalog.server.thrift.edge.serving import SharedEdge
 from interbed.storage.base.errors import is_installed
+
+if TYPE_CHECKING:
+    from interbed.catalog.server.rest.paimon.access import CatalogAccess
 
 logger = logging.getLogger(__name__)
 
@@ -40,7 +47,8 @@ class RestSettings:
     """Settings of the interfaces: the names of those that are served, whether Iceberg's has the tables in Paimon's
     format, where metadata for them are made (None: in the directories of the tables), the names of the databases of
     Iceberg's namespaces, the directories of tables without a metastore that Paimon's serves, by their names, the
-    credentials of stores that both issue, and the signatures that Iceberg's makes.
+    credentials of stores that both issue, the signatures that Iceberg's makes, and the streams of rows of this server's
+    own.
     """
 
     names: Collection[str] = tuple(PATHS)
@@ -52,6 +60,7 @@ class RestSettings:
     signing: TableSigning | None = None
     administration: AccessAdministration | None = None
     policies: PolicyAdministration | None = None
+    rows: RowStreams | None = None
 
 
 class LazyEndpoint:
@@ -90,8 +99,15 @@ def interfaces(
         found = paimon_interface(access, metastore.functions, settings.credentials)
         return guarded_paimon(metastore, found, settings.warehouses)
 
+    @cache
+    def catalogs() -> "CatalogAccess":
+        from interbed.catalog.server.rest.paimon.access import CatalogAccess
+
+        return CatalogAccess(metastore, edge.dispatcher)
+
     def own() -> RestInterface:
-        return guarded_own(metastore, own_interface(metastore, settings.administration, settings.policies))
+        rows = RowRoutes(metastore, catalogs, settings.rows if settings.rows is not None else RowStreams())
+        return guarded_own(metastore, own_interface(metastore, settings.administration, settings.policies, rows))
 
     return {"iceberg": iceberg, "paimon": paimon, "interbed": own}
 

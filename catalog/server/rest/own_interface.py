@@ -1,9 +1,8 @@
 """The REST interface of this server's own, beside the specifications of Iceberg and Paimon: dropped objects, the
-history of metadata, roles, grants and policies.
+history of metadata, rows of tables, roles, grants and policies.
 
-Dropped objects and history are below `/interbed/v1/{prefix}`, where `prefix` is the name of a catalog of the metastore;
-Roles, grants and policies are below `/interbed/v1/access`
-(access/routes.py).
+Dropped objects, history and rows (rows/routes.py) are below `/interbed/v1/{prefix}`, where `prefix` is the name of a
+catalog of the metastore. Roles, grants and policies are below `/interbed/v1/access` (access/routes.py).
 
 Dropped objects:
 
@@ -47,6 +46,7 @@ from interbed.catalog.server.rest.interface import (
     json_response,
     route,
 )
+from interbed.catalog.server.rest.rows.routes import RowRoutes
 from interbed.catalog.server.service.access.administration import AccessAdministration
 from interbed.catalog.server.service.access.objects import Privilege
 from interbed.catalog.server.service.access.policy_administration import PolicyAdministration
@@ -244,11 +244,14 @@ def own_interface(
     metastore: Metastore,
     administration: AccessAdministration | None = None,
     policies: PolicyAdministration | None = None,
+    rows: RowRoutes | None = None,
 ) -> RestInterface:
-    """Return the interface over the dropped objects and the history of a metastore, and over its roles, grants and
-    policies; `administration` and `policies` are None where there are none.
+    """Return the interface over the dropped objects and the history of a metastore, over the rows of its tables, and
+    over its roles, grants and policies; `administration`, `policies` and `rows` are None where there are none.
     """
     routes = [*DroppedRoutes(metastore).routes(), *HistoryRoutes(metastore).routes()]
+    if rows is not None:
+        routes += rows.routes()
     return RestInterface(
         name="interbed",
         path=PATH,

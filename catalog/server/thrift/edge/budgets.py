@@ -45,6 +45,17 @@ class EdgeFigures:
     refused_total: int
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RowFigures:
+    """Streams that are open, bytes of their batches in memory; rows, bytes and refused streams since the start."""
+
+    open: int
+    memory_bytes: int
+    rows_total: int
+    bytes_total: int
+    refused_total: int
+
+
 class WeightBudget:
     """A weighted semaphore without blocking: a caller passes a function that runs when its weight is free.
     Thread-safe.
@@ -72,6 +83,11 @@ class WeightBudget:
                 return True
             self._waiting.append((weight, when_free))
             return False
+
+    def take_at_once(self, weight: int) -> None:
+        """Take a weight that is in use already, also beyond the total: others wait until it is released."""
+        with self._guard:
+            self._taken += min(weight, self._total)
 
     def release(self, weight: int) -> None:
         """Release a weight that was taken."""

@@ -15,6 +15,8 @@ from interbed.catalog.server.rest.interface import RestError, RestInterface, Res
 from interbed.catalog.server.rest.own_interface import own_interface
 from interbed.catalog.server.rest.paimon.access import CatalogAccess
 from interbed.catalog.server.rest.paimon.interface import paimon_interface
+from interbed.catalog.server.rest.rows.routes import RowRoutes
+from interbed.catalog.server.rest.rows.streams import RowStreams
 from interbed.catalog.server.service.access.objects import Privilege, column_object, function_object, table_object
 from interbed.catalog.server.thrift.edge.call import current_session
 from tests.catalog.server.access.guarded import (
@@ -99,7 +101,9 @@ def guarded_rest(root: Path, *, filled: bool = True) -> Iterator[GuardedRest]:
             {
                 "iceberg": guarded_iceberg(metastore, iceberg_interface(metastore), NamespaceMapping()),
                 "paimon": guarded_paimon(metastore, paimon_interface(access, metastore.functions), warehouses),
-                "interbed": guarded_own(metastore, own_interface(metastore)),
+                "interbed": guarded_own(
+                    metastore, own_interface(metastore, rows=RowRoutes(metastore, lambda: access, RowStreams()))
+                ),
             },
         )
         if filled:

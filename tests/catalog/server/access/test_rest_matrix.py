@@ -25,7 +25,7 @@ EXPECTED = {
         paimon.listPartitionsByFilter paimon.listTags paimon.getTag paimon.listBranches paimon.listConsumers
         paimon.listViews paimon.listViewDetails paimon.listViewsGlobally paimon.getView paimon.listFunctions
         paimon.listFunctionDetails paimon.listFunctionsGlobally paimon.getFunction interbed.listDropped
-        interbed.databaseHistory interbed.tableHistory interbed.tableEntry
+        interbed.databaseHistory interbed.tableHistory interbed.tableEntry interbed.readRows
     """,
     "mdaaa": """
         iceberg.updateTable paimon.commitTable paimon.createPartitions paimon.dropPartitions

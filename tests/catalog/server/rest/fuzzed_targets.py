@@ -7,6 +7,7 @@ status. An internal error is printed with its request, and makes the exit code 1
 """
 
 import argparse
+import asyncio
 import sys
 import tempfile
 import time
@@ -24,11 +25,13 @@ from interbed.catalog.server.database import schema
 from interbed.catalog.server.database.session import SqlRepository
 from interbed.catalog.server.process.main import dispatcher_for
 from interbed.catalog.server.rest.iceberg.routes import interface as iceberg_interface
-from interbed.catalog.server.rest.interface import RestError, RestInterface, RestRequest, RouteTable
+from interbed.catalog.server.rest.interface import BodyStream, RestError, RestInterface, RestRequest, RouteTable
 from interbed.catalog.server.rest.own_interface import own_interface
 from interbed.catalog.server.rest.paimon.access import CatalogAccess
 from interbed.catalog.server.rest.paimon.iceberg_form import PaimonAsIceberg
 from interbed.catalog.server.rest.paimon.interface import paimon_interface
+from interbed.catalog.server.rest.rows.routes import RowRoutes
+from interbed.catalog.server.rest.rows.streams import RowStreams
 from interbed.catalog.server.service.access.administration import AccessAdministration
 from interbed.catalog.server.service.access.builtin import BuiltinAuthorizer
 from interbed.catalog.server.service.access.guard import AccessGuard
@@ -74,7 +77,10 @@ class RestTarget:
         route, parts = found
         request = RestRequest(parts=parts, query=dict(query), headers=sent.headers, body=sent.body, session=SESSION)
         try:
-            return self._counted(route.handler(request).status)
+            answer = route.handler(request)
+            if answer.stream is not None:
+                asyncio.run(_read(answer.stream))
+            return self._counted(answer.status)
         except RestError as error:
             refused: RestError | None = error
         except Exception as error:
@@ -93,6 +99,14 @@ class RestTarget:
         return int(status)
 
 
+async def _read(stream: BodyStream) -> None:
+    try:
+        while await stream.next_part() is not None:
+            pass
+    finally:
+        stream.close()
+
+
 @contextmanager
 def fuzzed_target(kind: str, directory: Path) -> Iterator[RestTarget]:
     """Return an interface whose changes of files are limited to a directory, which is the working directory, too."""
@@ -109,7 +123,10 @@ def fuzzed_target(kind: str, directory: Path) -> Iterator[RestTarget]:
         made = iceberg_interface(metastore, PaimonAsIceberg(access, None))
     elif kind == "interbed":
         made = own_interface(
-            metastore, AccessAdministration(store, authorizer), PolicyAdministration(store, authorizer)
+            metastore,
+            AccessAdministration(store, authorizer),
+            PolicyAdministration(store, authorizer),
+            RowRoutes(metastore, lambda: access, RowStreams()),
         )
     with closing(store), chdir(directory), sandbox(directory):
         if kind == "iceberg":

@@ -241,6 +241,12 @@ OWN: Mapping[str, Sequence[object]] = {
     "purgeTable": [{}, {"id": 1}],
     "purgeDatabase": [{}, {"id": 1}],
     "restoreTable": [{"at": 4_000_000_000, "dry-run": True}, {"at": "2100-01-01T00:00:00Z"}],
+    "readRows": [
+        {"columns": ["id"], "filter": "id > 1", "limit": 1},
+        {"filter": {"op": "eq", "column": "id", "value": 1}, "snapshot-id": 1},
+        {"tag": "a", "branch": "b"},
+        {"timestamp-millis": 1},
+    ],
 }
 
 PAIMON: Mapping[str, Sequence[object]] = {

@@ -6,11 +6,21 @@ from typing import Any
 
 from interbed.catalog.server.rest.access.routes import MESSAGES
 from tests.catalog.server.rest.access.served import ManagedAccess
-from tests.support.access_openapi import PAGE, document, page
+from tests.support.access_openapi import PAGE, ROWS_PAGE, document, page, rows_document, rows_page
 
 
 def test_the_document_is_that_of_the_routes(managed: ManagedAccess) -> None:
     assert PAGE.read_text() == page(managed.metastore), "python -m tests.support.access_openapi"
+
+
+def test_the_document_of_rows_is_that_of_its_route(managed: ManagedAccess) -> None:
+    assert ROWS_PAGE.read_text() == rows_page(managed.metastore), "python -m tests.support.access_openapi"
+    made = rows_document(managed.metastore)
+    ((path, operations),) = made["paths"].items()
+    assert path == "/v1/{prefix}/databases/{database}/tables/{table}/rows"
+    assert set(operations) == {"post"}
+    references = set(re.findall(r"#/components/schemas/(\w+)", json.dumps(made)))
+    assert references == set(made["components"]["schemas"])
 
 
 def test_each_route_has_its_operation_and_each_reference_its_schema(managed: ManagedAccess) -> None:

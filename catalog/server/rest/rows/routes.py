@@ -1,0 +1,303 @@
+"""The route of rows: a table's rows as its caller may see them, read by the server.
+
+    POST v1/{prefix}/databases/{database}/tables/{table}/rows
+
+The body is a RowsRequest, the answer a stream in Arrow's IPC format (streams.py). `{table}` may be a branch,
+`t$branch_b`. Row filters and masks that bind the caller are applied as interbed's readers apply them: a condition on a
+masked column sees the mask. Columns that the caller may not read are refused by name. The reader needs no credentials
+of the store, since the server has its own; a table whose store the server cannot read is refused by name.
+
+docs/rows-openapi.yaml is its OpenAPI document.
+"""
+
+import json
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from http import HTTPStatus
+from typing import TYPE_CHECKING, Annotated, Any
+
+import msgspec
+
+from interbed.catalog.server.rest.access.routes import OperationMessages
+from interbed.catalog.server.rest.interface import (
+    ObjectKind,
+    RestError,
+    RestRequest,
+    RestResponse,
+    RestRoute,
+    route,
+)
+from interbed.catalog.server.rest.rows.streams import RowStream, RowStreams, verified
+from interbed.catalog.server.service.access.guard import AccessGuard
+from interbed.catalog.server.service.access.objects import Privilege, SecuredObject, column_object
+from interbed.catalog.server.service.errors import AccessDeniedError, AccessUnavailableError, NoSuchObjectError
+from interbed.catalog.server.service.service import Metastore
+from interbed.catalog.server.thrift.edge.call import current_request
+from interbed.storage.base.errors import (
+    BranchNotFoundError,
+    InterbedError,
+    InvalidInputError,
+    NotSupportedError,
+    SnapshotNotFoundError,
+    StorageAccessError,
+    TagNotFoundError,
+)
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from interbed.catalog.client.identifier import TableName
+    from interbed.catalog.server.rest.paimon.access import CatalogAccess
+    from interbed.storage.base.predicate.expr import Predicate
+    from interbed.storage.read.guarded_scan import RowRules
+    from interbed.storage.table.guarded_table import GuardedTable
+    from interbed.storage.table.table import Table
+
+logger = logging.getLogger(__name__)
+
+ARROW_STREAM = "application/vnd.apache.arrow.stream"
+"""Media type of Arrow's stream format."""
+
+FILTER_BYTES_MAX = 64 << 10
+"""The longest filter: its conditions are evaluated for each row."""
+
+_TABLE = "v1/{prefix}/databases/{database}/tables/{table}"
+_VERSIONS = ("snapshot_id", "tag", "timestamp_millis")
+
+Count = Annotated[int, msgspec.Meta(ge=0, le=(1 << 63) - 1)]
+
+
+class RowsRequest(msgspec.Struct, kw_only=True, forbid_unknown_fields=True, rename="kebab"):
+    """A query of the rows of a table: columns (all by default), a filter, a limit, and the version to read.
+
+    `filter` is a condition as in `scan`, or a predicate in interbed's JSON. At most one of `snapshot-id`, `tag` and
+    `timestamp-millis` names an older version.
+    """
+
+    columns: list[str] | None = None
+    filter: str | dict[str, Any] | None = None
+    limit: Count | None = None
+    snapshot_id: Count | None = None
+    tag: str | None = None
+    timestamp_millis: Count | None = None
+    branch: str | None = None
+
+
+MESSAGES: Mapping[str, OperationMessages] = {"readRows": OperationMessages(body=RowsRequest)}
+"""The messages of the operation; its answer is no JSON."""
+
+
+class RowRoutes:
+    """The route of rows of the tables of a metastore. `access` returns its catalogs; it is called by the first request,
+    because they load Arrow.
+    """
+
+    def __init__(self, metastore: Metastore, access: "Callable[[], CatalogAccess]", streams: RowStreams) -> None:
+        self._metastore = metastore
+        self._access = access
+        self._streams = streams
+
+    def routes(self) -> Sequence[RestRoute]:
+        """Return the route with the privilege that it needs."""
+        made = route("POST", f"{_TABLE}/rows", "readRows", Privilege.SELECT, ObjectKind.TABLE, self.read)
+        return [replace(made, shows_rows=True, subject=_subject)]
+
+    def read(self, request: RestRequest) -> RestResponse:
+        """Return rows of a table as a stream in Arrow's IPC format, filtered and masked for the caller."""
+        given = request.json(RowsRequest) if request.body else RowsRequest()
+        _check(given)
+        try:
+            query = self._opened(request, given)
+        except (InterbedError, OSError) as error:
+            refusal = _refusal_before(error)
+            if refusal is None:
+                raise
+            raise refusal from error
+        principal = request.session.principal
+        return RestResponse(
+            headers={"Content-Type": ARROW_STREAM},
+            stream=RowStream(
+                self._streams,
+                client=request.session.peer.rpartition(":")[0] if principal is None else principal.name,
+                read=query.read,
+                check=query.check,
+                refused=query.refused,
+            ),
+        )
+
+    def _opened(self, request: RestRequest, given: RowsRequest) -> "RowsQuery":
+        from interbed.catalog.client.errors import TableNotFoundError
+        from interbed.catalog.server.rest.paimon.access import table_name
+        from interbed.storage.table.table import Table
+
+        access, name = self._access(), table_name(request)
+        if name.system is not None:
+            raise TableNotFoundError(f"The system table '{name.of_table}${name.system}' is not read by the server.")
+        if given.branch is not None and name.branch is not None:
+            raise InvalidInputError("The branch is in the path or in the body, and not in both.")
+        opened: object = access.catalog(request).get_table(name.of_table)
+        if not isinstance(opened, Table):
+            raise NotSupportedError(f"The server reads no rows of the format table '{name.of_table}'.")
+        return RowsQuery(self._metastore, access, request, name, opened, given)
+
+
+class RowsQuery:
+    """One query of the rows of a table, for the caller of a request."""
+
+    def __init__(
+        self,
+        metastore: Metastore,
+        access: "CatalogAccess",
+        request: RestRequest,
+        name: "TableName",
+        table: "Table",
+        given: RowsRequest,
+    ) -> None:
+        self._guard = metastore.access
+        found = access.policies_of(request, name)
+        assert found is not None, "the prefix is a catalog of the metastore"
+        self._policies, self._on = found
+        self._verify = request.verify
+        self._table = table
+        self._given = given
+        self._asked: tuple[str, Sequence[str]] | None = None
+        self._rules: RowRules | None = None
+
+    def read(self) -> "pa.RecordBatchReader":
+        """Open the query: bind its filter and ask for the rules of the caller."""
+        from interbed.storage.table.guarded_table import GuardedTable
+
+        given, table = self._given, GuardedTable(self._table, self._rules_of)
+        if given.branch is not None:
+            table = table.branch(given.branch)
+        try:
+            scan = _versioned(table, given).scan(
+                given.columns, _condition(given), given.limit, given.snapshot_id, threads=1
+            )
+        except RecursionError as error:
+            raise InvalidInputError("The filter is nested too deeply.") from error
+        return scan.to_arrow_batch_reader()
+
+    def check(self) -> None:
+        """Raise the error of a caller that may not read the rows any more, or for which other policies hold by now."""
+        verified(self._verify)
+        _check_reader(self._guard, self._on)
+        if self._asked is not None and self._present_rules(*self._asked) != self._rules:
+            raise RestError(
+                HTTPStatus.CONFLICT,
+                "PoliciesChanged",
+                f"The row filters or column masks of the {self._on} have changed since the stream began: read again.",
+            )
+
+    def refused(self, error: Exception) -> RestError:
+        """Return the error of a stream. An error while rows are read may name values that are hidden from the caller:
+        of these the server's log has the text.
+        """
+        if self._rules is None or isinstance(error, _WITHOUT_VALUES):
+            known = _refusal_before(error)
+            if known is not None:
+                return known
+        logger.error("the rows of %s cannot be read", self._on, exc_info=error)
+        return RestError(
+            HTTPStatus.INTERNAL_SERVER_ERROR,
+            "InternalServerError",
+            f"The rows of the {self._on} cannot be read ({type(error).__name__}): the server's log has the reason, at "
+            f"the request {current_request.get()}.",
+        )
+
+    def _rules_of(self, branch: str, columns: Sequence[str]) -> "RowRules":
+        found = self._present_rules(branch, columns)
+        self._asked, self._rules = (branch, columns), found
+        return found
+
+    def _present_rules(self, branch: str, columns: Sequence[str]) -> "RowRules":
+        from interbed.storage.read.guarded_scan import RowRules
+
+        _check_reader(self._guard, self._on)
+        self._policies.check_columns(self._on, columns)
+        store = self._table.store
+        fields = (store if branch == store.paths.branch else store.on_branch(branch)).schema.fields
+        found = self._policies.reader_rules(self._on, fields)
+        return RowRules(filters=tuple(found.filters), masks=dict(found.masks))
+
+
+def _check_reader(guard: AccessGuard, on: SecuredObject) -> None:
+    """Raise AccessDeniedError for a caller that may read no column of a table."""
+    if not guard.may((Privilege.SELECT,), on):
+        guard.require((Privilege.SELECT,), column_object(on, None))
+
+
+def _versioned(table: "GuardedTable", given: RowsRequest) -> "GuardedTable":
+    if given.tag is not None:
+        return table.copy({"scan.tag-name": given.tag})
+    if given.timestamp_millis is not None:
+        return table.copy({"scan.timestamp-millis": str(given.timestamp_millis)})
+    return table
+
+
+def _condition(given: RowsRequest) -> "str | Predicate | None":
+    if not isinstance(given.filter, Mapping):
+        return given.filter
+    from interbed.storage.base.predicate.json import from_json
+
+    return from_json(json.dumps(given.filter))
+
+
+def _check(given: RowsRequest) -> None:
+    """Raise RestError with status 400 for a body that no query has."""
+    named = [name.replace("_", "-") for name in _VERSIONS if getattr(given, name) is not None]
+    if len(named) > 1:
+        raise _invalid(f"{' and '.join(named)} name different versions: give one of them")
+    size = len(msgspec.json.encode(given.filter))
+    if size > FILTER_BYTES_MAX:
+        raise _invalid(f"a filter has at most {FILTER_BYTES_MAX} bytes, this one {size}")
+
+
+def _invalid(message: str) -> RestError:
+    return RestError(HTTPStatus.BAD_REQUEST, "BadRequest", message)
+
+
+def _subject(request: RestRequest) -> Mapping[str, object]:
+    given = request.json(RowsRequest) if request.body else RowsRequest()
+    return {} if given.branch is None else {"branch": given.branch}
+
+
+_WITHOUT_VALUES = (
+    AccessDeniedError,
+    AccessUnavailableError,
+    SnapshotNotFoundError,
+    TagNotFoundError,
+    BranchNotFoundError,
+    StorageAccessError,
+)
+"""Errors of readers whose texts have no values of rows."""
+
+_KINDS: tuple[tuple[type[Exception], HTTPStatus, str], ...] = (
+    (AccessDeniedError, HTTPStatus.FORBIDDEN, "Forbidden"),
+    (AccessUnavailableError, HTTPStatus.SERVICE_UNAVAILABLE, "ServiceUnavailable"),
+    (NoSuchObjectError, HTTPStatus.NOT_FOUND, "NoSuchObject"),
+    (SnapshotNotFoundError, HTTPStatus.NOT_FOUND, "Snapshot"),
+    (TagNotFoundError, HTTPStatus.NOT_FOUND, "Tag"),
+    (BranchNotFoundError, HTTPStatus.NOT_FOUND, "Branch"),
+    (InvalidInputError, HTTPStatus.BAD_REQUEST, "BadRequest"),
+    (NotSupportedError, HTTPStatus.NOT_IMPLEMENTED, "NotSupported"),
+    (StorageAccessError, HTTPStatus.SERVICE_UNAVAILABLE, "StorageAccess"),
+)
+
+
+def _refusal_before(error: Exception) -> RestError | None:
+    """Return the error of a query whose rows have not been read yet; None for an error of the server."""
+    from interbed.catalog.client.errors import DatabaseNotFoundError, NotAnInterbedTableError, TableNotFoundError
+    from interbed.catalog.server.rest.paimon.refusals import refusal
+
+    of_catalog: tuple[tuple[type[Exception], HTTPStatus, str], ...] = (
+        (TableNotFoundError, HTTPStatus.NOT_FOUND, "Table"),
+        (DatabaseNotFoundError, HTTPStatus.NOT_FOUND, "Database"),
+        (NotAnInterbedTableError, HTTPStatus.NOT_IMPLEMENTED, "NotSupported"),
+    )
+    for kind, status, name in (*of_catalog, *_KINDS):
+        if isinstance(error, kind):
+            return RestError(status, name, str(error))
+    found = refusal(error, {})
+    return None if found is None else RestError(found.status, found.status.phrase.replace(" ", ""), str(found))
