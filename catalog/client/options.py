@@ -6,6 +6,7 @@ from enum import StrEnum
 
 from interbed.storage.base.errors import InvalidOptionError
 from interbed.storage.base.shown_text import all_masked, did_you_mean, is_secret, without_credentials
+from interbed.storage.io.hdfs.settings import LOGIN_OPTIONS
 from interbed.storage.meta.options.core import CoreOptions
 
 
@@ -57,9 +58,7 @@ KNOWN = frozenset(
         "credential",
         "oauth2-server-uri",
         "scope",
-        "security.kerberos.login.principal",
-        "security.kerberos.login.keytab",
-        "security.kerberos.login.use-ticket-cache",
+        *LOGIN_OPTIONS,
         "token.provider.principal",
         "dlf.region",
         "dlf.access-key-id",
@@ -118,8 +117,8 @@ def is_known(key: str) -> bool:
 
 
 def options_of_files(raw: Mapping[str, str]) -> dict[str, str]:
-    """Return the options of a catalog that open files; keys of an object store are among them."""
-    return {key: value for key, value in raw.items() if key.startswith(FILE_SYSTEM_PREFIXES)}
+    """Return the options of a catalog that open files; keys of an object store and a keytab are among them."""
+    return {key: value for key, value in raw.items() if key.startswith(FILE_SYSTEM_PREFIXES) or key in LOGIN_OPTIONS}
 
 
 def secret_options(raw: Mapping[str, str]) -> list[str]:
@@ -136,10 +135,11 @@ def secret_values(raw: Mapping[str, str]) -> set[str]:
 def options_for_executors(raw: Mapping[str, str]) -> dict[str, str]:
     """Return the options of a catalog for a process that opens files and may not act as its user.
 
-    These are the options of the file system. If the catalog authenticates by a file, they are joined by the address of
-    the server and the path of that file, with which the process renews credentials if the file exists on its machine.
+    These are the options of the file system without a login by Kerberos, which is that of the user. If the catalog
+    authenticates by a file, they are joined by the address of the server and the path of that file, with which the
+    process renews credentials if the file exists on its machine.
     """
-    found = options_of_files(raw)
+    found = {key: value for key, value in options_of_files(raw).items() if key not in LOGIN_OPTIONS}
     if CatalogOptions(found | {k: v for k, v in raw.items() if k in _BY_FILE}).authenticates_by_file:
         found |= {k: without_credentials(v) for k, v in raw.items() if k in _BY_FILE}
     return found

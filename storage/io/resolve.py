@@ -207,8 +207,9 @@ def _hdfs(location: str, options: Mapping[str, str]) -> FileIO:
 @lru_cache(maxsize=64)
 def _hdfs_of(authority: str, options: tuple[tuple[str, str], ...], variables: tuple[str | None, ...]) -> FileIO:
     """Return the client of one HDFS. `variables` are those of the environment that it depends on."""
-    from interbed.storage.io.hdfs.settings import client_settings, configuration_directory, umask_of
+    from interbed.storage.io.hdfs.settings import HdfsLogin, client_settings, configuration_directory, umask_of
 
+    login = HdfsLogin.of(dict(options))
     if not is_installed("hdfs_native"):
         return _hdfs_through_java(authority, ReadAhead.of(dict(options)))
     from interbed.storage.io.hdfs.store import HdfsFileIO
@@ -216,7 +217,8 @@ def _hdfs_of(authority: str, options: tuple[tuple[str, str], ...], variables: tu
     conf_dir = configuration_directory(dict(options))
     settings = client_settings(dict(options), conf_dir)
     ahead = ReadAhead.of(dict(options))
-    return HdfsFileIO(authority, settings, conf_dir, umask=umask_of(settings, conf_dir), read_ahead=ahead)
+    umask = umask_of(settings, conf_dir)
+    return HdfsFileIO(authority, settings, conf_dir, login=login, umask=umask, read_ahead=ahead)
 
 
 def _hdfs_through_java(authority: str, read_ahead: ReadAhead) -> FileIO:

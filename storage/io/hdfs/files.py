@@ -111,6 +111,9 @@ _NAMED_ERROR = re.compile(r'^(\w+)\((?:"(.*)")?\)$', re.DOTALL)
 
 _DATA_NODES = frozenset({"DataTransferError", "ChecksumError", "BlocksNotFound", "OperationFailed"})
 
+_HUNG_UP = "RPC listener disconnected"
+"""Text of the client when a name node ends the connection: one with Kerberos ends those without."""
+
 NOT_A_FILE = "Path is not a file"
 """Beginning of the message when a directory is read; the class of the error is that of a missing file."""
 
@@ -126,6 +129,11 @@ def _reason(error: Exception, authority: str) -> str:
         return "something of that name is there."
     if isinstance(error, IsADirectoryError) or text.startswith(NOT_A_FILE):
         return "it is a directory."
+    if isinstance(error, OSError) and text == _HUNG_UP:
+        return (
+            f"the name node of {_shown(authority)} closes the connection. See that it runs; if it asks for Kerberos, "
+            "set hadoop.security.authentication to kerberos, or hadoop-conf-dir to the directory of its core-site.xml."
+        )
     if isinstance(error, OSError):
         return (
             f"the name node of {_shown(authority)} does not answer ({_first_line(text)}). See that it runs, and that "
@@ -136,17 +144,30 @@ def _reason(error: Exception, authority: str) -> str:
         return _refusal(of_name_node[1].rpartition(".")[2], _first_line(of_name_node[2]), authority)
     named = _NAMED_ERROR.match(text)
     message = _first_line(named[2] or named[1]) if named is not None else _first_line(text)
+    if text.startswith("GSSAPIError("):
+        return (
+            f"there is no ticket of Kerberos for the name node ({_ticket_fault(text)}). Run kinit, or give the options "
+            "'security.kerberos.login.keytab' and 'security.kerberos.login.principal'."
+        )
     if message == "No NameNode hosts found":
         return (
             f"no name node of the nameservice {authority!r} is known. Set hadoop-conf-dir (or HADOOP_CONF_DIR) to the "
             f"directory with its hdfs-site.xml, or write a name node's address, hdfs://host:port/…"
         )
     if named is not None and named[1] in _DATA_NODES:
-        return f"data nodes failed ({message}). See that they run and can be reached from here."
+        return (
+            f"data nodes failed ({message}). See that they run and can be reached from here; with Kerberos also that "
+            "dfs.data.transfer.protection is set as in their hdfs-site.xml."
+        )
     return f"{message}."
 
 
 def _refusal(kind: str, message: str, authority: str) -> str:
+    if kind == "SaslException":
+        return (
+            f"the name node of {_shown(authority)} does not accept the ticket of Kerberos ({message}). Check the "
+            "principal of the ticket, the clocks, and that the name node's principal is that of its host."
+        )
     if kind == "StandbyException":
         return (
             f"the name node {_shown(authority)} is a standby. Name the nameservice in place of host and port, and set "
@@ -167,6 +188,12 @@ def _refusal(kind: str, message: str, authority: str) -> str:
     if kind == "PathIsNotEmptyDirectoryException":
         return "the directory is not empty."
     return f"{message} ({kind})."
+
+
+def _ticket_fault(text: str) -> str:
+    """Return the part of an error of GSSAPI that Kerberos's library has written."""
+    message = text.rpartition(', "')[2].removesuffix('")')
+    return _first_line(message.partition(": ")[2] or message)
 
 
 def _shown(authority: str) -> str:

@@ -27,6 +27,7 @@ from interbed.storage.base.errors import StorageAccessError, load_extra
 from interbed.storage.io.api import HDFS_CAPABILITIES, FileStatus
 from interbed.storage.io.deleting import check_deletable, delete_one_by_one
 from interbed.storage.io.hdfs.files import NOT_A_FILE, HdfsOutput, translated
+from interbed.storage.io.hdfs.settings import HdfsLogin
 from interbed.storage.io.prefetch.inputs import opened_by_ranges
 from interbed.storage.io.prefetch.needs import ReadAhead
 
@@ -56,7 +57,8 @@ class HdfsFileIO:
     """FileIO over one HDFS; threads and forked processes may share it.
 
     `authority` is a name node's `host:port` or the name of a nameservice, which `settings` or the files of `conf_dir`
-    (core-site.xml, hdfs-site.xml) describe. `read_ahead` are the limits of prefetching. The first call connects.
+    (core-site.xml, hdfs-site.xml) describe. `login` is that by a keytab, None for the tickets or delegation tokens of
+    the process. `read_ahead` are the limits of prefetching. The first call connects.
     """
 
     scheme = "hdfs"
@@ -69,12 +71,14 @@ class HdfsFileIO:
         settings: Mapping[str, str] | None = None,
         conf_dir: str | None = None,
         *,
+        login: HdfsLogin | None = None,
         umask: int = 0o022,
         read_ahead: ReadAhead | None = None,
     ) -> None:
         self._authority = authority
         self._settings = dict(settings or {})
         self._conf_dir = conf_dir
+        self._login = login
         self._umask = umask
         self.read_ahead = read_ahead or ReadAhead()
         self._prefix = f"hdfs://{authority}"
@@ -82,7 +86,7 @@ class HdfsFileIO:
         _OPEN.add(self)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _again, (self._authority, self._settings, self._conf_dir, self._umask, self.read_ahead)
+        return _again, (self._authority, self._settings, self._conf_dir, self._login, self._umask, self.read_ahead)
 
     # -- reading ---------------------------------------------------------------------------------------------------
 
@@ -325,7 +329,8 @@ class HdfsFileIO:
         if client is None:
             native = load_extra("hdfs_native", needed_by=self._prefix)
             # Two threads may do this at the same time; either client will do.
-            client = self._client = native.Client(self._prefix, self._settings, self._conf_dir)
+            login = {} if self._login is None else self._login.arguments()
+            client = self._client = native.Client(self._prefix, self._settings, self._conf_dir, **login)
         return client
 
     def forget_client(self) -> None:
@@ -376,9 +381,14 @@ def _file_status(path: str, status: Any) -> FileStatus:
 
 
 def _again(
-    authority: str, settings: Mapping[str, str], conf_dir: str | None, umask: int, read_ahead: ReadAhead
+    authority: str,
+    settings: Mapping[str, str],
+    conf_dir: str | None,
+    login: HdfsLogin | None,
+    umask: int,
+    read_ahead: ReadAhead,
 ) -> HdfsFileIO:
-    return HdfsFileIO(authority, settings, conf_dir, umask=umask, read_ahead=read_ahead)
+    return HdfsFileIO(authority, settings, conf_dir, login=login, umask=umask, read_ahead=read_ahead)
 
 
 _OPEN: "weakref.WeakSet[HdfsFileIO]" = weakref.WeakSet()

@@ -30,6 +30,8 @@ SECRETS = {
     "credential": "etl:hush-credential",
     "header.X": "hush-header",
     "dlf.access-key-secret": "hush-dlf",
+    "security.kerberos.login.principal": "etl@EXAMPLE.ORG",
+    "security.kerberos.login.keytab": "/etc/security/hush.keytab",
 }
 ROWS = pa.table({"id": pa.array([1, 2, 3], pa.int64()), "v": ["a", "b", "c"]})
 _ENCODED = re.compile(rb'"([A-Za-z0-9+/]{32,}={0,2})"')

@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from interbed.storage.base.errors import InvalidOptionError, StorageAccessError
-from interbed.storage.io.hdfs.files import WRITE_BYTES
+from interbed.storage.io.hdfs.files import WRITE_BYTES, translated
 from interbed.storage.io.hdfs.store import HdfsFileIO
 from interbed.storage.io.prefetch.content import WHOLE_BYTES
 from interbed.storage.io.prefetch.needs import PrefetchingInput, whole_file
@@ -377,3 +377,28 @@ def test_new_files_respect_hadoops_umask(hdfs: HdfsServer, root: str) -> None:
     assert oct(io._client.get_file_info(f"{inner}/f").permission) == "0o600"
     with pytest.raises(InvalidOptionError, match="octal"):
         opened(root, {"hadoop.fs.permissions.umask-mode": "u=rwx"})
+
+
+# -- logins by Kerberos --------------------------------------------------------------------------------------------
+
+
+def test_an_incomplete_login_is_refused_by_name(tmp_path: Path) -> None:
+    keytab, principal = "security.kerberos.login.keytab", "security.kerberos.login.principal"
+    (tmp_path / "keys").write_bytes(b"")
+    for options, message in (
+        ({keytab: str(tmp_path / "keys")}, rf"'{keytab}' needs '{principal}'"),
+        ({keytab: str(tmp_path / "absent"), principal: "ann@EXAMPLE.ORG"}, "names a file that can't be read"),
+        ({"security.kerberos.login.use-ticket-cache": "false"}, r"use-ticket-cache' is false; give the options"),
+    ):
+        with pytest.raises(InvalidOptionError, match=message):
+            opened("hdfs://absent:8020/lake", options)
+
+
+def test_errors_of_kerberos_name_the_way_out() -> None:
+    ticket = RuntimeError('GSSAPIError(GssMajorCodes { raw: "0x7" }, 2529639053, "No credentials: No cache found")')
+    refused = RuntimeError('FatalRPCError("javax.security.sasl.SaslException", "GSS initiate failed")')
+    hung_up = OSError("RPC listener disconnected")
+    texts = [str(translated(error, "read", "hdfs://nn/a", "nn")) for error in (ticket, refused, hung_up)]
+    assert "there is no ticket of Kerberos for the name node (No cache found). Run kinit" in texts[0]
+    assert "does not accept the ticket of Kerberos (GSS initiate failed)" in texts[1]
+    assert "closes the connection. See that it runs; if it asks for Kerberos, set hadoop.security" in texts[2]

@@ -262,14 +262,16 @@ def _peer_rows(answer: Mapping[str, Any]) -> PeerRows:
     )
 
 
-def _classpath_with_s3(home: Path, settings: Mapping[str, str]) -> str:
-    """Return the class path with Hadoop's client for S3, after a directory with its settings."""
+def _classpath_with_settings(home: Path, settings: Mapping[str, str]) -> str:
+    """Return the class path after a directory with Hadoop's settings, with Hadoop's client for S3 if they name it."""
     site = ElementTree.Element("configuration")
     for name, value in settings.items():
         entry = ElementTree.SubElement(site, "property")
         ElementTree.SubElement(entry, "name").text = name
         ElementTree.SubElement(entry, "value").text = value
     ElementTree.ElementTree(site).write(home / "core-site.xml")
+    if not any(name.startswith("fs.s3a.") for name in settings):
+        return f"{home}:{java_classpath()}"
     return ":".join([str(home), java_classpath(HADOOP_OF_AWS), *map(str, hadoop_aws_jars())])
 
 
@@ -279,12 +281,12 @@ class JavaPaimon(JvmPeer):
     def __init__(
         self, timeout_seconds: float = 120, *, zone: str = "UTC", hadoop: Mapping[str, str] | None = None
     ) -> None:
-        """Start the JVM. `hadoop` adds Hadoop's client for S3 and has the settings of its core-site.xml."""
+        """Start the JVM. `hadoop` has the settings of its core-site.xml; `fs.s3a.…` adds Hadoop's client for S3."""
         self._directory = tempfile.TemporaryDirectory(prefix="interbed-java-")
         home = Path(self._directory.name)
         spill = home / "spill"
         spill.mkdir()
-        classpath = java_classpath() if hadoop is None else _classpath_with_s3(home, hadoop)
+        classpath = java_classpath() if hadoop is None else _classpath_with_settings(home, hadoop)
         self._process = PeerProcess(
             ["java", *JVM_OPTIONS, f"-Duser.timezone={zone}", "-cp", classpath, "PaimonPeer", str(spill)],
             home / "stderr.log",
