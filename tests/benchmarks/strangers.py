@@ -1,14 +1,19 @@
 """The catalog server under clients without valid credentials, from many addresses, while others are served.
 
-    python -m tests.benchmarks.strangers [--connections 1000000] [--minutes 60] [--clients 2] [--seed 1]
+    python -m tests.benchmarks.strangers [--messages 1000000] [--minutes 60] [--clients 2] [--open 8] [--seed 1]
+        [--transport framed]
 
 The server takes tokens, JWTs and passwords of an LDAP directory, on Thrift's port by SASL and over HTTP. Each
 connection sends what tests/support/strangers.py makes: frames, negotiations, requests with hostile headers, framing and
-credentials. Meanwhile a client with a token, which has the address of a third of the strangers, calls over HTTP and
-opens connections by SASL, and another one has a new JWT each time. The result is one line of JSON: how the connections
-ended, callers that got in, tracebacks and errors in the log, calls of the healthy clients that were not served, their
-99th percentile in milliseconds, the server's memory and threads at the beginning and at the most. The exit code is 1
-if a stranger got in, if there are tracebacks, or if a healthy client was not served.
+credentials. A client has a number of connections open at once. Messages are those that the server has answered, each a
+frame, a negotiation or the head of a request, and those for which it has closed a connection without an answer. What a
+connection sends after the message for which it is closed does not count.
+
+Meanwhile a client with a token, which has the address of a third of the strangers, calls over HTTP and opens
+connections by SASL, and another one has a new JWT each time. The result is one line of JSON: the messages, how the
+connections ended, callers that got in, tracebacks and errors in the log, calls of the healthy clients that were not
+served, their 99th percentile in milliseconds, the server's memory and threads at the beginning and at the most. The
+exit code is 1 if a stranger got in, if there are tracebacks, or if a healthy client was not served.
 """
 
 import argparse
@@ -16,6 +21,8 @@ import http.client
 import json
 import multiprocessing
 import random
+import re
+import selectors
 import socket
 import sys
 import tempfile
@@ -39,10 +46,11 @@ from interbed.catalog.server.process.embedded import start_server, stop_server
 from interbed.catalog.server.thrift.edge.sasl import packed
 from tests.catalog.server.auth.issuer import AUDIENCE, ISSUER, public_jwk, rsa_key
 from tests.support.servers.ldap_directory import BASE, ldap_directory
-from tests.support.strangers import HTTP, THRIFT, StrangerConnection, StrangerGenerator, judged
+from tests.support.strangers import HTTP, THRIFT, StrangerConnection, StrangerGenerator, answers, judged
 
 ANSWER_SECONDS_MAX = 30.0
 PAUSE_SECONDS = 0.02
+_LINE = re.compile(rb"[^\r\n]+")
 TRIES_MAX = 10
 """Requests with a new JWT until one is served; a refused one waits as long as the server says."""
 
@@ -67,28 +75,103 @@ def exchanged(ports: dict[str, int], sent: StrangerConnection, source: str) -> b
     return reply
 
 
+@dataclass(slots=True, kw_only=True)
+class OpenExchange:
+    """A connection that has sent everything, and what has arrived of its reply."""
+
+    sent: StrangerConnection
+    connection: socket.socket
+    ends_at: float
+    reply: bytearray = field(default_factory=bytearray)
+
+    def receive(self) -> bool:
+        """Receive a part of the reply, and return whether that was all."""
+        try:
+            part = self.connection.recv(1 << 18)
+        except OSError:
+            # The server has closed the connection, and left some bytes unread.
+            return True
+        self.reply += part
+        return not part
+
+
+class StrangerClient:
+    """A process that opens connections of strangers, several at once, until the server has met enough messages."""
+
+    def __init__(self, ports: dict[str, int], seed: int, secrets: list[str], open_max: int) -> None:
+        self._ports = ports
+        self._generator = StrangerGenerator(seed, Path("/nowhere"), secrets)
+        self._chance = random.Random(seed)
+        self._open_max = open_max
+        self._selector = selectors.DefaultSelector()
+        self._found: Counter[str] = Counter()
+
+    def run(self, messages: int, until: float) -> Counter[str]:
+        """Send until the server has met this number of messages, or until a time on the monotonic clock."""
+        found, selector = self._found, self._selector
+        while selector.get_map() or not self._is_enough(messages, until):
+            while len(selector.get_map()) < self._open_max and not self._is_enough(messages, until):
+                self._open()
+            for key, _ in selector.select(1.0):
+                exchange: OpenExchange = key.data
+                if exchange.receive():
+                    self._end(exchange, judged(exchange.sent.port, bytes(exchange.reply)))
+            now = time.monotonic()
+            for key in [each for each in selector.get_map().values() if each.data.ends_at < now]:
+                self._end(key.data, "unanswered")
+        return found
+
+    def _is_enough(self, messages: int, until: float) -> bool:
+        return self._found["frames"] + self._found["heads"] >= messages or time.monotonic() > until
+
+    def _open(self) -> None:
+        sent, chance = self._generator.next(), self._chance
+        source = "127.0.0.1" if chance.random() < 0.3 else f"127.0.{chance.randrange(200)}.{chance.randrange(2, 250)}"
+        connection = socket.socket()
+        connection.settimeout(ANSWER_SECONDS_MAX)
+        connection.bind((source, 0))
+        exchange = OpenExchange(sent=sent, connection=connection, ends_at=time.monotonic() + ANSWER_SECONDS_MAX)
+        try:
+            connection.connect(("127.0.0.1", self._ports[sent.port]))
+            connection.sendall(sent.data)
+            connection.shutdown(socket.SHUT_WR)
+        except TimeoutError:
+            self._end(exchange, "unanswered")
+            return
+        except OSError:
+            # The server has refused the first bytes: its reply may have arrived.
+            pass
+        connection.setblocking(False)
+        self._selector.register(connection, selectors.EVENT_READ, exchange)
+
+    def _end(self, exchange: OpenExchange, result: str) -> None:
+        sent, reply, found = exchange.sent, bytes(exchange.reply), self._found
+        if exchange.connection in self._selector.get_map():
+            self._selector.unregister(exchange.connection)
+        exchange.connection.close()
+        found[f"{sent.port} {result}"] += 1
+        count = max(1, len(answers(sent.port, reply)) if reply else 1)
+        if sent.port == HTTP:
+            found["heads"] += count
+            # Those of the first request: the connection ends with its refusal.
+            found["header_lines"] += len(_LINE.findall(sent.data.partition(b"\r\n\r\n")[0])) - 1
+        else:
+            found["frames"] += count
+        if result in ("in", "unanswered"):
+            print(f"{result}: {sent.port} {sent.data[:2000]!r} {reply[:500]!r}", file=sys.stderr, flush=True)
+
+
 def send(
     ports: dict[str, int],
     seed: int,
-    count: int,
+    messages: int,
     until: float,
     secrets: list[str],
+    open_max: int,
     results: "multiprocessing.Queue[Counter[str]]",
 ) -> None:
-    """Open connections of strangers, one after another, in a client process."""
-    generator, chance = StrangerGenerator(seed, Path("/nowhere"), secrets), random.Random(seed)
-    found: Counter[str] = Counter()
-    for _ in range(count):
-        if time.monotonic() > until:
-            break
-        sent = generator.next()
-        source = "127.0.0.1" if chance.random() < 0.3 else f"127.0.{chance.randrange(200)}.{chance.randrange(2, 250)}"
-        reply = exchanged(ports, sent, source)
-        result = "unanswered" if reply is None else judged(sent.port, reply)
-        found[f"{sent.port} {result}"] += 1
-        if result in ("in", "unanswered"):
-            print(f"{result}: {sent.port} {sent.data[:2000]!r} {(reply or b'')[:500]!r}", file=sys.stderr, flush=True)
-    results.put(found)
+    """Open connections of strangers in a client process."""
+    results.put(StrangerClient(ports, seed, secrets, open_max).run(messages, until))
 
 
 @dataclass(slots=True)
@@ -170,7 +253,7 @@ class ServerWatch:
             self.threads = max(self.threads, self.process.num_threads())
 
 
-def run(connections: int, minutes: float, clients: int, seed: int) -> dict[str, Any]:
+def run(messages: int, minutes: float, clients: int, open_max: int, seed: int, transport: str) -> dict[str, Any]:
     """Run a server under strangers, and return the figures."""
     with tempfile.TemporaryDirectory(prefix="interbed-strangers-") as name, ExitStack() as stack:
         directory = Path(name)
@@ -182,6 +265,7 @@ def run(connections: int, minutes: float, clients: int, seed: int) -> dict[str, 
         running = start_server(
             db,
             f"file:{directory / 'warehouse'}",
+            *("--transport", transport),
             *("--http-port", "0", "--authentication", "token,jwt,ldap", "--access-authorizer", "builtin"),
             *("--jwt-issuer", ISSUER, "--jwt-audience", AUDIENCE, "--jwt-keys", str(keys)),
             *("--ldap-url", ldap.url, "--ldap-user-dn", f"uid={{user}},ou=people,{BASE}"),
@@ -202,7 +286,7 @@ def run(connections: int, minutes: float, clients: int, seed: int) -> dict[str, 
         until = time.monotonic() + 60 * minutes
         senders = [
             multiprocessing.Process(
-                target=send, args=(ports, seed + number, connections // clients, until, secrets, results)
+                target=send, args=(ports, seed + number, messages // clients, until, secrets, open_max, results)
             )
             for number in range(clients)
         ]
@@ -225,12 +309,16 @@ def run(connections: int, minutes: float, clients: int, seed: int) -> dict[str, 
         lines = log.read_text(errors="replace").splitlines()
         bad = [line for line in lines if " ERROR " in line or line.startswith("Traceback")]
         ordered = sorted(healthy.seconds)
+        met = {name: total.pop(name, 0) for name in ("frames", "heads", "header_lines")}
         return {
+            "messages": met["frames"] + met["heads"],
+            **met,
             "connections": sum(total.values()),
             **dict(sorted(total.items())),
             "got_in": total[f"{THRIFT} in"] + total[f"{HTTP} in"],
             "unanswered": total[f"{THRIFT} unanswered"] + total[f"{HTTP} unanswered"],
-            "connections_per_second": round(sum(total.values()) / seconds),
+            "seconds": round(seconds),
+            "messages_per_second": round((met["frames"] + met["heads"]) / seconds),
             "healthy_calls": 2 * len(ordered),
             "healthy_unserved": dict(healthy.unserved),
             "new_jwts_delayed": healthy.delayed,
@@ -245,12 +333,14 @@ def run(connections: int, minutes: float, clients: int, seed: int) -> dict[str, 
 def main() -> None:
     """Parse the command line, run, and print a line of JSON."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--connections", type=int, default=1_000_000)
+    parser.add_argument("--messages", type=int, default=1_000_000)
     parser.add_argument("--minutes", type=float, default=60.0, help="the run ends after this time, too")
     parser.add_argument("--clients", type=int, default=2)
+    parser.add_argument("--open", type=int, default=8, help="connections of a client at once")
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--transport", choices=("framed", "buffered"), default="framed")
     given = parser.parse_args()
-    found = run(given.connections, given.minutes, given.clients, given.seed)
+    found = run(given.messages, given.minutes, given.clients, given.open, given.seed, given.transport)
     print(json.dumps(found), flush=True)
     sys.exit(bool(found["got_in"] or found["unanswered"] or found["errors"] or found["healthy_unserved"]))
 

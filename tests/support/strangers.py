@@ -13,10 +13,13 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from thrift.Thrift import TMessageType
+from thrift.protocol.TBinaryProtocol import TBinaryProtocol
+from thrift.Thrift import TMessageType, TType
+from thrift.transport.TTransport import TMemoryBuffer
 
 from interbed.catalog.server.auth.sasl import SaslStatus
 from interbed.catalog.server.thrift.edge.sasl import packed
+from tests.support import fuzzed_frames
 from tests.support.fuzzed_frames import FrameGenerator
 from tests.support.servers.raw_thrift import call
 
@@ -27,9 +30,16 @@ REFUSALS = frozenset({400, 401, 413, 429, 431, 501, 503})
 
 GET_ALL = call("get_all_databases", b"\0")
 
+FRAMES_MAX = 20_000
+"""Frames that a generator keeps."""
+
+NEW_FRAMES = 3
+"""New ones in a connection with frames."""
+
 _RESPONSE = re.compile(rb"HTTP/1\.[01] (\d{3})")
 _LENGTH = re.compile(rb"\r\ncontent-length: *(\d+)\r\n", re.IGNORECASE)
 _STRICT = 0x8001
+_NOT_AUTHENTICATED = b"not authenticated"
 
 PATHS = (
     "/iceberg/v1/config",
@@ -156,8 +166,11 @@ class StrangerGenerator:
         self._chance = random.Random(seed)
         self._frames = FrameGenerator(seed, root, with_locations=False)
         self._secrets = [*secrets, *wrong_web_tokens(), "root", "", "x" * 20_000, "\udcff", "a b", "'--", "%00"]
+        self._framed: list[bytes] = []
         self._kinds: list[Callable[[], StrangerConnection]] = [
-            self._frame,
+            self._messages,
+            self._frames_of_messages,
+            self._frames_of_messages,
             self._negotiation,
             self._negotiation,
             self._request,
@@ -174,8 +187,21 @@ class StrangerGenerator:
             return StrangerConnection(found.port, self._mutated(found.data))
         return found
 
-    def _frame(self) -> StrangerConnection:
+    def _messages(self) -> StrangerConnection:
         return StrangerConnection(THRIFT, b"".join(self._frames.next() for _ in range(self._chance.choice((1, 1, 3)))))
+
+    def _frames_of_messages(self) -> StrangerConnection:
+        """Frame messages that are mutated as structures, each of which is answered. The bytes may be mutated later."""
+        count, chance, frames = self._chance.choice((1, 10, 60, 60)), self._chance, self._frames
+        newest = b""
+        for _ in range(min(count, NEW_FRAMES)):
+            method = chance.choice(fuzzed_frames.METHODS)
+            # Encoding takes longer than the server's answer: most frames are older ones, in new company.
+            place = len(self._framed) if len(self._framed) < FRAMES_MAX else chance.randrange(FRAMES_MAX)
+            newest = frames.encoded(method, frames.mutated(frames.arguments(method)))
+            self._framed[place : place + 1] = [newest]
+        messages = [newest, *chance.choices(self._framed, k=count - 1)]
+        return StrangerConnection(THRIFT, b"".join(len(each).to_bytes(4) + each for each in messages))
 
     def _negotiation(self) -> StrangerConnection:
         chance = self._chance
@@ -299,14 +325,49 @@ def judged(port: str, reply: bytes) -> str:
     """Return what a reply means: refused, closed (without a word), or in (a stranger was served)."""
     if not reply:
         return "closed"
+    return "refused" if all(answers(port, reply)) else "in"
+
+
+def answers(port: str, reply: bytes) -> list[bool]:
+    """Return for each answer in a reply whether it is a refusal; the last one may be incomplete."""
     if port == HTTP:
-        return "refused" if all(status in REFUSALS for status in statuses(reply)) else "in"
-    if reply[0] == SaslStatus.COMPLETE:
-        return "in"
-    if reply[0] in (SaslStatus.BAD, SaslStatus.ERROR):
-        return "refused"
-    is_exception = reply[:2] == _STRICT.to_bytes(2) and reply[3] == TMessageType.EXCEPTION
-    return "refused" if is_exception and b"not authenticated" in reply else "in"
+        return [status in REFUSALS for status in statuses(reply)]
+    if reply[:1] == b"\0":
+        return _framed_answers(reply)
+    if reply[:2] == _STRICT.to_bytes(2):
+        return _plain_answers(reply)
+    return [reply[:1] in (bytes((SaslStatus.BAD,)), bytes((SaslStatus.ERROR,)))]
+
+
+def _framed_answers(reply: bytes) -> list[bool]:
+    found = []
+    while len(reply) >= 4:
+        end = 4 + int.from_bytes(reply[:4])
+        found.append(_is_exception(reply[4:end]) and (len(reply) < end or _NOT_AUTHENTICATED in reply[4:end]))
+        reply = reply[end:]
+    return found
+
+
+def _plain_answers(reply: bytes) -> list[bool]:
+    protocol = TBinaryProtocol(TMemoryBuffer(reply))
+    found = []
+    try:
+        while protocol.trans.cstringio_buf.tell() < len(reply):
+            begin = protocol.trans.cstringio_buf.tell()
+            found.append(_is_exception(reply[begin : begin + 4]))
+            protocol.readMessageBegin()
+            protocol.skip(TType.STRUCT)
+            found[-1] &= _NOT_AUTHENTICATED in reply[begin : protocol.trans.cstringio_buf.tell()]
+    except EOFError:
+        # The server has closed the connection, and left some bytes unread.
+        return found
+    return found
+
+
+def _is_exception(message: bytes) -> bool:
+    """Return whether a message, or what has arrived of it, is an exception."""
+    begin = _STRICT.to_bytes(2) + bytes((0, TMessageType.EXCEPTION))
+    return begin.startswith(message[:4])
 
 
 def statuses(reply: bytes) -> list[int]:
