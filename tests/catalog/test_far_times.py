@@ -16,6 +16,7 @@ from click.testing import CliRunner
 
 import interbed
 from interbed.cli import main
+from interbed.storage.base.predicate.json import from_json, to_json
 from interbed.storage.base.row.python_values import python_values
 from interbed.storage.base.row.values import parse_literal
 from interbed.storage.base.types.data_type import parse_atomic
@@ -171,6 +172,7 @@ def test_filters_compare_far_times(catalog: interbed.Catalog, of: str, layout: s
         assert ids(table, f"x {'=' if of == 'DATE' else '>='} {'DATE' if of == 'DATE' else 'TIMESTAMP'} '{text}'")
         given = interbed.col("x") == value
         assert ids(table, given) == ids(table, f"x IN ('{text}')") == [numbers.index(number)]
+        assert from_json(to_json(given)) == given
         tried += 3
     tally("far dates and times compared", tried)
 

@@ -1,6 +1,5 @@
 """Filters: their form, their text, their effect on rows and on statistics.
 
 Read `expr` (the tree), `operands` (its leaves) and `conditions` (what callers write) with `grammar` (its text), then
-`evaluate` (rows in memory) and `stats_filter` (files by their statistics). `masks` replaces values of columns, and
-`paimon_json` reads filters and masks of Paimon's REST interface.
+`evaluate` (rows in memory), `stats_filter` (files by their statistics) and `json`.
 """

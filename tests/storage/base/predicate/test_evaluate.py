@@ -22,6 +22,7 @@ from interbed.storage.base.predicate.expr import (
     push_not,
     restrict_to,
 )
+from interbed.storage.base.predicate.json import from_json, to_json
 from interbed.storage.base.types.arrow import fields_to_schema, type_to_arrow
 from interbed.storage.base.types.data_type import DataField
 from tests.storage.base.predicate.model import nested_tables, tables, truth
@@ -56,6 +57,7 @@ def test_a_mask_equals_the_truth_of_the_predicate_on_nested_values(case: NestedT
     bound = bind(predicate, fields)
     batch = batch_of(fields, rows).slice(min(skipped, len(rows)))
     assert mask(bound, batch).to_pylist() == [value is True for value in said[skipped:]]
+    assert repr(from_json(to_json(predicate))) == repr(predicate)
 
 
 @settings(deadline=None, max_examples=examples(100))
