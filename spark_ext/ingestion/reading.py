@@ -25,7 +25,7 @@ from interbed.ingest.formats.arrays import taken
 from interbed.ingest.formats.format import decoder_of
 from interbed.ingest.run_settings import BadMessages
 from interbed.ingest.sources.kafka.client import KafkaDeadLetters
-from interbed.ingest.sources.kafka.ranges import KafkaRange, read_ranges
+from interbed.ingest.sources.kafka.source import KafkaRange, read_ranges
 from interbed.ingest.sources.schema_registry import SchemaRegistry
 from interbed.ingest.tables.change_fit import ChangeFit
 from interbed.ingest.tables.computed_columns import with_computed

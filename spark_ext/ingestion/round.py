@@ -11,7 +11,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from interbed.ingest.flow.messages import Positions
-from interbed.ingest.sources.kafka.ranges import KafkaRange
+from interbed.ingest.sources.kafka.source import KafkaRange
 from interbed.spark_ext.ingestion.reading import MessagePlace, ReadReport
 from interbed.spark_ext.ingestion.settings import TargetTable
 from interbed.spark_ext.write.writer import CommitToken

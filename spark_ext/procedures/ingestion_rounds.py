@@ -25,8 +25,7 @@ from interbed.ingest.flow.changes import ChangesShape
 from interbed.ingest.flow.messages import Positions, least_of
 from interbed.ingest.job import IDLE_NOTE_SECONDS
 from interbed.ingest.run_settings import BACKOFF, RETRIED, BadMessages
-from interbed.ingest.sources.kafka.ranges import KafkaRange, packed, ranges_between
-from interbed.ingest.sources.kafka.source import REQUEST_SECONDS, KafkaSource
+from interbed.ingest.sources.kafka.source import REQUEST_SECONDS, KafkaRange, KafkaSource, packed, ranges_between
 from interbed.ingest.sources.kafka.topics import KafkaTopicIds
 from interbed.ingest.tables.table_sink import TableSink, create_sink, open_sink
 from interbed.spark_ext.ingestion import writing

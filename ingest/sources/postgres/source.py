@@ -21,11 +21,10 @@ from interbed.ingest.errors import SourceGapError, SourceUnavailableError
 from interbed.ingest.flow.changes import SourceTable
 from interbed.ingest.flow.messages import Messages, Positions
 from interbed.ingest.flow.source_identity import CatalogIdentity
-from interbed.ingest.sources.postgres.checks import check_rights, check_tables
 from interbed.ingest.sources.postgres.connection import PostgresConnections, lsn_of, quoted
 from interbed.ingest.sources.postgres.replication import WAY_OUT, Replication, Slot
 from interbed.ingest.sources.postgres.snapshot import PostgresSnapshot, snapshot_of
-from interbed.ingest.sources.postgres.tables import DatabaseCatalog, PostgresPublication
+from interbed.ingest.sources.postgres.tables import DatabaseCatalog, PostgresPublication, check_rights, check_tables
 from interbed.ingest.sources.source import LagUnit
 from interbed.storage.base.backoff import NO_JITTER, ExponentialBackoff
 from interbed.storage.base.errors import InvalidInputError
