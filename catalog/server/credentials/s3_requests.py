@@ -40,6 +40,7 @@ _HEADERS = frozenset(
     (
         *(_CONTENT_HASH, "x-amz-expected-bucket-owner", "x-amz-request-payer", "x-amz-user-agent"),
         *("x-amz-sdk-checksum-algorithm", "x-amz-trailer", "x-amz-decoded-content-length", "x-amz-mp-object-size"),
+        "x-amz-te",
         *("x-amz-storage-class", "x-amz-metadata-directive", _COPY_SOURCE, "x-amz-copy-source-range"),
     )
 )
