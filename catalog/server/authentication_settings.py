@@ -203,9 +203,25 @@ class AuthenticationSettings:
             switch(),
         ),
     )
+    credentials_google: Literal["off", "on"] = field(
+        default="off",
+        metadata=about(
+            "Whether the server issues tokens of Google's store, each for the directory of one table, by its own "
+            "credentials of Google.",
+            switch(),
+        ),
+    )
+    credentials_google_endpoint: str | None = field(
+        default=None,
+        metadata=about("The address of Google's store for clients, where it is not the public one.", optional(TEXT)),
+    )
+    credentials_google_token_endpoint: str | None = field(
+        default=None,
+        metadata=about("The address of Google's token service, where it is not the public one.", optional(TEXT)),
+    )
     credentials_seconds: int = field(
         default=3600,
-        metadata=about("How long these credentials are valid.", integer(900, 43200, "a number of seconds")),
+        metadata=about("How long credentials of S3 are valid.", integer(900, 43200, "a number of seconds")),
     )
     access_authorizer: str = field(
         default="none",

@@ -269,24 +269,30 @@ def _check_ldap(settings: AuthenticationSettings, refuse: Callable[[str, str], N
         refuse("authentication", "ldap_bind_dn and ldap_bind_password_file need each other")
 
 
+_ADDRESSES_OF: Mapping[str, tuple[str, ...]] = {
+    "credentials_s3_region": ("credentials_s3_role", "credentials_s3_signing"),
+    "credentials_s3_endpoint": ("credentials_s3_role", "credentials_s3_signing"),
+    "credentials_google_endpoint": ("credentials_google",),
+    "credentials_google_token_endpoint": ("credentials_google",),
+}
+"""The settings of stores, and those of which each needs one."""
+
+
 def check_credentials(settings: AuthenticationSettings, http_port: int | None, sources: Mapping[str, str]) -> None:
-    """Check that clients are authenticated that get credentials or signatures, and that the store has an address
+    """Check that clients are authenticated that get credentials or signatures, and that the stores have addresses
     without secrets.
     """
-    signs = settings.credentials_s3_signing == "on"
-    for name in ("credentials_s3_region", "credentials_s3_endpoint"):
-        if getattr(settings, name) is not None and settings.credentials_s3_role is None and not signs:
-            raise ServerSettingsError(
-                f"{sources[name]}: {name} is set without credentials_s3_role or credentials_s3_signing"
-            )
-    given = {"credentials_s3_role": settings.credentials_s3_role is not None, "credentials_s3_signing": signs}
-    for name in (name for name, is_given in given.items() if is_given):
-        source = sources[name]
+    means = dict.fromkeys(name for names in _ADDRESSES_OF.values() for name in names)
+    given = [name for name in means if getattr(settings, name) not in (None, "off")]
+    for name, needs in _ADDRESSES_OF.items():
+        if getattr(settings, name) is not None and not set(needs) & set(given):
+            raise ServerSettingsError(f"{sources[name]}: {name} is set without {' or '.join(needs)}")
+    for name in given:
         if not mechanisms_of(settings.authentication):
-            raise ServerSettingsError(f"{source}: {name} needs `authentication`: it is for principals")
+            raise ServerSettingsError(f"{sources[name]}: {name} needs `authentication`: it is for principals")
         if http_port is None:
-            raise ServerSettingsError(f"{source}: {name} needs http_port: it is for clients of REST catalogs")
-    role, endpoint = settings.credentials_s3_role, settings.credentials_s3_endpoint
+            raise ServerSettingsError(f"{sources[name]}: {name} needs http_port: it is for clients of REST catalogs")
+    role, signs = settings.credentials_s3_role, settings.credentials_s3_signing == "on"
     if role is not None and ROLE_ARN.fullmatch(role) is None:
         raise ServerSettingsError(
             f"{sources['credentials_s3_role']}: credentials_s3_role is not the ARN of a role, {ROLE_ARN_FORM}"
@@ -296,13 +302,13 @@ def check_credentials(settings: AuthenticationSettings, http_port: int | None, s
             f"{sources['credentials_s3_signing']}: credentials_s3_signing needs credentials_s3_region: a signature is "
             "for one region"
         )
-    if endpoint is not None:
-        found = urlsplit(endpoint)
-        has_path = signs and found.path not in ("", "/")
+    for name in (name for name in _ADDRESSES_OF if name.endswith("endpoint")):
+        if getattr(settings, name) is None:
+            continue
+        found = urlsplit(getattr(settings, name))
+        has_path = signs and name == "credentials_s3_endpoint" and found.path not in ("", "/")
         if found.scheme not in ("http", "https") or not found.hostname or found.username or found.query or has_path:
-            raise ServerSettingsError(
-                f"{sources['credentials_s3_endpoint']}: credentials_s3_endpoint is not an address https://host[:port]"
-            )
+            raise ServerSettingsError(f"{sources[name]}: {name} is not an address https://host[:port]")
 
 
 def check_access(settings: AuthenticationSettings, sources: Mapping[str, str]) -> None:

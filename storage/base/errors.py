@@ -179,6 +179,7 @@ EXTRAS = {
     "cryptography": "jwt",
     "datasketches": "sketches",
     "duckdb": "duckdb",
+    "google": "gcp",
     "gssapi": "kerberos",
     "hdfs_native": "hdfs",
     "jwt": "jwt",

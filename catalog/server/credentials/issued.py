@@ -1,4 +1,4 @@
-"""Credentials of a store, and the protocol of their issuers."""
+"""Credentials of a store, one kind for each cloud, and the protocol of their issuers."""
 
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -17,16 +17,29 @@ class StorageOperation(StrEnum):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StorageCredentials:
     """Credentials for the files below `location`, a URI. `expires_millis` is their end, in milliseconds since the
-    epoch. `endpoint` and `region` say where clients find the store; None where the client's own settings count.
+    epoch. `endpoint` says where clients find the store; None where the client's own settings count.
     """
 
     location: str
+    expires_millis: int
+    endpoint: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class S3Credentials(StorageCredentials):
+    """Keys of a session of S3. `region` is None where the client's own settings count."""
+
     access_key: str
     secret_key: str = field(repr=False)
     session_token: str = field(repr=False)
-    expires_millis: int
     region: str | None = None
-    endpoint: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GoogleCredentials(StorageCredentials):
+    """An access token of Google's, with fewer rights than that of the server."""
+
+    token: str = field(repr=False)
 
 
 class CredentialsError(MetastoreError):

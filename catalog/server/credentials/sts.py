@@ -12,7 +12,7 @@ from typing import Any
 from interbed.catalog.server.credentials.issued import (
     CredentialsError,
     CredentialsUnavailableError,
-    StorageCredentials,
+    S3Credentials,
     StorageOperation,
 )
 from interbed.catalog.server.credentials.session_policy import ROLE_ARN, ROLE_ARN_FORM, s3_session_policy
@@ -78,7 +78,7 @@ class AssumedRole:
         """Return whether locations of this scheme are in S3."""
         return scheme in SCHEMES
 
-    def issue(self, location: str, operation: StorageOperation, principal: str) -> StorageCredentials:
+    def issue(self, location: str, operation: StorageOperation, principal: str) -> S3Credentials:
         """Return credentials for a directory of S3. CredentialsError."""
         place = parsed(location)
         policy = s3_session_policy(place.authority, "/".join(place.names), operation, partition=self._partition)
@@ -96,7 +96,7 @@ class AssumedRole:
         finally:
             self._requests.release()
         given = answer["Credentials"]
-        return StorageCredentials(
+        return S3Credentials(
             location=location,
             access_key=given["AccessKeyId"],
             secret_key=given["SecretAccessKey"],

@@ -26,6 +26,7 @@ from interbed.catalog.server.auth.principals import (
 )
 from interbed.catalog.server.auth.sasl import SaslMechanism
 from interbed.catalog.server.auth.sasl_plain import PLAIN, PlainMechanism
+from interbed.catalog.server.credentials.issued import CredentialIssuer
 from interbed.catalog.server.credentials.request_signing import OwnKeys, TableSigning
 from interbed.catalog.server.credentials.s3_requests import S3Address
 from interbed.catalog.server.credentials.table_credentials import TableCredentials, permitted_operation
@@ -119,19 +120,31 @@ def credentials_for(
     settings: ServerSettings, store: SqlRepository, access: AccessGuard, policies: PolicyRules
 ) -> TableCredentials | None:
     """Return the storage credentials that a server issues, None if it issues none. MissingExtraError."""
-    if settings.credentials_s3_role is None:
-        return None
-    # Needs the libraries of an extra.
-    from interbed.catalog.server.credentials.sts import AssumedRole
+    issuers: list[CredentialIssuer] = []
+    if settings.credentials_s3_role is not None:
+        # Needs the libraries of an extra.
+        from interbed.catalog.server.credentials.sts import AssumedRole
 
-    issuer = AssumedRole(
-        settings.credentials_s3_role,
-        seconds=settings.credentials_seconds,
-        region=settings.credentials_s3_region,
-        endpoint=settings.credentials_s3_endpoint,
-        store_endpoint=settings.credentials_s3_endpoint,
-    )
-    return TableCredentials(store, [issuer], partial(permitted_operation, access, policies))
+        issuers.append(
+            AssumedRole(
+                settings.credentials_s3_role,
+                seconds=settings.credentials_seconds,
+                region=settings.credentials_s3_region,
+                endpoint=settings.credentials_s3_endpoint,
+                store_endpoint=settings.credentials_s3_endpoint,
+            )
+        )
+    if settings.credentials_google == "on":
+        # Needs the library of an extra.
+        from interbed.catalog.server.credentials.google_tokens import DownscopedTokens
+
+        issuers.append(
+            DownscopedTokens(
+                token_service=settings.credentials_google_token_endpoint,
+                store_endpoint=settings.credentials_google_endpoint,
+            )
+        )
+    return TableCredentials(store, issuers, partial(permitted_operation, access, policies)) if issuers else None
 
 
 def signing_for(

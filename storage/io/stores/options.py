@@ -327,7 +327,7 @@ class StoreSettings:
         if isinstance(self.credentials, LOCAL_KEYS):
             with suppress(InterbedError):
                 keys = self.credentials()
-                found |= {keys["secret_access_key"], keys["token"]}
+                found |= {keys.get("secret_access_key"), keys["token"]}
         return frozenset(value for value in found if value)
 
 
@@ -349,6 +349,16 @@ class FixedKeys:
             "token": self.token,
             "expires_at": None,
         }
+
+
+@dataclass(frozen=True, slots=True)
+class FixedToken:
+    """A token of Google's from options, which never changes."""
+
+    token: str = field(repr=False)
+
+    def __call__(self) -> Any:
+        return {"token": self.token, "expires_at": None}
 
 
 class EnvironmentKeys:
@@ -374,7 +384,7 @@ class ProfileKeys:
         return _expiring(access, secret, token)
 
 
-LOCAL_KEYS = (FixedKeys, EnvironmentKeys, ProfileKeys)
+LOCAL_KEYS = (FixedKeys, FixedToken, EnvironmentKeys, ProfileKeys)
 """Kinds of keys that are known without a request."""
 
 

@@ -12,6 +12,7 @@ Settings of Hadoop are those of one bucket (`fs.s3a.bucket.<bucket>.endpoint`), 
 import os
 import re
 from collections.abc import Callable, Mapping
+from datetime import UTC, datetime
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -22,6 +23,7 @@ from interbed.storage.io.stores.options import (
     S3_NAMES,
     EnvironmentKeys,
     FixedKeys,
+    FixedToken,
     ProfileKeys,
     RequestLimits,
     StoreOptions,
@@ -47,6 +49,9 @@ _NAMES = {
     "endpoint": ("fs.gs.storage.root.url",),
     "project": ("fs.gs.project.id",),
     "enabled": ("google.cloud.auth.service.account.enable", "fs.gs.auth.service.account.enable"),
+    # Names of our own: Hadoop's connector gets tokens from classes of Java.
+    "token": ("fs.gs.auth.access.token",),
+    "token_end": ("fs.gs.auth.access.token.expires-at",),
     **GCS_NAMES,
 }
 _KINDS = ("SERVICE_ACCOUNT_JSON_KEYFILE", "UNAUTHENTICATED", "APPLICATION_DEFAULT", "COMPUTE_ENGINE")
@@ -68,6 +73,18 @@ def google_settings(bucket: str, given: Mapping[str, str]) -> StoreSettings:
         )
     if auth == _KINDS[0] and key_file is None:
         raise InvalidOptionError(f"'{options.name('auth')}' = '{auth}' needs '{options.name('key_file')}'.")
+    token, token_end = options.printed("token"), options.get("token_end")
+    if token is not None and (key_file or auth) is not None:
+        other = options.name("auth" if key_file is None else "key_file")
+        raise InvalidOptionError(f"The options '{options.name('token')}' and '{other}' contradict each other.")
+    if token is None and token_end is not None:
+        raise InvalidOptionError(f"'{options.name('token_end')}' needs '{options.name('token')}'.")
+    credentials: Callable[[], Any] | None = _no_token if auth == "UNAUTHENTICATED" else None
+    source = "" if key_file is None else f"the option '{options.name('key_file')}'"
+    end = None
+    if token is not None:
+        credentials, source = FixedToken(token), f"the option '{options.name('token')}'"
+        end = None if token_end is None else _time_of(options.name("token_end"), token_end)
     if key_file is not None:
         config["service_account"] = key_file
     if auth == "UNAUTHENTICATED":
@@ -81,11 +98,19 @@ def google_settings(bucket: str, given: Mapping[str, str]) -> StoreSettings:
         endpoint=endpoint,
         honours_conditions=True if endpoint is None else None,
         config=config,
-        credentials=_no_token if auth == "UNAUTHENTICATED" else None,
+        credentials=credentials,
         limits=RequestLimits.of(options.get, GCS_NAMES, options.name),
-        source="" if key_file is None else f"the option '{options.name('key_file')}'",
+        source=source,
+        renews=token is None,
+        end=end,
         given=options.named(),
     )
+
+
+def _time_of(name: str, value: str) -> datetime:
+    if not value.isascii() or not value.isdecimal() or len(value) > 15:
+        raise InvalidOptionError(f"The option '{name}' is a time in milliseconds since 1970, not '{value:.100}'.")
+    return datetime.fromtimestamp(int(value) / 1000, UTC)
 
 
 def _no_token() -> Any:

@@ -261,6 +261,8 @@ def test_settings_that_contradict_each_other_are_refused(tmp_path: Path) -> None
         (signing | {"credentials_s3_region": None}, "needs credentials_s3_region: a signature is for one region"),
         (signing | {"credentials_s3_endpoint": "https://s/s3"}, "is not an address https://host"),
         (signing | {"credentials_s3_endpoint": "ftp://s"}, "is not an address https://host"),
+        ({"credentials_google": "on"}, "credentials_google needs `authentication`"),
+        ({"credentials_google_endpoint": "https://g"}, "is set without credentials_google"),
         ({"credentials_s3_region": "us-east-1"}, "without credentials_s3_role or credentials_s3_signing"),
     ]:
         with pytest.raises(ServerSettingsError, match=message):

@@ -5,7 +5,8 @@ it gets credentials, which spare the requests for signatures.
 Credentials are added to the answers of loadTable, createTable and registerTable, after these were stored under an
 idempotency key: no secret gets into the database or into a cache. A table without credentials is answered without them,
 because clients may have their own. Source: Iceberg's REST specification, `LoadTableResult`, `StorageCredential` and
-`RemoteSignRequest`; names of properties from S3FileIOProperties, AwsClientProperties and pyiceberg.
+`RemoteSignRequest`; names of properties from S3FileIOProperties, AwsClientProperties, GCPProperties and
+pyiceberg.
 """
 
 import dataclasses
@@ -20,6 +21,8 @@ import msgspec
 from interbed.catalog.server.credentials.issued import (
     CredentialsError,
     CredentialsUnavailableError,
+    GoogleCredentials,
+    S3Credentials,
     StorageCredentials,
 )
 from interbed.catalog.server.credentials.request_signing import TableSigning
@@ -150,7 +153,7 @@ class DelegatedRoutes:
         except CredentialsError as error:
             logger.info("no %s for %s: %s", mechanism, name, error)
             return answered
-        properties = {**_properties(issued), "client.refresh-credentials-endpoint": _table_path(name, "credentials")}
+        properties = {**_properties(issued), _RENEWAL[type(issued)]: _table_path(name, "credentials")}
         listed = [{"prefix": issued.location, "config": properties}]
         return _with_config(answered, properties, {"storage-credentials": listed})
 
@@ -212,6 +215,13 @@ def _unavailable(error: CredentialsUnavailableError) -> RestError:
 
 
 def _properties(issued: StorageCredentials) -> dict[str, str]:
+    if isinstance(issued, GoogleCredentials):
+        return {
+            "gcs.oauth2.token": issued.token,
+            "gcs.oauth2.token-expires-at": str(issued.expires_millis),
+            **({} if issued.endpoint is None else {"gcs.service.host": issued.endpoint}),
+        }
+    assert isinstance(issued, S3Credentials)
     return {
         "s3.access-key-id": issued.access_key,
         "s3.secret-access-key": issued.secret_key,
@@ -220,6 +230,12 @@ def _properties(issued: StorageCredentials) -> dict[str, str]:
         **({} if issued.region is None else {"client.region": issued.region}),
         **_endpoint_properties(issued.endpoint),
     }
+
+
+_RENEWAL = {
+    S3Credentials: "client.refresh-credentials-endpoint",
+    GoogleCredentials: "gcs.oauth2.refresh-credentials-endpoint",
+}
 
 
 def _endpoint_properties(endpoint: str | None) -> dict[str, str]:

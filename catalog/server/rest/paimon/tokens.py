@@ -10,6 +10,8 @@ from http import HTTPStatus
 from interbed.catalog.server.credentials.issued import (
     CredentialsError,
     CredentialsUnavailableError,
+    GoogleCredentials,
+    S3Credentials,
     StorageCredentials,
 )
 from interbed.catalog.server.credentials.table_credentials import TableCredentials
@@ -65,7 +67,16 @@ class TokenRoutes:
 
 
 def token_options(issued: StorageCredentials) -> Mapping[str, str]:
-    """Return the options of credentials by the names of Hadoop's client, and by those of pypaimon."""
+    """Return the options of credentials: those of S3 by the names of Hadoop's client and of pypaimon, those of Google's
+    store by our own, because Hadoop's connector gets its tokens from classes of Java.
+    """
+    if isinstance(issued, GoogleCredentials):
+        return {
+            "fs.gs.auth.access.token": issued.token,
+            "fs.gs.auth.access.token.expires-at": str(issued.expires_millis),
+            **({} if issued.endpoint is None else {"fs.gs.storage.root.url": issued.endpoint}),
+        }
+    assert isinstance(issued, S3Credentials)
     options = {
         "fs.s3a.access.key": issued.access_key,
         "fs.s3a.secret.key": issued.secret_key,

@@ -8,7 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from interbed.catalog.server.credentials.issued import CredentialsError, StorageCredentials, StorageOperation
+from interbed.catalog.server.credentials.issued import (
+    CredentialsError,
+    S3Credentials,
+    StorageCredentials,
+    StorageOperation,
+)
 from interbed.catalog.server.credentials.table_credentials import TableCredentials
 from interbed.catalog.server.database import schema
 from interbed.catalog.server.database.session import SqlRepository
@@ -36,11 +41,11 @@ class CountingIssuer:
     def serves(self, scheme: str) -> bool:
         return scheme in ("s3", "s3a")
 
-    def issue(self, location: str, operation: StorageOperation, principal: str) -> StorageCredentials:
+    def issue(self, location: str, operation: StorageOperation, principal: str) -> S3Credentials:
         with self._guard:
             self.issued.append((location, operation, principal))
             number = len(self.issued)
-        return StorageCredentials(
+        return S3Credentials(
             location=location,
             access_key=f"key{number}",
             secret_key="s",
@@ -90,6 +95,12 @@ def credentials(repository: SqlRepository, issuer: CountingIssuer) -> TableCrede
     return TableCredentials(repository, [issuer], lambda table: StorageOperation.WRITE, lambda: issuer.now)
 
 
+def key_of(issued: StorageCredentials) -> str:
+    """Return the number of credentials."""
+    assert isinstance(issued, S3Credentials)
+    return issued.access_key
+
+
 def test_credentials_are_for_the_directory_of_the_table(repository: SqlRepository) -> None:
     issuer = CountingIssuer()
     issued = credentials(repository, issuer).of_table("hive", "shop", "orders", "ann")
@@ -112,13 +123,13 @@ def test_credentials_are_kept_for_half_of_their_time(repository: SqlRepository) 
     issuer.now += SECONDS / 2 - 1
     assert found.of_table("hive", "shop", "orders", "ann") is first
     issuer.now += 2
-    assert found.of_table("hive", "shop", "orders", "ann").access_key == "key2"
+    assert key_of(found.of_table("hive", "shop", "orders", "ann")) == "key2"
 
 
 def test_each_principal_has_its_own(repository: SqlRepository) -> None:
     issuer = CountingIssuer()
     found = credentials(repository, issuer)
-    keys = {found.of_table("hive", "shop", "orders", name).access_key for name in ("ann", "bob", "ann")}
+    keys = {key_of(found.of_table("hive", "shop", "orders", name)) for name in ("ann", "bob", "ann")}
     assert keys == {"key1", "key2"}
 
 
@@ -127,7 +138,7 @@ def test_many_requests_at_once_ask_the_issuer_once(repository: SqlRepository) ->
     found = credentials(repository, issuer)
     with ThreadPoolExecutor(8) as pool:
         issued = list(pool.map(lambda _: found.of_table("hive", "shop", "orders", "ann"), range(32)))
-    assert {each.access_key for each in issued} == {"key1"}
+    assert {key_of(each) for each in issued} == {"key1"}
 
 
 def test_a_refusal_of_the_operation_comes_first(repository: SqlRepository) -> None:

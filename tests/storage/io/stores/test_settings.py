@@ -227,6 +227,19 @@ def test_google_is_opened_with_a_key_file_or_by_the_environment() -> None:
     assert store_settings("gs", "b", {"fs.gs.auth.type": "APPLICATION_DEFAULT"}).config == {}
     assert store_settings("gs", "b", {"fs.gs.auth.type": "UNAUTHENTICATED"}).config == {"skip_signature": True}
     assert store_settings("gs", "b", {}).honours_conditions is True
+    token = {"fs.gs.auth.access.token": "T", "fs.gs.auth.access.token.expires-at": "1580702706000"}
+    found = store_settings("gs", "b", token)
+    assert credentials(found) == {"token": "T", "expires_at": None}
+    assert (found.ended, found.renews, found.secrets) == ("2020-02-03T04:05:06Z", False, {"T"})
+    assert "the option 'fs.gs.auth.access.token'" in found.source
+    for wrong in (
+        {**token, "fs.gs.auth.type": "COMPUTE_ENGINE"},
+        {"fs.gs.auth.access.token.expires-at": "1"},
+        {**token, "fs.gs.auth.access.token.expires-at": "soon"},
+        {"fs.gs.auth.access.token": "a\nb"},
+    ):
+        with pytest.raises(InvalidOptionError, match=r"fs\.gs\.auth\.access\.token"):
+            store_settings("gs", "b", wrong)
 
 
 @pytest.mark.parametrize(
