@@ -12,6 +12,7 @@ from collections.abc import Mapping
 OFFERED: Mapping[str, tuple[str, ...]] = {
     "tables as users see them": (
         "base.predicate.grammar",
+        "base.predicate.json",
         "base.predicate.masks",
         "base.predicate.paimon_json",
         "read.guarded_scan",

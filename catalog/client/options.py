@@ -18,6 +18,14 @@ class MetastoreKind(StrEnum):
     REST = "rest"
 
 
+class RowOrigin(StrEnum):
+    """The place where a REST catalog's client reads the rows of a table."""
+
+    AUTO = "auto"
+    FILES = "files"
+    SERVER = "server"
+
+
 class LockMode(StrEnum):
     """The changes of a table that hold its lock in the metastore."""
 
@@ -70,6 +78,7 @@ KNOWN = frozenset(
         "dlf.token-ecs-role-name",
         "dlf.signing-algorithm",
         "data-token.enabled",
+        "read.rows-from",
         # Options of Paimon's Java clients; they are accepted, so that one set of options serves both, but have no
         # effect.
         "metastore.client.class",
@@ -380,6 +389,15 @@ class CatalogOptions:
     def data_token_enabled(self) -> bool:
         """Whether the REST server hands out credentials for the files of each table."""
         return self._core.boolean("data-token.enabled", False)
+
+    @property
+    def rows_from(self) -> RowOrigin:
+        """The place where rows are read: `files`, or `server`, which reads them for clients without keys of the store.
+
+        With `auto`, the server reads them if it issues no credentials for the table to a user with row filters, column
+        masks or privileges on some columns.
+        """
+        return self._core.choice("read.rows-from", RowOrigin.AUTO)
 
     @property
     def headers(self) -> dict[str, str]:

@@ -152,7 +152,7 @@ class GuardedTable(DescribedTable, ScannedRows):
         """
         from interbed.storage.base.row.python_values import python_rows
 
-        rows = python_rows(self.scan(columns, self._with_key(key)).to_arrow())
+        rows = python_rows(self.scan(columns, key_condition(self.name, self.primary_keys, key)).to_arrow())
         return rows[0] if rows else None
 
     # -- changes ---------------------------------------------------------------------------------------------------
@@ -227,22 +227,24 @@ class GuardedTable(DescribedTable, ScannedRows):
         rules = self.rules_of(store.paths.branch, _present_names(names, store.schema.fields, present))
         return rules.bound(store.schema.fields, present)
 
-    def _with_key(self, key: "Key") -> "Predicate":
-        """Return the condition on a primary key. InvalidInputError, NotSupportedError as by Table.get."""
-        from interbed.storage.base.predicate.expr import Comparison, Op, and_
 
-        names = self.primary_keys
-        if not names:
-            raise NotSupportedError(f"The table '{self.name}' has no primary key to look rows up by.")
-        if isinstance(key, Mapping):
-            values = dict(key)
-        elif isinstance(key, tuple):
-            values = dict(zip(names, key, strict=False)) if len(key) == len(names) else {}
-        else:
-            values = {names[0]: key} if len(names) == 1 else {}
-        if sorted(values) != sorted(names) or None in values.values():
-            raise InvalidInputError(f"The key of '{self.name}' has values of {', '.join(names)}, not {key!r}.")
-        return and_(*(Comparison(Op.EQ, name, values[name]) for name in names))
+def key_condition(name: str, names: Sequence[str], key: "Key") -> "Predicate":
+    """Return the condition on the primary key of a table, whose columns are `names`. InvalidInputError,
+    NotSupportedError as by Table.get.
+    """
+    from interbed.storage.base.predicate.expr import Comparison, Op, and_
+
+    if not names:
+        raise NotSupportedError(f"The table '{name}' has no primary key to look rows up by.")
+    if isinstance(key, Mapping):
+        values = dict(key)
+    elif isinstance(key, tuple):
+        values = dict(zip(names, key, strict=False)) if len(key) == len(names) else {}
+    else:
+        values = {names[0]: key} if len(names) == 1 else {}
+    if sorted(values) != sorted(names) or None in values.values():
+        raise InvalidInputError(f"The key of '{name}' has values of {', '.join(names)}, not {key!r}.")
+    return and_(*(Comparison(Op.EQ, each, values[each]) for each in names))
 
 
 def _present_names(names: Iterable[str], fields: Sequence["DataField"], present: Sequence["DataField"]) -> list[str]:

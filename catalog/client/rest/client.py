@@ -8,6 +8,10 @@ Dropped objects, which a server of interbed's keeps, have its own interface `/in
     GET  /interbed/v1/{prefix}/dropped?database=
     POST /interbed/v1/{prefix}/databases/{database}[/tables/{table}]/undrop | purge
 
+So have rows that the server reads:
+
+    POST /interbed/v1/{prefix}/databases/{database}/tables/{table}/rows
+
 Other servers have no such interface.
 """
 
@@ -19,7 +23,15 @@ from interbed.catalog.client.errors import CatalogError, DatabaseExistsError, Ta
 from interbed.catalog.client.functions import FunctionName
 from interbed.catalog.client.identifier import BRANCH_PREFIX, SEPARATOR, Identifier
 from interbed.catalog.client.rest.grants import RestGrants
-from interbed.catalog.client.rest.http import CONFLICT, NOT_FOUND, RestHttp, RestRefusedError, catalog_error, encoded
+from interbed.catalog.client.rest.http import (
+    CONFLICT,
+    NOT_FOUND,
+    RestHttp,
+    RestRefusedError,
+    StreamedBody,
+    catalog_error,
+    encoded,
+)
 from interbed.storage.base.errors import InvalidInputError, NotSupportedError
 from interbed.storage.meta.paths import MAIN_BRANCH
 
@@ -95,6 +107,27 @@ def object_name(identifier: Identifier, branch: str = MAIN_BRANCH) -> str:
     return identifier.table if branch == MAIN_BRANCH else f"{identifier.table}{SEPARATOR}{BRANCH_PREFIX}{branch}"
 
 
+class RestRows:
+    """Rows of one catalog that the server reads for its clients. Thread-safe."""
+
+    def __init__(self, http: RestHttp, prefix: str) -> None:
+        self._http = http
+        self._root = f"/v1/{encoded(prefix)}"
+
+    @property
+    def uri(self) -> str:
+        """Address of the interface, for messages."""
+        return self._http.uri
+
+    def open(self, identifier: Identifier, query: Json) -> StreamedBody:
+        """Return the rows of a query as a stream in Arrow's IPC format, which the caller closes."""
+        path = f"{self._root}/databases/{encoded(identifier.database)}/tables/{encoded(identifier.table)}/rows"
+        try:
+            return self._http.post_for_stream(path, query)
+        except RestRefusedError as error:
+            raise catalog_error(error) from error
+
+
 class RestClient:
     """Calls of one catalog of a server, whose paths begin with `/v1/<prefix>`. Thread-safe."""
 
@@ -115,6 +148,11 @@ class RestClient:
     def grants(self) -> RestGrants | None:
         """Return the calls about roles and grants, if the address is that of interbed's server."""
         return RestGrants(self._http.beside(OWN_INTERFACE), self._prefix) if self._is_of_interbed else None
+
+    def rows(self) -> RestRows | None:
+        """Return the calls about rows that the server reads, if the address is that of interbed's server."""
+        # A table has no end at which connections would be closed.
+        return RestRows(self._http.beside(OWN_INTERFACE, idle_max=0), self._prefix) if self._is_of_interbed else None
 
     @property
     def _is_of_interbed(self) -> bool:

@@ -21,7 +21,7 @@ from interbed.catalog.client.errors import CatalogAccessError, CatalogUnavailabl
 from interbed.catalog.client.identifier import Identifier
 from interbed.catalog.client.options import CatalogOptions
 from interbed.catalog.client.rest.client import RestClient
-from interbed.catalog.client.rest.http import RestRefusedError, catalog_error
+from interbed.catalog.client.rest.http import FORBIDDEN, RestRefusedError, catalog_error
 from interbed.storage.base.clock import Clock, now_millis
 from interbed.storage.base.errors import CorruptFileError, InvalidOptionError, missing_extra
 from interbed.storage.base.memory_cache import LruCache
@@ -174,6 +174,19 @@ class DataTokens:
         made = DataTokenFileIO(tokens, DataTokenOrigin(self._options, identifier, table_id, path))
         cache = CacheOptions.of(self._options.raw)
         return (made if cache is None else cached_files(made, cache)), location
+
+    def are_refused(self, identifier: Identifier, path: str) -> bool:
+        """Return whether the server refuses the user tokens of a table. Raises other errors of the catalog."""
+        inner, _ = file_io_for(path, self._options.raw)
+        if inner.scheme in _LOCAL_SCHEMES:
+            return False
+        try:
+            self._client.table_token(identifier)
+        except RestRefusedError as error:
+            if error.status == FORBIDDEN:
+                return True
+            raise catalog_error(error) from error
+        return False
 
     def fetch(self, identifier: Identifier) -> DataToken:
         """Return a new token of a table. Raises the errors of the catalog, CorruptFileError."""

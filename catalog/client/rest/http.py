@@ -12,6 +12,7 @@ stands for that of the resource. Source: paimon-api's ErrorResponse and DefaultE
 
 import email.utils
 import http.client
+import io
 import json
 import logging
 import select
@@ -179,6 +180,42 @@ class _BrokenError(Exception):
     """The connection failed after the request was sent: the server may have carried it out."""
 
 
+class StreamedBody(io.RawIOBase):
+    """Body of a response, which is read while it arrives. The connection is closed with it.
+
+    Raises CatalogUnavailableError for a body that ends before its end.
+    """
+
+    def __init__(self, uri: str, connection: http.client.HTTPConnection, response: http.client.HTTPResponse) -> None:
+        super().__init__()
+        self._uri = uri
+        self._connection = connection
+        self._response = response
+        self.tail = b""
+        """The last bytes that were read, up to 8."""
+
+    def readable(self) -> bool:
+        """Return that the body can be read."""
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        """Read what has arrived, up to the length of the buffer; 0 at the end of the body."""
+        try:
+            part = self._response.read1(len(buffer))
+        except (OSError, http.client.HTTPException) as error:
+            raise CatalogUnavailableError(f"The response of {self._uri} ended before its end: {error!r}.") from error
+        buffer[: len(part)] = part
+        self.tail = (self.tail + part[-8:])[-8:]
+        return len(part)
+
+    def close(self) -> None:
+        """Close the connection, also before the end of the body."""
+        if not self.closed:
+            self._response.close()
+            self._connection.close()
+        super().close()
+
+
 @dataclass(frozen=True, slots=True)
 class _RawResponse:
     status: int
@@ -186,6 +223,8 @@ class _RawResponse:
     body: bytes
     sent: Mapping[str, str]
     """Headers of the request."""
+    stream: StreamedBody | None = None
+    """The body, if it is not read yet."""
 
 
 class RestHttp:
@@ -217,15 +256,17 @@ class RestHttp:
     def __repr__(self) -> str:
         return f"RestHttp({self.uri!r})"
 
-    def beside(self, name: str) -> "RestHttp":
-        """Return the sender to another interface of the same server, whose path has another last part."""
+    def beside(self, name: str, idle_max: int | None = None) -> "RestHttp":
+        """Return the sender to another interface of the same server, whose path has another last part. `idle_max` is
+        its number of idle connections, that of this one by default.
+        """
         scheme, mark, rest = self.uri.strip().rstrip("/").rpartition("://")
         return RestHttp(
             f"{scheme}{mark}{rest.rpartition('/')[0]}/{name}",
             self._provider,
             headers=self.headers,
             timeout_seconds=self._timeout_seconds,
-            idle_max=self._idle_max,
+            idle_max=self._idle_max if idle_max is None else idle_max,
             backoff=self._backoff,
             wall_clock=self._wall_clock,
         )
@@ -243,6 +284,15 @@ class RestHttp:
         text = json.dumps(body, ensure_ascii=False)
         return self._send(OutgoingRequest(method="POST", path=path, body=text), repeatable=repeatable)
 
+    def post_for_stream(self, path: str, body: object) -> StreamedBody:
+        """Send a body and return that of the response, which has only begun; the caller closes it. It is repeated until
+        the response begins. Raises RestRefusedError, CatalogUnavailableError.
+        """
+        text = json.dumps(body, ensure_ascii=False)
+        found = self._send(OutgoingRequest(method="POST", path=path, body=text), repeatable=True, is_streamed=True)
+        assert isinstance(found, StreamedBody)
+        return found
+
     def delete(self, path: str) -> None:
         """Delete a resource; raises RestRefusedError, CatalogUnavailableError."""
         self._send(OutgoingRequest(method="DELETE", path=path), repeatable=True)
@@ -256,12 +306,12 @@ class RestHttp:
 
     # -- attempts --------------------------------------------------------------------------------------------------
 
-    def _send(self, request: OutgoingRequest, *, repeatable: bool) -> Any:
+    def _send(self, request: OutgoingRequest, *, repeatable: bool, is_streamed: bool = False) -> Any:
         retries = self._backoff.start(f"{request.method} {request.path} at {self.uri}", _log)
         was_sent = was_replaced = False
         while True:
             try:
-                response = self._attempt(request)
+                response = self._attempt(request, is_streamed=is_streamed)
             except _NotSentError as error:
                 if not retries.pause(error):
                     raise self._unavailable(request, error, was_sent=was_sent) from error.__cause__
@@ -271,6 +321,8 @@ class RestHttp:
                 if not repeatable or not retries.pause(error):
                     raise self._unavailable(request, error, was_sent=True) from error.__cause__
                 continue
+            if response.stream is not None:
+                return response.stream
             if response.status in SUCCESSES:
                 return self._decoded(request, response)
             if response.status == UNAUTHORIZED and not was_replaced:
@@ -338,7 +390,7 @@ class RestHttp:
 
     # -- connections -----------------------------------------------------------------------------------------------
 
-    def _attempt(self, request: OutgoingRequest) -> _RawResponse:
+    def _attempt(self, request: OutgoingRequest, *, is_streamed: bool = False) -> _RawResponse:
         deadline = time.monotonic() + self._timeout_seconds
         headers = {**self.headers, "Accept": MEDIA_TYPE, **self._provider.headers(request)}
         body = None if request.body is None else request.body.encode()
@@ -348,11 +400,15 @@ class RestHttp:
         if request.query:
             target = f"{target}?{urlencode(request.query)}"
         connection = self._connection()
-        is_kept = False
+        is_kept = is_lent = False
         try:
             try:
                 connection.request(request.method, target, body, headers)
                 response = connection.getresponse()
+                if is_streamed and response.status in SUCCESSES:
+                    is_lent = True
+                    stream = StreamedBody(self.uri, connection, response)
+                    return _RawResponse(response.status, {}, b"", headers, stream)
                 content = _read(connection, response, deadline)
             except (OSError, http.client.HTTPException) as error:
                 raise _BrokenError(f"{type(error).__name__}: {error}.") from error
@@ -366,7 +422,8 @@ class RestHttp:
             found = {name.lower(): value for name, value in response.getheaders()}
             return _RawResponse(response.status, found, content, headers)
         finally:
-            self._give_back(connection, is_kept=is_kept)
+            if not is_lent:
+                self._give_back(connection, is_kept=is_kept)
 
     def _connection(self) -> http.client.HTTPConnection:
         while True:

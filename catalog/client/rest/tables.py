@@ -12,12 +12,13 @@ from typing import TYPE_CHECKING, NoReturn, cast
 
 from interbed.catalog.client.errors import NotAnInterbedTableError, TableNotFoundError
 from interbed.catalog.client.identifier import Identifier
-from interbed.catalog.client.options import CatalogOptions
-from interbed.catalog.client.rest.client import RestClient
+from interbed.catalog.client.options import CatalogOptions, RowOrigin
+from interbed.catalog.client.rest.client import RestClient, RestRows
 from interbed.catalog.client.rest.commit import RestPublisher, RestVersions, send_changes
 from interbed.catalog.client.rest.data_tokens import DataTokens
 from interbed.catalog.client.rest.http import RestRefusedError, catalog_error
 from interbed.catalog.client.rest.messages import TableEntry, schema_to_json
+from interbed.catalog.client.rest.served_table import ServedTable
 from interbed.storage.base.errors import InterbedError, InvalidOptionError, NotSupportedError
 from interbed.storage.io.api import FileIO
 from interbed.storage.io.resolve import file_io_for
@@ -94,6 +95,10 @@ class RestTables:
                 f"The table '{identifier}' of the REST catalog {self._client.uri} is no table of Paimon's format "
                 f"({entry.type})."
             )
+        rows = self._served_rows(identifier, entry)
+        if rows is not None:
+            # Readers use only methods that both kinds of tables have, or are refused by name.
+            return cast(Table, ServedTable(rows, identifier, entry.schema))
         file_io, location = self._files(identifier, entry)
         schema = _with_file(entry.schema, file_io, location)
         if schema is None:
@@ -107,6 +112,23 @@ class RestTables:
             return table
         # Readers use only methods that both kinds of tables have, or are refused by name.
         return cast(Table, self._guarded(identifier, table))
+
+    def _served_rows(self, identifier: Identifier, entry: TableEntry) -> RestRows | None:
+        """Return the calls by which the server reads the rows of a table; None if this client reads its files."""
+        source = self._options.rows_from
+        if source is RowOrigin.FILES:
+            return None
+        if source is RowOrigin.AUTO:
+            is_limited = entry.schema.options.get(QUERY_AUTH, "").lower() == "true"
+            if not is_limited or self._tokens is None or not self._tokens.are_refused(identifier, entry.path):
+                return None
+        rows = self._client.rows()
+        if rows is None and source is RowOrigin.SERVER:
+            raise NotSupportedError(
+                f"The server {self._client.uri} reads no rows for its clients: set the option 'read.rows-from' to "
+                "'files'."
+            )
+        return rows
 
     def _guarded(self, identifier: Identifier, table: Table) -> "GuardedTable":
         from interbed.catalog.client.rest.tables import rules_from_json

@@ -126,7 +126,7 @@ class RowRoutes:
             ),
         )
 
-    def _opened(self, request: RestRequest, given: RowsRequest) -> "RowsQuery":
+    def _opened(self, request: RestRequest, given: RowsRequest) -> "ServedQuery":
         from interbed.catalog.client.errors import TableNotFoundError
         from interbed.catalog.server.rest.paimon.access import table_name
         from interbed.storage.table.table import Table
@@ -139,10 +139,10 @@ class RowRoutes:
         opened: object = access.catalog(request).get_table(name.of_table)
         if not isinstance(opened, Table):
             raise NotSupportedError(f"The server reads no rows of the format table '{name.of_table}'.")
-        return RowsQuery(self._metastore, access, request, name, opened, given)
+        return ServedQuery(self._metastore, access, request, name, opened, given)
 
 
-class RowsQuery:
+class ServedQuery:
     """One query of the rows of a table, for the caller of a request."""
 
     def __init__(

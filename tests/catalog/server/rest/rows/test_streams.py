@@ -3,6 +3,7 @@
 import asyncio
 import threading
 from collections.abc import Callable, Iterator
+from functools import partial
 from http import HTTPStatus
 from itertools import pairwise
 
@@ -233,7 +234,7 @@ def test_memory_is_taken_until_the_client_has_the_rows_and_others_wait_for_it() 
             yield _batch(number, 3000, 1000)
 
     async def run() -> None:
-        bodies = {name: _stream(streams, lambda name=name: batches(name), client=name) for name in ("a", "b", "c")}
+        bodies = {name: _stream(streams, partial(batches, name), client=name) for name in ("a", "b", "c")}
         # The first two have batches that are not sent: no memory is left.
         for name in ("a", "b"):
             assert await bodies[name].next_part()
@@ -302,7 +303,7 @@ def test_streams_take_turns_on_the_threads() -> None:
             yield _batch(number)
 
     names = [str(number) for number in range(2 * THREADS)]
-    bodies = [_stream(streams, lambda name=name: batches(name), client=name) for name in names]
+    bodies = [_stream(streams, partial(batches, name), client=name) for name in names]
     for body in _run(streams, *bodies):
         assert _table(body).num_rows == 200
     # None is read to its end before all others have begun.
