@@ -2,7 +2,7 @@
 
 import inspect
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -118,13 +118,14 @@ def test_older_versions_tags_and_branches(server: RowsServer) -> None:
     assert _rows(table.copy({"scan.timestamp-millis": "4102444800000"}).to_arrow()) == SHOWN
     assert _rows(table.branch("side").to_arrow()) == SHOWN[:1]
     assert _rows(_opened(server, name="sales.lake$branch_side").to_arrow()) == SHOWN[:1]
-    for read, error in (
+    cases: Sequence[tuple[Callable[[], object], type[Exception]]] = (
         (lambda: table.scan(snapshot_id=77).to_arrow(), SnapshotNotFoundError),
         (lambda: table.copy({"scan.tag-name": "none"}).to_arrow(), TagNotFoundError),
         (lambda: table.branch("none").to_arrow(), BranchNotFoundError),
         (lambda: table.copy({"scan.timestamp-millis": "soon"}), InvalidInputError),
         (lambda: table.copy({"scan.mode": "latest"}), NotSupportedError),
-    ):
+    )
+    for read, error in cases:
         with pytest.raises(error):
             read()
 
@@ -258,7 +259,7 @@ def test_a_body_that_a_proxy_ends_early_is_not_taken_for_a_result(
 ) -> None:
     body = cut(server.rows("ann").body)
 
-    class _Response:
+    class _EndedResponse:
         left = body
 
         def read1(self, size: int) -> bytes:
@@ -271,7 +272,7 @@ def test_a_body_that_a_proxy_ends_early_is_not_taken_for_a_result(
     from interbed.catalog.client.rest.client import RestRows
     from interbed.catalog.client.rest.http import StreamedBody
 
-    fake: Any = _Response()
+    fake: Any = _EndedResponse()
     monkeypatch.setattr(RestRows, "open", lambda *_: StreamedBody("http://here", fake, fake))
     with pytest.raises(CatalogUnavailableError, match="ended before their end"):
         _opened(server).to_arrow()

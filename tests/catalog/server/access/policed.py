@@ -11,7 +11,7 @@ from interbed.catalog.server.process.main import dispatcher_for
 from interbed.catalog.server.rest.guarding import guarded_iceberg, guarded_paimon
 from interbed.catalog.server.rest.iceberg.names import NamespaceMapping
 from interbed.catalog.server.rest.iceberg.routes import interface as iceberg_interface
-from interbed.catalog.server.rest.interface import RestError, RestInterface, RestRequest, RouteTable
+from interbed.catalog.server.rest.interface import RestError, RestInterface, RestRequest, RestResponse, RouteTable
 from interbed.catalog.server.rest.paimon.access import CatalogAccess
 from interbed.catalog.server.rest.paimon.interface import paimon_interface
 from interbed.catalog.server.service.access.grants import grantee_from_key
@@ -42,6 +42,18 @@ class PolicedMetastore:
     def send(self, name: str, method: str, path: str, body: Any = None, *, interface: str = "paimon") -> Any:
         """Return status and JSON of the answer to a principal's request."""
         made = self.interfaces[interface]
+        try:
+            answer = self.answer(name, method, path, body, interface=interface)
+        except Exception as error:
+            refusal = error if isinstance(error, RestError) else made.translated(error)
+            if refusal is None:
+                raise
+            return int(refusal.status), made.error_body(refusal)
+        return int(answer.status), json.loads(answer.body) if answer.body else None
+
+    def answer(self, name: str, method: str, path: str, body: Any = None, *, interface: str = "paimon") -> RestResponse:
+        """Return the response to a principal's request. Raises the errors of its handler."""
+        made = self.interfaces[interface]
         found = RouteTable(made.routes).find(method, path)
         assert found is not None, path
         route, parts = found
@@ -49,15 +61,19 @@ class PolicedMetastore:
         request = RestRequest(parts=parts, query={}, headers={}, body=content, session=session_of(name))
         token = current_session.set(request.session)
         try:
-            answer = route.handler(request)
-        except Exception as error:
-            refusal = error if isinstance(error, RestError) else made.translated(error)
-            if refusal is None:
-                raise
-            return int(refusal.status), made.error_body(refusal)
+            return route.handler(request)
         finally:
             current_session.reset(token)
-        return int(answer.status), json.loads(answer.body) if answer.body else None
+
+    @contextmanager
+    def only_policies(self) -> Iterator[None]:
+        """Drop the policies of the table `lake` that are set within the block."""
+        administration = PolicyAdministration(self.guarded.store, self.guarded.grants)
+        try:
+            yield
+        finally:
+            for policy in administration.policies(LAKE, None):
+                administration.drop(LAKE, policy.name, None)
 
     def set_filter(self, expression: str, *bound: str, name: str = "rows", table: str = "lake") -> None:
         """Set a row filter of a table of `sales`, for the reader by default."""
