@@ -167,10 +167,14 @@ class AuthenticationSettings:
     user_groups: str = field(
         default="none",
         metadata=about(
-            "Where the groups of Kerberos's users and of users that services act for come from: none, or system, the "
-            "users and groups of this machine.",
-            choice("none", "system"),
+            "Where the groups of Kerberos's users and of users that services act for come from: none; system, the "
+            "users and groups of this machine; ldap, the directory, also for certificates and JWTs without jwt_groups.",
+            choice("none", "system", "ldap"),
         ),
+    )
+    user_groups_seconds: float = field(
+        default=300.0,
+        metadata=about("How long the groups that the directory has given for a user are kept.", SECONDS),
     )
     proxy_users: str | None = field(
         default=None,

@@ -191,9 +191,10 @@ def check_authentication(
     for name in ("jwt_issuer", "jwt_audience", "jwt_keys", "jwt_groups"):
         if "jwt" not in mechanisms and getattr(settings, name) is not None:
             refuse(name, f"{name} is set, and authentication has no jwt")
+    asks_ldap = settings.user_groups == "ldap"
     for name in _LDAP_SETTINGS:
-        if "ldap" not in mechanisms and getattr(settings, name) is not None:
-            refuse(name, f"{name} is set, and authentication has no ldap")
+        if "ldap" not in mechanisms and not asks_ldap and getattr(settings, name) is not None:
+            refuse(name, f"{name} is set, and authentication has no ldap; nor is it user_groups")
     if not listed(settings.delegation_protection):
         refuse("delegation_protection", "delegation_protection has no layer, so that no client could connect")
     if mechanisms == ["delegation-token"]:
@@ -203,7 +204,14 @@ def check_authentication(
             "themselves by another mechanism; add one",
         )
     if "ldap" in mechanisms:
-        _check_ldap(settings, refuse)
+        _check_ldap(settings, "authentication", refuse)
+    if asks_ldap and not mechanisms:
+        refuse("user_groups", "user_groups is ldap, and without authentication the server does not know its users")
+    if asks_ldap:
+        _check_ldap(settings, "user_groups", refuse)
+        for name in ("ldap_group_base", "ldap_bind_dn"):
+            if getattr(settings, name) is None:
+                refuse("user_groups", f"user_groups = ldap needs {name}")
     _check_kerberos(settings, mechanisms, refuse)
     _check_proxy_users(settings, mechanisms, refuse)
 
@@ -249,15 +257,15 @@ def _check_proxy_users(
             refuse("proxy_users", f"{service}.groups of proxy_users needs user_groups: without it users have no groups")
 
 
-def _check_ldap(settings: AuthenticationSettings, refuse: Callable[[str, str], NoReturn]) -> None:
+def _check_ldap(settings: AuthenticationSettings, needed_by: str, refuse: Callable[[str, str], NoReturn]) -> None:
     if not listed(settings.ldap_url):
-        refuse("authentication", "authentication by ldap needs ldap_url")
+        refuse(needed_by, f"{needed_by} by ldap needs ldap_url")
     for url in listed(settings.ldap_url):
         parts = urlsplit(url)
         if parts.scheme not in ("ldap", "ldaps") or not parts.hostname or parts.path.strip("/") or "@" in parts.netloc:
             refuse("ldap_url", "ldap_url has another form than ldaps://host:636 or ldap://host:389")
     if settings.ldap_user_dn is None and settings.ldap_user_base is None:
-        refuse("authentication", "authentication by ldap needs ldap_user_dn, or ldap_user_base for a search")
+        refuse(needed_by, f"{needed_by} by ldap needs ldap_user_dn, or ldap_user_base for a search")
     for name in ("ldap_user_dn", "ldap_user_filter"):
         value = getattr(settings, name)
         if value is not None and "{user}" not in value:
@@ -266,7 +274,7 @@ def _check_ldap(settings: AuthenticationSettings, refuse: Callable[[str, str], N
     if settings.ldap_group_base is not None and not places:
         refuse("ldap_group_filter", "ldap_group_filter has neither {dn} nor {user}: every user would have all groups")
     if (settings.ldap_bind_dn is None) != (settings.ldap_bind_password_file is None):
-        refuse("authentication", "ldap_bind_dn and ldap_bind_password_file need each other")
+        refuse(needed_by, "ldap_bind_dn and ldap_bind_password_file need each other")
 
 
 _ADDRESSES_OF: Mapping[str, tuple[str, ...]] = {

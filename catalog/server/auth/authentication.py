@@ -14,8 +14,10 @@ import threading
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 
 from interbed.catalog.server.auth.attempts import FailedAttempts
+from interbed.catalog.server.auth.directory_groups import DirectoryGroups
 from interbed.catalog.server.auth.issued_tokens import PREFIX
 from interbed.catalog.server.auth.principals import (
     NAME_CHARACTERS_MAX,
@@ -42,7 +44,8 @@ class Authentication:
 
     `bearers` are the mechanisms of bearer tokens, `passwords` is that of passwords, None where none are accepted.
     `has_kerberos` says that Kerberos is accepted beside them: on Thrift's port by a mechanism of SASL, over HTTP by
-    `negotiate`, which is None for a server without HTTP.
+    `negotiate`, which is None for a server without HTTP. `groups` has those of certificates' principals, which have
+    none without it.
     """
 
     def __init__(
@@ -54,6 +57,7 @@ class Authentication:
         attempts: FailedAttempts | None = None,
         has_kerberos: bool = False,
         negotiate: TicketVerifier | None = None,
+        groups: DirectoryGroups | None = None,
         clock: Callable[[], float] = time.time,
     ) -> None:
         self._bearers = dict(bearers)
@@ -63,6 +67,7 @@ class Authentication:
         self._attempts = attempts if attempts is not None else FailedAttempts()
         self._has_kerberos = has_kerberos
         self.negotiate = negotiate
+        self._groups = groups
         self._clock = clock
         self._guard = threading.Lock()
         self._kept: OrderedDict[bytes, tuple[Principal | AuthenticationError, float]] = OrderedDict()
@@ -76,7 +81,12 @@ class Authentication:
         """Return the principal if that needs no I/O, and the time until which it may be kept. AuthenticationError."""
         token = _token(credentials)
         if token is None:
-            return self._without_token(credentials), math.inf
+            principal = self._without_token(credentials)
+            if self._groups is None:
+                return principal, math.inf
+            groups = self._groups.known(principal.name)
+            # The groups may change with each request: how long they are kept is not known here.
+            return None if groups is None else (replace(principal, groups=groups), self._clock())
         has_password = self._has_password(credentials, token)
         key = self._key_of(credentials, token)
         with self._guard:
@@ -102,7 +112,10 @@ class Authentication:
         """Return the principal of a request; may do I/O. AuthenticationError."""
         token = _token(credentials)
         if token is None:
-            return self._without_token(credentials)
+            of_certificate = self._without_token(credentials)
+            if self._groups is None:
+                return of_certificate
+            return replace(of_certificate, groups=self._groups.of(of_certificate.name))
         has_password = self._has_password(credentials, token)
         # Directories compare names without case, and refuse longer ones.
         user = (credentials.user or "").lower()[: NAME_CHARACTERS_MAX + 1] if has_password else None

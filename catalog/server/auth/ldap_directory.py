@@ -98,6 +98,23 @@ class LdapVerifier:
         principal = Principal(name=name, mechanism=Mechanism.LDAP, groups=groups)
         return principal, self._clock() + KEPT_SECONDS
 
+    def groups_of(self, user: str) -> frozenset[str]:
+        """Return the groups of a user that another mechanism has authenticated; none of a user that is unknown here.
+
+        The searching entry asks for them. AuthenticationError for a name in another form than that of the directory.
+        """
+        if _checked_user(user) != user:
+            # The directory takes it for the name in lower case, which may be another user.
+            raise AuthenticationError(
+                f"The user {user!a:.300} has capital letters, and the directory of groups has names in lower case; of "
+                "principals of Kerberos, kerberos_auth_to_local makes these by the flag /L"
+            )
+        try:
+            dn = self._dn(user)
+            return frozenset() if dn is None else self._groups(None, dn, user)
+        except (LDAPException, OSError, ssl.SSLError) as error:
+            raise AuthenticationUnavailableError(_UNAVAILABLE) from error
+
     def close(self) -> None:
         """Close the idle connections."""
         with self._guard:

@@ -2,12 +2,20 @@
 
 from collections.abc import Callable
 from dataclasses import replace
-from functools import partial
+from functools import lru_cache, partial
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from interbed.catalog.server.auth.attempts import AttemptLimits, FailedAttempts
 from interbed.catalog.server.auth.authentication import Authentication
-from interbed.catalog.server.auth.impersonation import Impersonation, no_groups, parsed_proxy_users, system_groups
+from interbed.catalog.server.auth.directory_groups import DirectoryGroups, GroupedBearers
+from interbed.catalog.server.auth.impersonation import (
+    GroupsOf,
+    Impersonation,
+    no_groups,
+    parsed_proxy_users,
+    system_groups,
+)
 from interbed.catalog.server.auth.issued_tokens import TokenService
 from interbed.catalog.server.auth.jwt_rules import JwtRules
 from interbed.catalog.server.auth.kerberos.acceptor import Acceptor, KeytabError, named_principal
@@ -21,7 +29,6 @@ from interbed.catalog.server.auth.principals import (
     BearerVerifier,
     Credentials,
     Mechanism,
-    PasswordVerifier,
     TicketVerifier,
 )
 from interbed.catalog.server.auth.sasl import SaslMechanism
@@ -40,6 +47,9 @@ from interbed.catalog.server.thrift.edge.authenticating import PortAuthenticatio
 from interbed.catalog.server.thrift.edge.call import ClientSession
 from interbed.storage.base.errors import load_extra
 
+if TYPE_CHECKING:
+    from interbed.catalog.server.auth.ldap_directory import LdapVerifier
+
 
 def authentication_for(settings: ServerSettings, store: SqlRepository) -> Authentication | None:
     """Return the authentication of a server, None if it serves every client. MetastoreError, MissingExtraError."""
@@ -49,8 +59,12 @@ def authentication_for(settings: ServerSettings, store: SqlRepository) -> Authen
     bearers: dict[Mechanism, BearerVerifier] = {}
     if Mechanism.TOKEN in mechanisms:
         bearers[Mechanism.TOKEN] = TokenService(store)
+    groups = _directory_groups(settings) if settings.user_groups == "ldap" else None
     if Mechanism.JWT in mechanisms:
-        bearers[Mechanism.JWT] = _jwt_verifier(settings)
+        tokens = _jwt_verifier(settings)
+        if groups is not None and settings.jwt_groups is None:
+            tokens = GroupedBearers(tokens, groups)
+        bearers[Mechanism.JWT] = tokens
     passwords = _ldap_verifier(settings) if Mechanism.LDAP in mechanisms else None
     limits = AttemptLimits(
         user_failures_max=settings.authentication_failures_max,
@@ -64,6 +78,7 @@ def authentication_for(settings: ServerSettings, store: SqlRepository) -> Authen
         certificates=Mechanism.CERTIFICATE in mechanisms,
         attempts=FailedAttempts(limits),
         has_kerberos=has_kerberos,
+        groups=groups,
         negotiate=_negotiate_verifier(settings) if has_kerberos and settings.http_port is not None else None,
     )
 
@@ -91,8 +106,7 @@ def admission(authentication: Authentication | None) -> Callable[[ClientSession]
 
 def impersonation_for(settings: ServerSettings) -> Impersonation:
     """Return the rules by which clients act for other users."""
-    groups_of = system_groups if settings.user_groups == "system" else no_groups
-    return Impersonation(parsed_proxy_users(settings.proxy_users or ""), groups_of)
+    return Impersonation(parsed_proxy_users(settings.proxy_users or ""), _groups_of(settings))
 
 
 def port_authentication(
@@ -171,7 +185,20 @@ def identity_for(settings: ServerSettings) -> OptimizerIdentity | None:
     return OptimizerIdentity() if identity_is_needed(settings) else None
 
 
-def _ldap_verifier(settings: ServerSettings) -> PasswordVerifier:
+def _groups_of(settings: ServerSettings) -> GroupsOf:
+    """Return the function that finds the groups of users whose mechanism has none."""
+    if settings.user_groups == "ldap":
+        return _directory_groups(settings).of
+    return system_groups if settings.user_groups == "system" else no_groups
+
+
+@lru_cache(maxsize=1)
+def _directory_groups(settings: ServerSettings) -> DirectoryGroups:
+    """Return the groups of the directory, which all mechanisms of a server share."""
+    return DirectoryGroups(_ldap_verifier(settings).groups_of, seconds=settings.user_groups_seconds)
+
+
+def _ldap_verifier(settings: ServerSettings) -> "LdapVerifier":
     load_extra("ldap3", needed_by="Authentication by ldap")
     # Needs the library of an extra.
     from interbed.catalog.server.auth.ldap_directory import LdapRules, LdapVerifier
@@ -224,7 +251,7 @@ def _kerberos_users(settings: ServerSettings) -> KerberosUsers:
     assert settings.kerberos_principal is not None
     return KerberosUsers(
         rules=AuthToLocal(settings.kerberos_auth_to_local, settings.kerberos_principal.rpartition("@")[2]),
-        groups_of=system_groups if settings.user_groups == "system" else no_groups,
+        groups_of=_groups_of(settings),
         impersonation=impersonation_for(settings),
     )
 
