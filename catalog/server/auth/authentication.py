@@ -10,9 +10,7 @@ are counted, and further attempts wait (attempts.py).
 import hashlib
 import math
 import secrets
-import threading
 import time
-from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
@@ -31,9 +29,7 @@ from interbed.catalog.server.auth.principals import (
     TicketVerifier,
     checked_principal,
 )
-
-KEPT_MAX = 10_000
-"""Tokens whose verification is kept, in each process."""
+from interbed.catalog.server.auth.token_records import KeptVerifications
 
 REFUSED_SECONDS = 1.0
 """Time for which a token stays refused without another look."""
@@ -69,8 +65,7 @@ class Authentication:
         self.negotiate = negotiate
         self._groups = groups
         self._clock = clock
-        self._guard = threading.Lock()
-        self._kept: OrderedDict[bytes, tuple[Principal | AuthenticationError, float]] = OrderedDict()
+        self._kept: KeptVerifications[bytes] = KeptVerifications(clock)
 
     def known(self, credentials: Credentials) -> Principal | None:
         """Return the principal if that needs no I/O, None otherwise. AuthenticationError."""
@@ -88,15 +83,10 @@ class Authentication:
             # The groups may change with each request: how long they are kept is not known here.
             return None if groups is None else (replace(principal, groups=groups), self._clock())
         has_password = self._has_password(credentials, token)
-        key = self._key_of(credentials, token)
-        with self._guard:
-            found = self._kept.get(key)
-            if found is None or self._clock() >= found[1]:
-                return None
-            self._kept.move_to_end(key)
-        if isinstance(found[0], AuthenticationError):
-            raise AuthenticationError(str(found[0]))
-        return found[0] if has_password else _of_user(found[0], credentials.user), found[1]
+        found = self._kept.find(self._key_of(credentials, token))
+        if found is None or has_password:
+            return found
+        return _of_user(found[0], credentials.user), found[1]
 
     @property
     def now(self) -> float:
@@ -128,10 +118,10 @@ class Authentication:
             raise
         except AuthenticationError as error:
             self._attempts.failed(credentials.address, user)
-            self._keep(key, error, self._clock() + REFUSED_SECONDS)
+            self._kept.keep(key, error, self._clock() + REFUSED_SECONDS)
             raise
         self._attempts.succeeded(credentials.address, user, key)
-        self._keep(key, principal, until)
+        self._kept.keep(key, principal, until)
         return principal if has_password else _of_user(principal, credentials.user)
 
     def is_proven(self, credentials: Credentials) -> bool:
@@ -180,12 +170,6 @@ class Authentication:
         user = credentials.user if self._has_password(credentials, secret) else None
         data = repr((user, secret)).encode("utf-8", "surrogateescape")
         return hashlib.blake2b(data, key=self._hash_key, digest_size=32).digest()
-
-    def _keep(self, key: bytes, result: Principal | AuthenticationError, until: float) -> None:
-        with self._guard:
-            self._kept[key] = (result, until)
-            while len(self._kept) > KEPT_MAX:
-                self._kept.popitem(last=False)
 
 
 def _certificate_principal(names: Sequence[str]) -> Principal:

@@ -11,7 +11,7 @@ import re
 import secrets
 import time
 from collections.abc import Callable, Sequence
-from typing import Protocol, TypeVar
+from typing import Protocol
 
 from interbed.catalog.server.auth.principals import (
     GROUPS_MAX,
@@ -22,10 +22,8 @@ from interbed.catalog.server.auth.principals import (
     checked_name,
     checked_principal,
 )
-from interbed.catalog.server.auth.token_records import AccessTokens, TokenRecord
-from interbed.catalog.server.service.errors import InvalidObjectError, MetastoreError, NoSuchObjectError
-
-T = TypeVar("T")
+from interbed.catalog.server.auth.token_records import StoredTokens, TokenDatabase, TokenRecord, found_token
+from interbed.catalog.server.service.errors import InvalidObjectError, MetastoreError
 
 PREFIX = "ibt_"
 """The beginning of issued tokens, which distinguishes them from JWTs and lets scanners for secrets find them."""
@@ -41,20 +39,13 @@ class TokenTransaction(Protocol):
     """One unit of work on a database with tokens."""
 
     @property
-    def access_tokens(self) -> AccessTokens: ...
-
-
-class TokenRepository(Protocol):
-    """Database with tokens: the metastore's."""
-
-    def read(self, work: Callable[[TokenTransaction], T]) -> T: ...
-    def write(self, work: Callable[[TokenTransaction], T]) -> T: ...
+    def access_tokens(self) -> StoredTokens[str, TokenRecord]: ...
 
 
 class TokenService:
     """Issues, verifies and revokes tokens. Safe for many threads."""
 
-    def __init__(self, store: TokenRepository, *, clock: Callable[[], float] = time.time) -> None:
+    def __init__(self, store: TokenDatabase[TokenTransaction], *, clock: Callable[[], float] = time.time) -> None:
         self._store = store
         self._clock = clock
 
@@ -104,8 +95,7 @@ class TokenService:
         """Revoke a token, and return whether it was not revoked before. NoSuchObjectError for an unknown one."""
 
         def work(transaction: TokenTransaction) -> bool:
-            if transaction.access_tokens.find(token_id) is None:
-                raise NoSuchObjectError(f"There is no token {token_id}; `interbed metastore token list` shows all")
+            found_token(transaction.access_tokens, token_id, "token")
             return transaction.access_tokens.revoke(token_id, int(self._clock()))
 
         return self._store.write(work)

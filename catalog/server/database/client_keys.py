@@ -2,14 +2,17 @@
 
 import json
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, ClassVar, Generic, TypeVar
 
-from sqlalchemy import Connection, bindparam, delete, select, update
+from sqlalchemy import Connection, bindparam, delete, insert, select, update
 
 from interbed.catalog.server.auth.token_records import TokenRecord
 from interbed.catalog.server.database.models import AccessTokenRow, IdempotencyKeyRow
 from interbed.catalog.server.database.statement import Statement, insert_statement
 from interbed.catalog.server.service.requests.idempotency import KeyClaim, KeyRecord, KeyTakenError
+
+K = TypeVar("K")
+R = TypeVar("R")
 
 _ROW = IdempotencyKeyRow
 _COLUMNS = ("key", "digest", "owner", "claimed_at")
@@ -56,55 +59,78 @@ class SqlIdempotencyKeys:
         return self._connection.execute(delete(_ROW).where(_ROW.claimed_at < before)).rowcount
 
 
-_TOKEN = AccessTokenRow
-_TOKEN_COLUMNS = (
-    "token_id",
-    "principal",
-    "groups",
-    "secret_hash",
-    "created_at",
-    "created_by",
-    "expires_at",
-    "revoked_at",
-    "comment",
-)
-_TOKEN_SELECTED = tuple(getattr(_TOKEN, name) for name in _TOKEN_COLUMNS)
-_INSERT_TOKEN = insert_statement(_TOKEN, {column: bindparam(column) for column in _TOKEN_COLUMNS}, _TOKEN.token_id)
-_FIND_TOKEN = Statement(select(*_TOKEN_SELECTED).where(_TOKEN.token_id == bindparam("token_id")))
-
-
-class SqlAccessTokens:
-    """Repository of the issued tokens."""
+class SqlTokens(Generic[K, R]):
+    """Repository of issued tokens of one kind. A subclass has their table, its columns, of which the first is the key,
+    and the order in which they were issued.
+    """
 
     __slots__ = ("_connection",)
+
+    row: ClassVar[Any]
+    columns: ClassVar[Sequence[str]]
+    order: ClassVar[Sequence[str]]
+    found: ClassVar[Statement]
 
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
 
-    def add(self, record: TokenRecord) -> None:
-        """Store a new issued token."""
-        values = {name: getattr(record, name) for name in _TOKEN_COLUMNS}
-        added = _INSERT_TOKEN.row(self._connection, {**values, "groups": json.dumps(list(record.groups))})
-        assert added is not None, "ids are random"
+    def __init_subclass__(cls) -> None:
+        """Build the statement that is executed at each verification."""
+        key = cls.columns[0]
+        chosen = select(*cls._selected()).where(getattr(cls.row, key) == bindparam(key))
+        cls.found = Statement(chosen)
 
-    def find(self, token_id: str) -> TokenRecord | None:
+    def add(self, record: R) -> None:
+        """Store a new token."""
+        self._connection.execute(insert(self.row).values(**self._values(record)))
+
+    def find(self, key: K, /) -> R | None:
         """Return a token, None if it is not stored."""
-        row = _FIND_TOKEN.row(self._connection, {"token_id": token_id})
-        return None if row is None else _record(row)
+        row = self.found.row(self._connection, {self.columns[0]: key})
+        return None if row is None else self._record(dict(zip(self.columns, row, strict=True)))
 
-    def all(self) -> Sequence[TokenRecord]:
+    def all(self) -> Sequence[R]:
         """Return all tokens, the oldest first."""
-        found = self._connection.execute(select(*_TOKEN_SELECTED).order_by(_TOKEN.created_at, _TOKEN.token_id)).all()
-        return [_record(row) for row in found]
+        order = [getattr(self.row, name) for name in self.order]
+        rows = self._connection.execute(select(*self._selected()).order_by(*order)).all()
+        return [self._record(dict(zip(self.columns, row, strict=True))) for row in rows]
 
-    def revoke(self, token_id: str, at: int) -> bool:
-        """Record that a token was revoked, and return whether it was valid until then."""
-        changed = self._connection.execute(
-            update(_TOKEN).where(_TOKEN.token_id == token_id, _TOKEN.revoked_at.is_(None)).values(revoked_at=at)
-        )
-        return changed.rowcount == 1
+    def change(self, key: K, **values: object) -> bool:
+        """Store values of a token that is not revoked, and return whether there is one."""
+        row = self.row
+        is_valid = (getattr(row, self.columns[0]) == key, row.revoked_at.is_(None))
+        return self._connection.execute(update(row).where(*is_valid).values(**values)).rowcount == 1
+
+    @classmethod
+    def _selected(cls) -> list[Any]:
+        return [getattr(cls.row, name) for name in cls.columns]
+
+    def _record(self, values: dict[str, Any]) -> R:
+        raise NotImplementedError
+
+    def _values(self, record: R) -> dict[str, Any]:
+        raise NotImplementedError
 
 
-def _record(row: Sequence[Any]) -> TokenRecord:
-    values = dict(zip(_TOKEN_COLUMNS, row, strict=True))
-    return TokenRecord(**{**values, "groups": tuple(json.loads(values["groups"]))})
+class SqlAccessTokens(SqlTokens[str, TokenRecord]):
+    """Repository of the bearer tokens."""
+
+    __slots__ = ()
+
+    row = AccessTokenRow
+    columns = (
+        *("token_id", "principal", "groups", "secret_hash", "created_at", "created_by", "expires_at", "revoked_at"),
+        "comment",
+    )
+    order = ("created_at", "token_id")
+
+    def revoke(self, key: str, at: int, /) -> bool:
+        """Record that a token was revoked, and return whether it was not revoked before."""
+        return self.change(key, revoked_at=at)
+
+    def _record(self, values: dict[str, Any]) -> TokenRecord:
+        return TokenRecord(**{**values, "groups": tuple(json.loads(values["groups"]))})
+
+    def _values(self, record: TokenRecord) -> dict[str, Any]:
+        values = {name: getattr(record, name) for name in self.columns}
+        return {**values, "groups": json.dumps(list(record.groups))}

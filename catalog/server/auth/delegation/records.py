@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from interbed.catalog.server.auth.delegation.hadoop_token import TokenIdentifier
+from interbed.catalog.server.auth.token_records import StoredTokens
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,8 +64,8 @@ class DelegationRecord:
         }
 
 
-class DelegationTokens(Protocol):
-    """Issued delegation tokens and their master keys, in a transaction."""
+class DelegationTokens(StoredTokens[int, DelegationRecord], Protocol):
+    """Issued delegation tokens by their sequence numbers, and their master keys, in a transaction."""
 
     def next_sequence(self) -> int:
         """Return a sequence number that no token has had."""
@@ -77,18 +78,12 @@ class DelegationTokens(Protocol):
     def key(self, key_id: int) -> MasterKey | None: ...
     def newest_key(self) -> MasterKey | None: ...
     def add_key(self, key: MasterKey) -> None: ...
-    def add(self, record: DelegationRecord) -> None: ...
-    def find(self, sequence: int) -> DelegationRecord | None: ...
-    def all(self) -> Sequence[DelegationRecord]:
-        """Return all tokens, the oldest first."""
-        ...
-
     def renew(self, sequence: int, until: int) -> bool:
         """Store a later end of a token that is not revoked; return whether there is one."""
         ...
 
-    def revoke(self, sequence: int, at: int, by: str | None) -> bool:
-        """Record that a token was revoked, and return whether it was not revoked before."""
+    def revoke(self, key: int, at: int, by: str | None = None, /) -> bool:
+        """Record that a token was revoked, and the user that did so; return whether it was not revoked before."""
         ...
 
     def expire(self, before: int) -> int:

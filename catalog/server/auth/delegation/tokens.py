@@ -10,12 +10,10 @@ each verification, and a cancelled token is refused by all processes within CHEC
 import hmac
 import logging
 import secrets
-import threading
 import time
-from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Protocol, TypeVar
+from typing import Protocol
 
 from interbed.catalog.server.auth.delegation.hadoop_token import (
     SEQUENCE_MAX,
@@ -33,15 +31,13 @@ from interbed.catalog.server.auth.principals import (
     checked_name,
     checked_principal,
 )
+from interbed.catalog.server.auth.token_records import KeptVerifications, TokenDatabase, found_token
 from interbed.catalog.server.service.errors import (
     AccessDeniedError,
     AccessUnavailableError,
     InvalidObjectError,
     MetastoreError,
-    NoSuchObjectError,
 )
-
-T = TypeVar("T")
 
 logger = logging.getLogger(__name__)
 
@@ -50,9 +46,6 @@ CHECKED_SECONDS = 1.0
 
 ENDED_SECONDS = 86400.0
 """Time for which a token that has ended is stored: its client gets the reason, and lists show it."""
-
-KEPT_MAX = 10_000
-"""Tokens whose verification is kept, in each process."""
 
 SECRET_BYTES = 32
 """The length of the secret of a master key."""
@@ -67,19 +60,12 @@ class DelegationTransaction(Protocol):
     def delegation_tokens(self) -> DelegationTokens: ...
 
 
-class DelegationRepository(Protocol):
-    """Database with delegation tokens: the metastore's."""
-
-    def read(self, work: Callable[[DelegationTransaction], T]) -> T: ...
-    def write(self, work: Callable[[DelegationTransaction], T]) -> T: ...
-
-
 class DelegationTokenService:
     """Issues, renews, cancels and verifies delegation tokens. Safe for many threads."""
 
     def __init__(
         self,
-        store: DelegationRepository,
+        store: TokenDatabase[DelegationTransaction],
         *,
         rules: DelegationRules | None = None,
         clock: Callable[[], float] = time.time,
@@ -87,8 +73,7 @@ class DelegationTokenService:
         self._store = store
         self._rules = rules if rules is not None else DelegationRules()
         self._clock = clock
-        self._guard = threading.Lock()
-        self._kept: OrderedDict[bytes, tuple[Principal | str, float]] = OrderedDict()
+        self._kept: KeptVerifications[bytes] = KeptVerifications(clock)
 
     def issue(self, caller: Principal, owner: str, renewer: str, peer: str) -> str:
         """Return a new token of an owner for a caller at the address `peer`. AccessDeniedError, InvalidObjectError."""
@@ -167,7 +152,7 @@ class DelegationTokenService:
             return record
 
         record = self._store.write(work)
-        self._forget(record.identifier.to_bytes())
+        self._kept.forget(record.identifier.to_bytes())
         logger.info("cancelled the delegation token %s of %s", record.token_id, record.identifier.owner)
 
     def revoke(self, sequence: int, by: str | None = None) -> bool:
@@ -175,10 +160,7 @@ class DelegationTokenService:
         now = self._now()
 
         def work(transaction: DelegationTransaction) -> bool:
-            if transaction.delegation_tokens.find(sequence) is None:
-                raise NoSuchObjectError(
-                    f"There is no delegation token {sequence}; `interbed metastore token list` shows all"
-                )
+            found_token(transaction.delegation_tokens, sequence, "delegation token")
             return transaction.delegation_tokens.revoke(sequence, now, by)
 
         return self._store.write(work)
@@ -206,18 +188,14 @@ class DelegationTokenService:
         """Return the owner of a token whose password the client has proven, None if that needs the database.
         AuthenticationError for a token that has ended.
         """
-        with self._guard:
-            found = self._kept.get(identifier)
-            if found is None or self._clock() >= found[1]:
-                return None
-            self._kept.move_to_end(identifier)
-        return _judged(found[0])
+        found = self._kept.find(identifier)
+        return None if found is None else found[0]
 
     def verified(self, identifier: bytes) -> Principal:
         """Return the owner of a token whose password the client has proven, by the database. AuthenticationError."""
         return _judged(self._look_up(identifier)[0])
 
-    def _look_up(self, identifier: bytes) -> tuple[Principal | str, bytes]:
+    def _look_up(self, identifier: bytes) -> tuple[Principal | AuthenticationError, bytes]:
         """Return the owner of a token, or why it is not accepted, and its password. AuthenticationError for a token
         that is not stored.
         """
@@ -233,7 +211,7 @@ class DelegationTokenService:
             raise AuthenticationError(_REFUSED)
         now = self._clock()
         problem = record.problem(int(now * 1000))
-        found: Principal | str
+        found: Principal | AuthenticationError
         if problem is None:
             found = Principal(
                 name=record.identifier.owner,
@@ -242,21 +220,11 @@ class DelegationTokenService:
                 token_id=record.token_id,
                 real_user=record.identifier.real_user or None,
             )
-            self._keep(identifier, found, min(now + CHECKED_SECONDS, record.renewed_until / 1000))
+            self._kept.keep(identifier, found, min(now + CHECKED_SECONDS, record.renewed_until / 1000))
         else:
-            found = f"The delegation token {record.token_id} is not accepted: {problem}"
-            self._keep(identifier, found, now + CHECKED_SECONDS)
+            found = AuthenticationError(f"The delegation token {record.token_id} is not accepted: {problem}")
+            self._kept.keep(identifier, found, now + CHECKED_SECONDS)
         return found, parsed.password(key.secret)
-
-    def _keep(self, identifier: bytes, result: Principal | str, until: float) -> None:
-        with self._guard:
-            self._kept[identifier] = (result, until)
-            while len(self._kept) > KEPT_MAX:
-                self._kept.popitem(last=False)
-
-    def _forget(self, identifier: bytes) -> None:
-        with self._guard:
-            self._kept.pop(identifier, None)
 
     # Rules
 
@@ -331,10 +299,10 @@ class TokenOwner:
         return self.tokens.verified(self.identifier)
 
 
-def _judged(found: Principal | str) -> Principal:
-    """Return the owner of a token. AuthenticationError with the reason in its place."""
-    if isinstance(found, str):
-        raise AuthenticationError(found)
+def _judged(found: Principal | AuthenticationError) -> Principal:
+    """Return the owner of a token. AuthenticationError in its place."""
+    if isinstance(found, AuthenticationError):
+        raise found
     return found
 
 

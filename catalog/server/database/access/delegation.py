@@ -11,6 +11,7 @@ from sqlalchemy import Connection, bindparam, delete, exists, insert, select, up
 
 from interbed.catalog.server.auth.delegation.hadoop_token import TokenIdentifier
 from interbed.catalog.server.auth.delegation.records import DelegationRecord, MasterKey
+from interbed.catalog.server.database.client_keys import SqlTokens
 from interbed.catalog.server.database.models import (
     DelegationKeyRow,
     DelegationTokenRow,
@@ -22,12 +23,9 @@ from interbed.catalog.server.database.statement import Statement, insert_stateme
 
 _TOKEN = DelegationTokenRow
 _KEY = DelegationKeyRow
-_IDENTIFIER = ("owner", "renewer", "real_user", "issued_at", "max_at", "sequence", "key_id")
-_COLUMNS = (*_IDENTIFIER, "renewed_until", "groups", "revoked_at", "revoked_by")
+_IDENTIFIER = ("owner", "renewer", "real_user", "issued_at", "max_at", "key_id")
 _KEY_COLUMNS = ("key_id", "secret", "created_at", "rolls_at")
-_SELECTED = tuple(getattr(_TOKEN, name) for name in _COLUMNS)
 _KEY_SELECTED = tuple(getattr(_KEY, name) for name in _KEY_COLUMNS)
-_FIND = Statement(select(*_SELECTED).where(_TOKEN.sequence == bindparam("sequence")))
 _FIND_KEY = Statement(select(*_KEY_SELECTED).where(_KEY.key_id == bindparam("key_id")))
 _NEWEST_KEY = Statement(select(*_KEY_SELECTED).order_by(_KEY.key_id.desc()).limit(1))
 _NEXT = Statement(
@@ -43,13 +41,14 @@ _ADD_STORED = insert_statement(
 )
 
 
-class SqlDelegationTokens:
+class SqlDelegationTokens(SqlTokens[int, DelegationRecord]):
     """Repository of delegation tokens and their master keys."""
 
-    __slots__ = ("_connection",)
+    __slots__ = ()
 
-    def __init__(self, connection: Connection) -> None:
-        self._connection = connection
+    row = DelegationTokenRow
+    columns = ("sequence", *_IDENTIFIER, "renewed_until", "groups", "revoked_at", "revoked_by")
+    order = ("sequence",)
 
     def next_sequence(self) -> int:
         """Return a sequence number that no token has had."""
@@ -72,43 +71,13 @@ class SqlDelegationTokens:
         values = {name: getattr(key, name) for name in _KEY_COLUMNS}
         self._connection.execute(insert(_KEY).values({**values, "secret": key.secret.hex()}))
 
-    def add(self, record: DelegationRecord) -> None:
-        """Store a new token."""
-        values = {name: getattr(record.identifier, name) for name in _IDENTIFIER}
-        self._connection.execute(
-            insert(_TOKEN).values(
-                **values,
-                renewed_until=record.renewed_until,
-                groups=json.dumps(list(record.groups)),
-                revoked_at=record.revoked_at,
-                revoked_by=record.revoked_by,
-            )
-        )
-
-    def find(self, sequence: int) -> DelegationRecord | None:
-        """Return a token, None if it is not stored."""
-        row = _FIND.row(self._connection, {"sequence": sequence})
-        return None if row is None else _record(row)
-
-    def all(self) -> Sequence[DelegationRecord]:
-        """Return all tokens, the oldest first."""
-        return [_record(row) for row in self._connection.execute(select(*_SELECTED).order_by(_TOKEN.sequence))]
-
     def renew(self, sequence: int, until: int) -> bool:
         """Store a later end of a token that is not revoked; return whether there is one."""
-        changed = self._connection.execute(
-            update(_TOKEN).where(_TOKEN.sequence == sequence, _TOKEN.revoked_at.is_(None)).values(renewed_until=until)
-        )
-        return changed.rowcount == 1
+        return self.change(sequence, renewed_until=until)
 
-    def revoke(self, sequence: int, at: int, by: str | None) -> bool:
-        """Record that a token was revoked, and return whether it was not revoked before."""
-        changed = self._connection.execute(
-            update(_TOKEN)
-            .where(_TOKEN.sequence == sequence, _TOKEN.revoked_at.is_(None))
-            .values(revoked_at=at, revoked_by=by)
-        )
-        return changed.rowcount == 1
+    def revoke(self, key: int, at: int, by: str | None = None, /) -> bool:
+        """Record that a token was revoked, and the user that did so; return whether it was not revoked before."""
+        return self.change(key, revoked_at=at, revoked_by=by)
 
     def expire(self, before: int) -> int:
         """Remove the tokens that ended before a time, and the keys that no token needs and that rolled over before it.
@@ -118,6 +87,20 @@ class SqlDelegationTokens:
         is_needed = exists().where(_TOKEN.key_id == _KEY.key_id)
         self._connection.execute(delete(_KEY).where(_KEY.rolls_at < before, ~is_needed))
         return removed
+
+    def _record(self, values: dict[str, Any]) -> DelegationRecord:
+        return DelegationRecord(
+            identifier=TokenIdentifier(**{name: values[name] for name in ("sequence", *_IDENTIFIER)}),
+            renewed_until=values["renewed_until"],
+            groups=tuple(json.loads(values["groups"])),
+            revoked_at=values["revoked_at"],
+            revoked_by=values["revoked_by"],
+        )
+
+    def _values(self, record: DelegationRecord) -> dict[str, Any]:
+        of_identifier = {name: getattr(record.identifier, name) for name in ("sequence", *_IDENTIFIER)}
+        further = {name: getattr(record, name) for name in ("renewed_until", "revoked_at", "revoked_by")}
+        return {**of_identifier, **further, "groups": json.dumps(list(record.groups))}
 
 
 class SqlTokenStore:
@@ -179,14 +162,3 @@ def _key(row: Sequence[Any] | None) -> MasterKey | None:
         return None
     values = dict(zip(_KEY_COLUMNS, row, strict=True))
     return MasterKey(**{**values, "secret": bytes.fromhex(values["secret"])})
-
-
-def _record(row: Sequence[Any]) -> DelegationRecord:
-    values = dict(zip(_COLUMNS, row, strict=True))
-    return DelegationRecord(
-        identifier=TokenIdentifier(**{name: values[name] for name in _IDENTIFIER}),
-        renewed_until=values["renewed_until"],
-        groups=tuple(json.loads(values["groups"])),
-        revoked_at=values["revoked_at"],
-        revoked_by=values["revoked_by"],
-    )

@@ -10,7 +10,6 @@ from interbed.catalog.server.auth.delegation.rules import DelegationRules, Token
 from interbed.catalog.server.auth.delegation.tokens import (
     CHECKED_SECONDS,
     ENDED_SECONDS,
-    KEPT_MAX,
     DelegationTokenService,
 )
 from interbed.catalog.server.auth.principals import (
@@ -19,6 +18,7 @@ from interbed.catalog.server.auth.principals import (
     Mechanism,
     Principal,
 )
+from interbed.catalog.server.auth.token_records import KEPT_MAX
 from interbed.catalog.server.database import schema
 from interbed.catalog.server.database.session import SqlRepository
 from interbed.catalog.server.ops.reaper import Reaper
@@ -325,7 +325,7 @@ def test_the_database_has_no_password(tokens: DelegationTokenService, store: Sql
 
 def test_few_verifications_are_kept(tokens: DelegationTokenService, monkeypatch: pytest.MonkeyPatch) -> None:
     assert KEPT_MAX >= 1000
-    monkeypatch.setattr("interbed.catalog.server.auth.delegation.tokens.KEPT_MAX", 2)
+    monkeypatch.setattr("interbed.catalog.server.auth.token_records.KEPT_MAX", 2)
     texts = [tokens.issue(ANN, "ann", "hive", PEER) for _ in range(3)]
     for text in texts:
         owner_of(tokens, text)
