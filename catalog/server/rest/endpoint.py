@@ -117,7 +117,8 @@ class RestEndpoint:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one HTTP request."""
         client = client_of(scope)
-        _name_user(scope, client)
+        if client.session.principal is None:
+            _name_user(scope, client)
         call = answer_key(scope, self._uncached_with) if self.answers.is_on and scope["method"] in _READS else None
         key = None if call is None else self.answers.key_of(call, client.session)
         if key is not None:
@@ -426,7 +427,7 @@ def _name_user(scope: Scope, client: HttpClient) -> None:
     for name, value in scope["headers"]:
         if name == b"x-actor-username":
             user = value.decode("latin-1").strip()
-            if user and client.session.principal is None and user != client.session.user:
+            if user and user != client.session.user:
                 client.session = replace(client.session, user=user)
 
 
