@@ -270,7 +270,7 @@ def test_roles_privileges_and_types_are_not_stored(hms: HMSClient, database: str
     assert hms.get_principals_in_role(ttypes.GetPrincipalsInRoleRequest(roleName="x")).principalGrants == []
     request = ttypes.GetRoleGrantsForPrincipalRequest(principal_name="alice", principal_type=user)
     assert hms.get_role_grants_for_principal(request).principalGrants == []
-    assert hms.get_privilege_set(about, "alice", []).userPrivileges == {}
+    assert hms.get_privilege_set(about, "alice", []).userPrivileges == {"alice": []}
     assert hms.list_privileges("alice", user, about) == []
     bag = ttypes.PrivilegeBag(privileges=[])
     assert hms.grant_privileges(bag) is True

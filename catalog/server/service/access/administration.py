@@ -41,7 +41,7 @@ from interbed.catalog.server.service.access.grants import (
     role_name_fault,
     role_named,
 )
-from interbed.catalog.server.service.access.objects import Access, SecuredKind, SecuredObject, column_object
+from interbed.catalog.server.service.access.objects import Access, Privilege, SecuredKind, SecuredObject, column_object
 from interbed.catalog.server.service.access.policies import PolicyRepository
 from interbed.catalog.server.service.access.roles import RoleGraph
 from interbed.catalog.server.service.errors import (
@@ -275,6 +275,21 @@ class AccessAdministration:
         """Return the grants on an object that a user with some groups has, also by its roles. AccessDeniedError for
         another user's, unless the actor is an administrator. NoSuchObjectError.
         """
+        return self._of_holder(holder, on, actor, lambda access, _: _with_columns(access, on))
+
+    def effective_grants(self, holder: Caller, on: SecuredObject, actor: Caller | None) -> Sequence[Grant]:
+        """Return the grants as `grants_of`, with those on the containers of the object, and with ALL for an owner of
+        one of them. Errors are those of `grants_of`.
+        """
+        return self._of_holder(holder, on, actor, _with_containers)
+
+    def _of_holder(
+        self,
+        holder: Caller,
+        on: SecuredObject,
+        actor: Caller | None,
+        found: Callable[[AccessRepository, SecuredObject], Sequence[Grant]],
+    ) -> Sequence[Grant]:
         self._check_seen(actor, on)
 
         def work(transaction: AccessTransaction) -> Sequence[Grant]:
@@ -285,7 +300,7 @@ class AccessAdministration:
             if not rules.is_admin and not rules.stands_for(holder):
                 raise AccessDeniedError(f"{rules.name} may not list the privileges of {shortened(holder.name)}")
             grantees = rules.graph.grantees(holder)
-            return [each for each in _with_columns(access, on) if each.to in grantees]
+            return [each for each in found(access, on) if each.to in grantees]
 
         return self._store.read(work)
 
@@ -449,6 +464,17 @@ def _with_columns(access: AccessRepository, on: SecuredObject | None, to: Grante
     if on is None or on.kind is not SecuredKind.TABLE:
         return found
     return [*found, *access.grants(on=column_object(on, None), to=to)]
+
+
+def _with_containers(access: AccessRepository, on: SecuredObject) -> Sequence[Grant]:
+    """Return the grants on an object and its containers, and ALL for each of their owners."""
+    found: list[Grant] = []
+    for each in (on, *on.containers):
+        found += access.grants(on=each)
+        owner = access.owner(each)
+        if owner is not None and not (owner == PUBLIC and each.kind is SecuredKind.DATABASE):
+            found.append(Grant(privilege=Privilege.ALL, on=each, to=owner, grant_option=True, grantor=owner.name))
+    return found
 
 
 def _lock(access: AccessRepository, objects: Iterable[SecuredObject]) -> None:

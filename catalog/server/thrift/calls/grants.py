@@ -5,7 +5,8 @@ the second are privileges on GLOBAL with the name of the catalog. A reference to
 columns of the table.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 from interbed.catalog.server.service.access.administration import AccessAdministration
@@ -29,6 +30,9 @@ from interbed.catalog.server.thrift.structs.requests import NO_PRIVILEGES
 from interbed.thrift_idl.hive_metastore import ttypes
 
 _NO_ROLES = "roles are not kept: every client may do everything, access is limited by connection"
+
+_STANDARD = (Privilege.SELECT, Privilege.INSERT, Privilege.UPDATE, Privilege.DELETE)
+"""The privileges of Hive's authorization by the SQL standard. It refuses a set that has others."""
 
 _NUMBERS = {kind: number for number, kind in GRANTEE_KINDS.items()}
 
@@ -116,15 +120,20 @@ class GrantHandler:
     def get_privilege_set(self, hiveObject: Any, user_name: str, group_names: list[str]) -> Any:
         holder = Caller(user_name or "", frozenset(group_names or ()))
         on = _secured(hiveObject)
-        found = [each for each in self._administration.grants_of(holder, on, self._caller()) if _is_asked(on, each)]
-        names: dict[GranteeKind, dict[str, list[Any]]] = {kind: {} for kind in GranteeKind}
+        if on.kind is SecuredKind.COLUMN:
+            found = self._administration.grants_of(holder, on, self._caller())
+        else:
+            found = self._administration.effective_grants(holder, on, self._caller())
+        answer = _no_privileges(user_name, group_names)
+        names = {
+            GranteeKind.USER: answer.userPrivileges,
+            GranteeKind.GROUP: answer.groupPrivileges,
+            GranteeKind.ROLE: answer.rolePrivileges,
+        }
         for grant in found:
-            names[grant.to.kind].setdefault(grant.to.name, []).append(_grant_info(grant))
-        return ttypes.PrincipalPrivilegeSet(
-            userPrivileges=names[GranteeKind.USER],
-            groupPrivileges=names[GranteeKind.GROUP],
-            rolePrivileges=names[GranteeKind.ROLE],
-        )
+            held = [replace(grant, privilege=each) for each in _STANDARD if grant.covers(each)]
+            names[grant.to.kind].setdefault(grant.to.name, []).extend(map(_grant_info, held))
+        return answer
 
     def list_privileges(self, principal_name: str | None, principal_type: int | None, hiveObject: Any) -> list[Any]:
         to = None if not principal_name else _grantee(principal_name, principal_type)
@@ -173,7 +182,7 @@ class NoGrantHandler:
         return ttypes.GetRoleGrantsForPrincipalResponse(principalGrants=[])
 
     def get_privilege_set(self, hiveObject: Any, user_name: str, group_names: list[str]) -> Any:
-        return ttypes.PrincipalPrivilegeSet(userPrivileges={}, groupPrivileges={}, rolePrivileges={})
+        return _no_privileges(user_name, group_names)
 
     def list_privileges(self, principal_name: str, principal_type: int, hiveObject: Any) -> list[Any]:
         return []
@@ -279,6 +288,15 @@ def _is_asked(on: SecuredObject | None, grant: Grant) -> bool:
 
 
 # -- answers -----------------------------------------------------------------------------------------------------------
+
+
+def _no_privileges(user_name: str | None, group_names: Sequence[str] | None) -> Any:
+    """Return the privileges of a user and groups that have none. HiveServer2 refuses an answer without the user."""
+    return ttypes.PrincipalPrivilegeSet(
+        userPrivileges={user_name: []} if user_name else {},
+        groupPrivileges={name: [] for name in group_names or ()},
+        rolePrivileges={},
+    )
 
 
 def _role_grant(each: RoleMember) -> Any:

@@ -22,6 +22,7 @@ from tests.catalog.server.service.access.conftest import AccessLake, grantee, la
 
 USER, ROLE, GROUP = ttypes.PrincipalType.USER, ttypes.PrincipalType.ROLE, ttypes.PrincipalType.GROUP
 ORDERS = ttypes.HiveObjectRef(objectType=ttypes.HiveObjectType.TABLE, dbName="sales", objectName="Orders")
+EVERYTHING = ttypes.HiveObjectRef(objectType=ttypes.HiveObjectType.GLOBAL)
 SALES = ttypes.HiveObjectRef(objectType=ttypes.HiveObjectType.DATABASE, dbName="@hive#Sales")
 TABLE = table_object("hive", "sales", "orders")
 
@@ -124,6 +125,30 @@ def test_the_privilege_set_has_users_groups_and_roles(calls: GrantCalls) -> None
         assert shown == [{"ann": ["SELECT"]}, {"etl": ["INSERT"]}, {"readers": ["DELETE"]}]
     with pytest.raises(AccessDeniedError, match="ann may not list the privileges of eve"):
         calls.handler.get_privilege_set(ORDERS, "eve", [])
+
+
+def test_a_privilege_set_names_a_user_and_groups_without_privileges(calls: GrantCalls) -> None:
+    found = calls.handler.get_privilege_set(ORDERS, "Ben", ["etl"])
+    assert (found.userPrivileges, found.groupPrivileges, found.rolePrivileges) == ({"Ben": []}, {"etl": []}, {})
+
+
+def test_a_privilege_set_has_what_owners_and_containers_give(calls: GrantCalls) -> None:
+    def held(user: str) -> dict[str, list[tuple[str, bool]]]:
+        found = calls.handler.get_privilege_set(ORDERS, user, [])
+        sets = {**found.userPrivileges, **found.rolePrivileges}
+        return {name: [(info.privilege, info.grantOption) for info in infos] for name, infos in sets.items()}
+
+    standard = ("SELECT", "INSERT", "UPDATE", "DELETE")
+    assert held("olga") == {"olga": [(each, True) for each in standard]}
+    # Hive's authorization by the SQL standard knows four privileges, and refuses a set with others.
+    calls.handler.grant_privileges(bag("ALL", "ALTER", "DROP"))
+    assert held("ann") == {"ann": [(each, False) for each in standard]}
+    calls.handler.grant_privileges(bag("SELECT", "USAGE", on=SALES, to="ben", grantOption=True))
+    assert held("ben") == {"ben": [("SELECT", True)]}
+    calls.lake.access.create_role("readers", None)
+    calls.handler.grant_privileges(bag("DELETE", on=EVERYTHING, to="readers", kind=ROLE))
+    calls.lake.access.add_member("readers", grantee("user:eve"), None)
+    assert held("eve") == {"eve": [], "readers": [("DELETE", False)]}
 
 
 def test_the_life_of_a_role(calls: GrantCalls) -> None:

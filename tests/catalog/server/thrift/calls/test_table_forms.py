@@ -304,7 +304,8 @@ def test_privileges_are_refused_because_they_are_not_stored(wire: Any, database:
         with pytest.raises(ttypes.MetaException, match="privileges are not kept"):
             call(bag)
     assert wire.list_privileges("alice", alice, about) == []
-    assert wire.get_privilege_set(about, "alice", []).userPrivileges == {}
+    found = wire.get_privilege_set(about, "alice", ["etl"])
+    assert (found.userPrivileges, found.groupPrivileges) == ({"alice": []}, {"etl": []})
 
 
 TRANSACTIONAL = [
