@@ -161,16 +161,17 @@ class TableWrites:
         a specification with other columns than the partition columns.
         """
         from interbed.storage.commit.file_store_commit import FileStoreCommit
+        from interbed.storage.meta.paths import POSTPONE_BUCKET
+        from interbed.storage.scan.live_files import restore_buckets
         from interbed.storage.scan.partition_filter import partition_choice, selects_all
-        from interbed.storage.scan.scan import TableScan
 
         chosen = partition_choice(partitions, self.store.schema.fields)
-        everything = selects_all(chosen)
-        if not TableScan(self.store, partition_filter=None if everything else chosen).plan().splits:
+        meant = None if selects_all(chosen) else chosen
+        # Files count, not visible rows: those of level 0 and of the postponed bucket appear with the next compaction.
+        places = (restore_buckets(self.store, partition_filter=meant, buckets=b) for b in (None, (POSTPONE_BUCKET,)))
+        if not any(restored.buckets() for restored in places):
             return None
-        ids = FileStoreCommit(self.store, _new_commit_user(), new_user=True).overwrite(
-            [], partition=None if everything else chosen
-        )
+        ids = FileStoreCommit(self.store, _new_commit_user(), new_user=True).overwrite([], partition=meant)
         return ids[-1] if ids else None
 
     @changes_table

@@ -1,5 +1,6 @@
 """`partitions` means the same in every method: a mapping, a list of mappings, or a filter on partition columns."""
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -23,13 +24,17 @@ ALL = rows(*((day, hour, i) for i, (day, hour) in enumerate((d, h) for d in "abc
 
 @pytest.fixture
 def table(tmp_path: Path) -> interbed.Table:
-    catalog = interbed.load_catalog("lake", warehouse=str(tmp_path))
-    catalog.create_database("shop")
-    made = catalog.create_table(
-        "shop.t", ALL.schema, primary_keys=["dt", "hh", "id"], partition_keys=["dt", "hh"], options={"bucket": "1"}
-    )
+    made = keyed_table(tmp_path, {"bucket": "1"})
     made.upsert(ALL)
     return made
+
+
+def keyed_table(path: Path, options: Mapping[str, str]) -> interbed.Table:
+    catalog = interbed.load_catalog("lake", warehouse=str(path))
+    catalog.create_database("shop")
+    return catalog.create_table(
+        "shop.t", ALL.schema, primary_keys=["dt", "hh", "id"], partition_keys=["dt", "hh"], options=options
+    )
 
 
 def ids(table: interbed.Table) -> list[int]:
@@ -135,3 +140,34 @@ def test_a_catalog_accepts_one_partition_or_a_list(tmp_path: Path, table: interb
 def test_an_overwrite_without_rows_empties_the_selected_partitions(table: interbed.Table) -> None:
     table.overwrite([], {"dt": "a"})
     assert ids(table) == [2, 3, 4, 5]
+
+
+HIDDEN_ROWS: Mapping[str, Mapping[str, str]] = {
+    "deletion vectors": {"bucket": "1", "deletion-vectors.enabled": "true", "write-only": "true"},
+    "first row": {"bucket": "1", "merge-engine": "first-row", "write-only": "true"},
+    "postponed": {"bucket": "-2", "postpone.batch-write-fixed-bucket": "false"},
+}
+
+
+@pytest.mark.parametrize("partitions", [{"dt": "a"}, "dt < 'b'", {}])
+@pytest.mark.parametrize("kind", HIDDEN_ROWS)
+def test_rows_that_wait_for_a_compaction_are_deleted(tmp_path: Path, kind: str, partitions: Any) -> None:
+    made = keyed_table(tmp_path, HIDDEN_ROWS[kind])
+    made.upsert(ALL)
+    assert ids(made) == []
+    snapshot_id = made.delete_partitions(partitions)
+    assert snapshot_id is not None
+    assert made.delete_partitions(partitions) is None
+    made.compact()
+    assert ids(made) == ([] if partitions == {} else [2, 3, 4, 5])
+
+
+@pytest.mark.parametrize(
+    "options", [{"scan.snapshot-id": "1"}, {"incremental-between": "0,1"}, {"scan.file-creation-time-millis": "9" * 14}]
+)
+def test_scan_options_do_not_choose_what_is_deleted(tmp_path: Path, options: Mapping[str, str]) -> None:
+    made = keyed_table(tmp_path, {"bucket": "1"})
+    for part in (ALL.slice(0, 2), ALL.slice(2)):
+        made.upsert(part)
+    made.copy(options).delete_partitions("dt > 'a'")
+    assert ids(made) == [0, 1]
