@@ -141,7 +141,8 @@ class GuardedScan(SnapshotQuery):
     def _inner(self, columns: Sequence[str]) -> Scan:
         """Return the scan of the rows that the filters select, with unmasked values."""
         limit = self.limit if self._read.after is None else None
-        return Scan(self.store, tuple(columns), self._read.before, limit, self.snapshot_id, self.threads)
+        chosen = (self.store, tuple(columns), self._read.before, limit, self.snapshot_id, self.threads)
+        return Scan(*chosen, files_since=self.files_since)
 
     def _batches(self, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
         """Yield the rows with these columns, masked."""

@@ -43,7 +43,7 @@ from interbed.storage.read.positions import deletions_in
 from interbed.storage.scan.live_files import check_not_replaced
 from interbed.storage.scan.pruning import key_values
 from interbed.storage.scan.scan import TableScan
-from interbed.storage.scan.starting_point import PINNED, starting_snapshot
+from interbed.storage.scan.starting_point import PINNED, sees_whole_snapshot, starting_snapshot
 from interbed.storage.scan.support import check_readable
 
 Key = Mapping[str, object] | Sequence[object] | object
@@ -105,6 +105,11 @@ class PointLookup:
         """
         begin_loading(self._store.file_io, self._store.options.file_format)
         asked = key_batch(keys, self._store.schema)
+        if not sees_whole_snapshot(self._store):
+            raise NotSupportedError(
+                f"Keys are looked up in a whole snapshot, and the scan options of {self._store.location} choose "
+                "changes or files of some time; use scan with a filter on the key, or a copy without these options."
+            )
         snapshot = starting_snapshot(self._store)
         return pa.Table.from_batches([], self._schema) if snapshot is None else self.rows_at(snapshot, asked)
 

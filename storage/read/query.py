@@ -1,7 +1,7 @@
 """A query over one snapshot of a table: pinned to it, with the columns, the filter and the limit that it needs."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Self
 
@@ -11,10 +11,11 @@ from interbed.storage.base.predicate.expr import Predicate, and_
 from interbed.storage.base.types.data_type import DataField
 from interbed.storage.files.format.readers import begin_loading
 from interbed.storage.meta.file_store import FileStore
+from interbed.storage.meta.options.stream import StartupMode
 from interbed.storage.read.arrow_rows import ArrowRows, check_limit, limited, shown_query
 from interbed.storage.scan.scan import TableScan, plan_rows
 from interbed.storage.scan.split import Plan
-from interbed.storage.scan.starting_point import travels
+from interbed.storage.scan.starting_point import PINNED, files_since, starting_snapshot
 
 if TYPE_CHECKING:
     from interbed.storage.read.point_lookup import KeyedRead
@@ -23,7 +24,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, repr=False)
 class SnapshotQuery(ArrowRows):
-    """A query of one snapshot of a table, the newest one by default. `columns` None are all."""
+    """A query of one snapshot of a table, by default that of the scan options or the newest. `columns` None are all.
+
+    With `files_since` only rows of files created then or later, in milliseconds since the epoch.
+    """
 
     store: FileStore
     columns: tuple[str, ...] | None = None
@@ -31,6 +35,7 @@ class SnapshotQuery(ArrowRows):
     limit: int | None = None
     snapshot_id: int | None = None
     threads: int | None = None
+    files_since: int | None = field(default=None, kw_only=True)
 
     def __post_init__(self) -> None:
         check_limit(self.limit)
@@ -40,9 +45,19 @@ class SnapshotQuery(ArrowRows):
         return self.store.schema.fields
 
     def _pinned(self) -> Self:
-        if self.snapshot_id is not None or travels(self.store):
+        mode = self.store.options.startup_mode
+        if self.snapshot_id is not None or mode in PINNED:
             return self
-        return replace(self, snapshot_id=self.store.newest_id())
+        if mode is StartupMode.INCREMENTAL:
+            # Imported here: other queries need no plan of changes.
+            from interbed.storage.scan.change_plan import with_fixed_range
+
+            return replace(self, store=with_fixed_range(self.store))
+        if mode in (StartupMode.LATEST_FULL, StartupMode.LATEST):
+            return replace(self, snapshot_id=self.store.newest_id())
+        snapshot = starting_snapshot(self.store)
+        chosen = None if snapshot is None else snapshot.id
+        return replace(self, snapshot_id=chosen, files_since=files_since(self.store))
 
     def _narrowed(
         self, columns: Sequence[str] | None, predicate: Predicate | None, limit: int | None
@@ -78,13 +93,20 @@ class Scan(SnapshotQuery):
         if self.level_filter is None:
             known: KeyedRead | None = self.__dict__.get("_keyed")
             snapshot_id = self.snapshot_id if known is None else known.snapshot.id
-            return plan_rows(self.store, predicate=self.predicate, limit=self.limit, snapshot_id=snapshot_id)
+            return plan_rows(
+                self.store,
+                predicate=self.predicate,
+                limit=self.limit,
+                snapshot_id=snapshot_id,
+                files_since=self.files_since,
+            )
         return TableScan(
             self.store,
             predicate=self.predicate,
             limit=self.limit,
             snapshot_id=self.snapshot_id,
             level_filter=self.level_filter,
+            files_since=self.files_since,
         ).plan()
 
     @cached_property
@@ -96,7 +118,7 @@ class Scan(SnapshotQuery):
     @cached_property
     def _keyed(self) -> "KeyedRead | None":
         """The lookup of the rows, if the filter names a few keys."""
-        if self.predicate is None or self.level_filter is not None:
+        if self.predicate is None or self.level_filter is not None or self.files_since is not None:
             return None
         from interbed.storage.read.point_lookup import keyed_read
 

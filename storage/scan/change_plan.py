@@ -28,7 +28,12 @@ from interbed.storage.lsm.levels import interval_partition
 from interbed.storage.meta.file_store import FileStore
 from interbed.storage.meta.manifest.entry import DataFileMeta, FileKind, ManifestEntry
 from interbed.storage.meta.options.lsm import ChangelogProducer, MergeEngine
-from interbed.storage.meta.options.stream import INCREMENTAL_BETWEEN, INCREMENTAL_TO_AUTO_TAG, IncrementalScanMode
+from interbed.storage.meta.options.stream import (
+    INCREMENTAL_BETWEEN,
+    INCREMENTAL_BETWEEN_TIMESTAMP,
+    INCREMENTAL_TO_AUTO_TAG,
+    IncrementalScanMode,
+)
 from interbed.storage.meta.options.version import TagPeriod
 from interbed.storage.meta.snapshot.manager import ChangelogManager
 from interbed.storage.meta.snapshot.snapshot import FIRST_SNAPSHOT_ID, CommitKind, Snapshot
@@ -265,6 +270,20 @@ def plan_of(snapshot: Snapshot, splits: Sequence[Split]) -> Plan:
         splits_merged=len(splits),
     )
     return Plan(snapshot_id=snapshot.id, schema_id=snapshot.schema_id, splits=tuple(splits), statistics=statistics)
+
+
+def with_fixed_range(store: FileStore) -> FileStore:
+    """Return the table with the range of its options by snapshot ids, so that later commits do not move its end.
+
+    Ranges of ids and of tags stay as they are.
+    """
+    if store.options.incremental_between_millis is None:
+        return store
+    between = chosen_range(store)
+    if between is None:
+        return store
+    ids = f"{between.first},{between.last}"
+    return store.with_options({INCREMENTAL_BETWEEN_TIMESTAMP: None, INCREMENTAL_BETWEEN: ids})
 
 
 def chosen_range(store: FileStore) -> SnapshotRange | None:

@@ -331,13 +331,19 @@ _log = logging.getLogger(__name__)
 
 
 def plan_rows(
-    store: FileStore, *, predicate: Predicate | None = None, limit: int | None = None, snapshot_id: int | None = None
+    store: FileStore,
+    *,
+    predicate: Predicate | None = None,
+    limit: int | None = None,
+    snapshot_id: int | None = None,
+    files_since: int | None = None,
 ) -> Plan:
-    """Plan the table's rows, with those of the fallback branch; see TableScan.plan.
+    """Plan the table's rows, with those of the fallback branch; see TableScan.
 
     Raises InvalidOptionError when the branch has other columns.
     """
-    plan = TableScan(store, predicate=predicate, limit=limit, snapshot_id=snapshot_id).plan()
+    scan = TableScan(store, predicate=predicate, limit=limit, snapshot_id=snapshot_id, files_since=files_since)
+    plan = scan.plan()
     branch = _branch_of(store)
     if branch is None:
         return plan

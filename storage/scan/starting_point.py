@@ -50,6 +50,11 @@ def files_since(store: FileStore) -> int | None:
     return None
 
 
+def sees_whole_snapshot(store: FileStore) -> bool:
+    """Return whether the scan options choose all rows of one snapshot, not changes or files of some time."""
+    return store.options.startup_mode is not StartupMode.INCREMENTAL and files_since(store) is None
+
+
 def first_since_creation(store: FileStore) -> int | None:
     """Return the first snapshot since `scan.creation-time-millis`.
 

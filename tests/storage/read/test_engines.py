@@ -1,6 +1,7 @@
 """Rows in Polars, DuckDB and notebooks: engines read the columns that they need, and no files that filters exclude."""
 
 import datetime as dt
+from collections.abc import Callable, Mapping, Sequence
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,7 @@ from interbed.storage.base.predicate.grammar import parse_filter
 from interbed.storage.read import query
 from interbed.storage.read.duckdb_scan import RowsDataset, predicate_of
 from interbed.storage.read.polars_scan import translated
+from interbed.storage.scan.starting_point import sees_whole_snapshot
 
 SCHEMA = pa.schema(
     (
@@ -160,6 +162,68 @@ def test_a_lazy_frame_shows_one_snapshot(tmp_path: Path) -> None:
     changes = table.changes()
     assert changes.to_polars(lazy=True).filter(X == 2).select("_row_kind").collect().height == 1
     assert changes.to_duckdb().filter("id = 2").project("id").fetchall() == [(2,)]
+
+
+SCAN_OPTIONS: Sequence[tuple[Mapping[str, str], Sequence[int]]] = [
+    ({}, (1, 2, 3, 4)),
+    ({"scan.snapshot-id": "2"}, (1, 2, 3)),
+    ({"scan.tag-name": "first"}, (1, 2)),
+    ({"scan.version": "2"}, (1, 2, 3)),
+    ({"scan.mode": "from-snapshot-full", "scan.snapshot-id": "1"}, (1, 2)),
+    ({"scan.mode": "compacted-full"}, (1, 2)),
+    ({"scan.mode": "latest"}, (1, 2, 3, 4)),
+    ({"scan.creation-time-millis": "1"}, (1, 2, 3, 4)),
+    ({"scan.file-creation-time-millis": "9" * 14}, ()),
+    ({"incremental-between": "1,3"}, (3, 4)),
+    ({"incremental-between": "0,1"}, (1, 2)),
+    ({"incremental-between": "first,last", "incremental-between-scan-mode": "diff"}, (3, 4)),
+    ({"incremental-between-timestamp": f"0,{'9' * 14}"}, (1, 2, 3, 4)),
+]
+
+
+@pytest.mark.parametrize(("options", "ids"), SCAN_OPTIONS, ids=str)
+def test_scan_options_mean_the_same_for_every_reader(
+    tmp_path: Path, options: Mapping[str, str], ids: Sequence[int]
+) -> None:
+    catalog = interbed.load_catalog("lake", warehouse=str(tmp_path))
+    catalog.create_database("shop")
+    columns = pa.schema([pa.field("id", pa.int64(), nullable=False), ("v", pa.int64())])
+    table = catalog.create_table("shop.t", columns, primary_keys=["id"], options={"bucket": "1"})
+    table.upsert([{"id": 1, "v": 1}, {"id": 2, "v": 2}])
+    table.versions.create_tag("first")
+    if options.get("scan.mode") == "compacted-full":
+        table.compact()
+    table.upsert([{"id": 3, "v": 3}])
+    table.upsert([{"id": 4, "v": 4}])
+    table.versions.create_tag("last")
+    copy = table.copy(options)
+    lazy, relation, stream = copy.to_polars(lazy=True), copy.to_duckdb(), copy.scan(filter="id > 0")
+    of_stream = stream.to_duckdb()
+    builder = copy.new_read_builder()
+    found: dict[str, Callable[[], Sequence[int]]] = {
+        "to_arrow": lambda: copy.to_arrow()["id"].to_pylist(),
+        "to_pandas": lambda: list(copy.to_pandas()["id"]),
+        "to_polars": lambda: copy.to_polars()["id"].to_list(),
+        "lazy frame": lambda: lazy.collect()["id"].to_list(),
+        "lazy frame, filtered": lambda: lazy.filter(pl.col("v") > 0).collect()["id"].to_list(),
+        "relation": lambda: [row[0] for row in relation.fetchall()],
+        "relation, filtered": lambda: [row[0] for row in relation.filter("v > 0").fetchall()],
+        "relation of a scan": lambda: [row[0] for row in of_stream.fetchall()],
+        "scan": lambda: stream.to_arrow()["id"].to_pylist(),
+        "keys": lambda: copy.scan(filter="id in (1, 2, 3, 4)").to_arrow()["id"].to_pylist(),
+        "builder": lambda: builder.new_read().to_arrow(builder.new_scan().plan().splits())["id"].to_pylist(),
+    }
+    if sees_whole_snapshot(copy.store):
+        found["get_many"] = lambda: copy.get_many([1, 2, 3, 4])["id"].to_pylist()
+        found["get"] = lambda: [i for i in (1, 2, 3, 4) if copy.get(i) is not None]
+    else:
+        with pytest.raises(NotSupportedError, match="use scan with a filter on the key"):
+            copy.get(1)
+    assert copy.count() == copy.scan().count() == len(ids)
+    assert {name: sorted(read()) for name, read in found.items()} == dict.fromkeys(found, sorted(ids))
+    # Later rows are no rows of what was opened before.
+    table.upsert([{"id": 5, "v": 5}])
+    assert sorted(lazy.collect()["id"].to_list()) == sorted(row[0] for row in relation.fetchall()) == sorted(ids)
 
 
 def test_unsupported_polars_expressions_are_not_pushed_down(table: interbed.Table) -> None:
