@@ -2,7 +2,7 @@
 
 The file is read in blocks of whole records, with the numbers of their lines. A record ends with a line, unless the end
 of the line is inside of quotes. A quote that is never closed would enclose the rest of the file; in that case its line
-is a record of its own, and bad.
+is a record of its own, and bad. A record is bad, too, if text follows the closing quote of a field: `"say "hi""`.
 
 Arrow reads a block of records as a whole. If it refuses one, or rounds a number, the block is read again as texts, and
 each value of the affected columns is converted separately. Far dates and timestamps are read in that way, too.
@@ -12,6 +12,7 @@ import io
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -47,6 +48,8 @@ class CsvRecord:
     fields: int
     is_open: bool = False
     """Whether a quote in it is never closed."""
+    is_clean: bool = True
+    """Whether fields end with their closing quotes."""
 
 
 class CsvBlock:
@@ -63,6 +66,11 @@ class CsvBlock:
         """The number of lines of the block."""
         return _lines(self.data)
 
+    @cached_property
+    def is_clean(self) -> bool:
+        """Whether its quotes are closed, and fields end with their closing quotes, so that Arrow may read it whole."""
+        return not self.is_open and self.syntax.is_clean(self.data)
+
     def records(self) -> Iterator[CsvRecord]:
         """Yield the records; empty lines are no records unless records have one field."""
         line = self.first_line
@@ -73,7 +81,7 @@ class CsvBlock:
             body = match[1]
             # The pattern matches once more after the last line.
             if body or (self.syntax.has_one_field and match[0]):
-                yield CsvRecord(body, line, self.syntax.fields(body))
+                yield CsvRecord(body, line, self.syntax.fields(body), is_clean=self.syntax.is_clean(body))
             line += _lines(match[0])
 
 
@@ -94,6 +102,12 @@ class CsvSyntax:
         self.record: re.Pattern[bytes] = re.compile(rb"(%s)(?:\r\n|\n|\r|\Z)" % body)
         # In a part of a file the last line may continue, and a \r at its end may be followed by a \n.
         self.whole_records: re.Pattern[bytes] = re.compile(rb"(?:%s(?:\r\n|\n|\r(?!\Z)))*+" % body)
+        field = rb'(?:"[^"]*+(?:""[^"]*+)*+"|(?!")%s)' % plain
+        self._clean: re.Pattern[bytes] = re.compile(rb"(?:%s(?:%s|[\r\n]++|\Z))*+" % (field, escaped))
+
+    def is_clean(self, records: bytes) -> bool:
+        """Return whether the fields of whole records end with their closing quotes."""
+        return b'"' not in records or self._clean.fullmatch(records) is not None
 
     def fields(self, record: bytes) -> int:
         """Return the number of fields of a record."""
@@ -235,7 +249,7 @@ def inferred_csv_schema(source: Any, path: Path, delimiter: str) -> pa.Schema:
     rows = 0
     first_problem: str | None = None
     for block in found:
-        read = None if block.is_open else layout.guessed(block.data, columns)
+        read = layout.guessed(block.data, columns) if block.is_clean else None
         if read is None:
             records = []
             for record in block.records():
@@ -273,6 +287,8 @@ def _header(first: CsvBlock | None, path: Path, delimiter: str) -> tuple[list[st
         raise InvalidInputError(f"{path} is empty; the first line of a CSV file names its columns.")
     if header.is_open:
         raise InvalidInputError(f"{path}, line {header.line}: the header has a quote that is never closed.")
+    if not header.is_clean:
+        raise InvalidInputError(f"{path}, line {header.line}: in the header, text follows a closing quote.")
     try:
         header.data.decode()
     except UnicodeDecodeError as error:
@@ -300,7 +316,7 @@ def _header(first: CsvBlock | None, path: Path, delimiter: str) -> tuple[list[st
 
 
 def _block_batches(block: CsvBlock, layout: _Layout, path: Path, bad: BadLines) -> Iterator[FileBatch]:
-    typed = None if block.is_open else layout.typed(block.data)
+    typed = layout.typed(block.data) if block.is_clean else None
     if typed is not None:
         yield FileBatch(batch=typed, path=path, unit="line", find=lambda: list(block.records()))
         return
@@ -338,6 +354,8 @@ def _problem(record: CsvRecord, columns: int) -> str | None:
     """Return the reason why a record does not fit the file; None if it does."""
     if record.is_open:
         return "a quote is opened and never closed"
+    if not record.is_clean:
+        return "text follows a closing quote; a quote inside of quotes is written twice"
     if record.fields != columns:
         fields = "1 field" if record.fields == 1 else f"{record.fields} fields"
         lines = record.data.count(b"\n")

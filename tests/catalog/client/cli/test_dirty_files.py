@@ -103,6 +103,8 @@ KINDS: dict[str, BadRow] = {
     "field too many": BadRow(csv="2,2,b,c", column=None, names="it has 4 fields, and the header 3"),
     "another delimiter": BadRow(csv="2;2;b", column=None, names="it has 1 field, and the header 3"),
     "quote never closed": BadRow(csv='2,2,"b', column=None, names="a quote is opened and never closed"),
+    "text after a quote": BadRow(csv='2,2,"say "b""', column=None, names="text follows a closing quote"),
+    "blank after a quote": BadRow(csv='"2" ,2,b', column=None, names="text follows a closing quote"),
     "not UTF-8": BadRow(csv=b"2,2,caf\xe9", json=b'{"id": 2, "name": "caf\xe9"}', column=None, names="not UTF-8"),
     "no JSON": BadRow(json='{"id": 2', column=None, names="it is not JSON"),
     "no object": BadRow(json="[2, 2]", column=None, names="it is no object"),
@@ -245,6 +247,7 @@ def test_a_rejects_file_can_be_corrected_and_imported(lake: interbed.Catalog, tm
         ("a.csv", b"", "is empty"),
         ("a.csv", b"id,id\n1,2\n", "the header names the column 'id' twice"),
         ("a.csv", b'id,"v\n1,2\n', "the header has a quote that is never closed"),
+        ("a.csv", b'id,"v"x\n1,2\n', "in the header, text follows a closing quote"),
         ("a.csv", b"v,name\n1,x\n", "lacks the column 'id', which admits no nulls"),
         ("a.json", b"\x00\x01\x02\xff" * 100, "is not JSON: it has a byte 0x00"),
         ("a.json", b"ORC....", "is an ORC file"),
@@ -389,6 +392,7 @@ def test_records_do_not_depend_on_the_block_size(monkeypatch: pytest.MonkeyPatch
         (1, b"1", 3), (2, b"2", 3), (3, b"3", 3), (6, b"4", 3), (7, b"5", 3), (8, b"6", 3), (9, b"7", 3), (10, b"8", 3)
     ]  # fmt: skip
     assert not any(r.is_open for r in found)
+    assert [r.line for r in found if not r.is_clean] == [8]
 
 
 def test_an_unclosed_quote_is_a_single_bad_line() -> None:
