@@ -74,7 +74,11 @@ class ChangeRead:
 
     @property
     def schema(self) -> pa.Schema:
-        """The Arrow schema of the rows: the requested columns, ROW_KIND, and optionally `_SEQUENCE_NUMBER`."""
+        """The Arrow schema of the rows: the requested columns, ROW_KIND, and optionally `_SEQUENCE_NUMBER`.
+
+        InvalidInputError if ROW_KIND is also a requested column of the table.
+        """
+        _check_kinds_apart(ROW_KIND, self._columns.names)
         schema = self._columns.schema.append(pa.field(ROW_KIND, pa.int8(), nullable=False))
         return schema.append(pa.field(SEQUENCE_NUMBER, pa.int64(), nullable=False)) if self._with_sequence else schema
 
@@ -233,6 +237,15 @@ def _with_kinds(rows: pa.RecordBatch, kinds: Kinds) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays(arrays, names=rows.schema.names)
 
 
+def _check_kinds_apart(kinds: str, columns: Sequence[str]) -> None:
+    """Raise InvalidInputError if a requested column of the table has the name of the column of kinds."""
+    if kinds in columns:
+        raise InvalidInputError(
+            f"The table has a column {kinds!r}, which is the name of the column for the kinds of changes. Name the "
+            "other columns to read, or rename this one."
+        )
+
+
 ROWKIND = "rowkind"
 _ROWKIND_FIELD = DataField(id=2**31 - 5, name=ROWKIND, type=AtomicType(root=TypeRoot.VARCHAR, length=MAX_LENGTH))
 _SEQUENCE_FIELD = DataField(id=2**31 - 2, name=SEQUENCE_NUMBER, type=AtomicType(root=TypeRoot.BIGINT, nullable=False))
@@ -266,11 +279,14 @@ class AuditRead:
         packed: bool = False,
     ) -> None:
         fields = {f.name: f for f in audit_fields(store, packed=packed)}
+        fields[ROWKIND] = _ROWKIND_FIELD
         check_asked_once(columns)
         self._names = tuple(fields) if columns is None else tuple(columns)
         for name in self._names:
             if name not in fields:
                 raise InvalidInputError(f"There is no column {name!r}; there are {', '.join(fields)}.")
+        if ROWKIND in store.schema.by_name:
+            _check_kinds_apart(ROWKIND, [*self._names, *(() if predicate is None else columns_of(predicate))])
         self._predicate = None if predicate is None else bind(predicate, list(fields.values()))
         filtered = frozenset[str]() if self._predicate is None else columns_of(self._predicate)
         arrays = sorted(filtered & set(store.schema.names)) if packed else []

@@ -64,8 +64,14 @@ class TableWrites:
     ) -> int | None:
         """Apply changes: `kind_column` holds 0 insert, 1 update-before, 2 update-after, 3 delete; or +I, -U, +U, -D.
 
-        The other arguments, and what is raised, are those of upsert.
+        The other arguments, and what is raised, are those of upsert. Raises InvalidInputError for a `kind_column` that
+        is also a column of the table.
         """
+        if kind_column in self.store.schema.by_name:
+            raise InvalidInputError(
+                f"The table '{self.name}' has a column {kind_column!r}, so that it can't hold the kinds of changes. "
+                "Give the kinds another name by kind_column."
+            )
         return self._write(self._incoming(data, merge_schema, kind_column), kind_column=kind_column)
 
     def update_schema(self) -> "SchemaUpdate":

@@ -1,6 +1,7 @@
 """Reading changes: applying them to an empty table results in the table."""
 
 import random
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -130,3 +131,51 @@ def test_all_queries_count_their_rows(tmp_path: Path) -> None:
     assert table.binlog().scan().count() == 2
     snapshots = interbed.load_catalog("test", warehouse=f"file:{tmp_path}").get_table("db.t$snapshots")
     assert snapshots.scan().count() == 2
+
+
+# -- columns of the table with the names of the columns of kinds -------------------------------------------------------
+
+
+def named_as_kinds(path: Path, name: str, keys: tuple[str, ...]) -> Table:
+    catalog = interbed.load_catalog("test", warehouse=f"file:{path}")
+    catalog.create_database("db")
+    fields = [SCHEMA.field("id"), pa.field(name, pa.int64()), SCHEMA.field("v")]
+    bucket = {"bucket": "1"} if keys else {}
+    table = catalog.create_table("db.t", pa.schema(fields), primary_keys=list(keys), options=bucket)
+    table.append([{"id": 1, name: 3, "v": "a"}])
+    return table
+
+
+@pytest.mark.parametrize("keys", [("id",), ()])
+def test_kinds_do_not_hide_a_column_of_the_table(tmp_path: Path, keys: tuple[str, ...]) -> None:
+    table = named_as_kinds(tmp_path, "_row_kind", keys)
+    builder = table.new_stream_read_builder().with_include_row_kind()
+    refused: list[Callable[[], object]] = [
+        lambda: table.changes().to_arrow(),
+        lambda: table.changes(columns=["_row_kind"]).to_arrow(),
+        lambda: table.changes().to_polars(lazy=True),
+        lambda: table.changes().to_duckdb(),
+        lambda: next(iter(table.stream(idle_seconds=0))).to_arrow(),
+        lambda: table.new_change_read().schema,
+        lambda: builder.new_read().to_arrow(table.new_stream_scan().plan().splits),  # type: ignore[union-attr]
+    ]
+    for read in refused:
+        with pytest.raises(InvalidInputError, match="has a column '_row_kind', which is the name of the column for"):
+            read()
+    shown = table.changes(columns=["id", "v"], filter="_row_kind = 3").to_arrow().to_pylist()
+    assert shown == [{"id": 1, "v": "a", "_row_kind": 0}]
+    with pytest.raises(InvalidInputError, match="Give the kinds another name by kind_column"):
+        table.write_changes([{"id": 2, "_row_kind": 3, "v": "b"}])
+    table.write_changes([{"id": 2, "_row_kind": 3, "v": "b", "kind": 0}], kind_column="kind")
+    assert [row["_row_kind"] for row in sorted_rows(table)] == [3, 3]
+
+
+@pytest.mark.parametrize("view", ["audit_log", "binlog"])
+def test_a_column_of_the_table_named_rowkind_is_refused_in_the_audit_log(tmp_path: Path, view: str) -> None:
+    shown = getattr(named_as_kinds(tmp_path, "rowkind", ("id",)), view)()
+    for columns in (None, ["rowkind"]):
+        with pytest.raises(InvalidInputError, match="has a column 'rowkind', which is the name of the column for"):
+            shown.scan(columns=columns).to_arrow()
+    with pytest.raises(InvalidInputError, match="rowkind"):
+        shown.scan(columns=["id"], filter="rowkind = 3").to_arrow()
+    assert shown.scan(columns=["id"]).to_arrow().num_rows == 1
