@@ -197,8 +197,12 @@ def _sequence(schema: TableSchema, options: CoreOptions) -> None:
 
 def _column_options(schema: TableSchema, options: CoreOptions) -> None:
     for key in options.raw:
-        if key.startswith(_FIELDS):
-            columns = key.split(".")[1].split(",")
+        if not key.startswith(_FIELDS):
+            continue
+        # A column's name may have dots and commas; only a sequence group has several columns.
+        written = key[len(_FIELDS) :].rpartition(".")[0]
+        if written not in schema.by_name:
+            columns = written.split(",") if key.endswith(_GROUP) else [key.split(".")[1]]
             _in_table(schema, key, [c for c in columns if c != _EVERY_FIELD])
 
 

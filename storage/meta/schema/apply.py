@@ -200,8 +200,21 @@ def _rename(schema: TableSchema, path: ColumnPath, new_name: str) -> TableSchema
     if name in schema.partition_keys:
         raise InvalidInputError(f"The partition column {name!r} can't be renamed: directories are named after it.")
     primary_keys = tuple(new_name if k == name else k for k in schema.primary_keys)
+    _check_name_in_options(schema.options, name, new_name)
     options = renamed(schema.options, name, new_name)
     return replace(schema, fields=fields, primary_keys=primary_keys, options=options)
+
+
+def _check_name_in_options(options: Mapping[str, str], name: str, new_name: str) -> None:
+    """Raise InvalidInputError if the new name of a column would mean other columns in an option that names it."""
+    for key in naming(options, name):
+        is_index, is_list = key.startswith(_INDEX), key.endswith((_GROUP, _INDEX_COLUMNS)) or key in _LISTS - _SINGLE
+        mark = "," if is_list and "," in new_name else "[" if is_index and "[" in new_name else None
+        if mark is not None:
+            raise InvalidInputError(
+                f"The column {name!r} can't be renamed to {new_name!r}: the option '{key}' names it, and {mark!r} is "
+                "no part of a name there. Choose another name, or remove the option first."
+            )
 
 
 def _drop(schema: TableSchema, path: ColumnPath) -> TableSchema:
@@ -365,6 +378,8 @@ _LISTS = frozenset(
     }
 )
 """Options whose value is a list of columns."""
+_SINGLE = frozenset({"record-level.time-field", "rowkind.field"})
+"""Those of them whose value is one column."""
 
 
 def renamed(options: Mapping[str, str], name: str, new_name: str) -> dict[str, str]:
@@ -378,15 +393,17 @@ def renamed(options: Mapping[str, str], name: str, new_name: str) -> dict[str, s
         if key in _LISTS:
             out[key] = in_list(value)
         elif key.startswith(_FIELDS):
-            columns, dot, option = key[len(_FIELDS) :].partition(".")
-            about_columns = f".{option}" == _GROUP
-            out[f"{_FIELDS}{in_list(columns)}{dot}{option}"] = in_list(value) if about_columns else value
+            # A column's name may have dots, the name of the option has none.
+            columns, dot, option = key[len(_FIELDS) :].rpartition(".")
+            is_group = f".{option}" == _GROUP
+            named = in_list(columns) if is_group else _put(columns, name, new_name)
+            out[f"{_FIELDS}{named}{dot}{option}"] = in_list(value) if is_group else value
         elif key.startswith(_INDEX) and key.endswith(_INDEX_COLUMNS):
             out[key] = in_list(value)
         elif key.startswith(_INDEX):
             kind, *rest = key[len(_INDEX) :].split(".")
             # Other options have fewer parts than those of one column's index.
-            own = [_put(rest[0], name, new_name), *rest[1:]] if len(rest) > 1 else rest
+            own = [_put(".".join(rest[:-1]), name, new_name), rest[-1]] if len(rest) > 1 else rest
             out[_INDEX + ".".join((kind, *own))] = value
         else:
             out[key] = value

@@ -137,6 +137,56 @@ def test_a_renamed_column_is_renamed_in_all_options_that_name_it() -> None:
     }
 
 
+def test_options_follow_a_renamed_column_with_dots(tmp_path: Path) -> None:
+    columns = pa.schema([pa.field("id", pa.int64(), nullable=False), ("a", pa.int64()), ("a.b", pa.int64())])
+    options = {
+        "bucket": "1",
+        "merge-engine": "aggregation",
+        "fields.a.b.aggregate-function": "sum",
+        "file-index.bloom-filter.columns": "a.b",
+        "file-index.bloom-filter.a.b.items": "100",
+    }
+    catalog = interbed.load_catalog("lake", warehouse=str(tmp_path))
+    catalog.create_database("db")
+    table = catalog.create_table("db.t", columns, primary_keys=["id"], options=options)
+    table.upsert([{"id": 1, "a.b": 1}])
+    for name, new_name in (("a.b", "c"), ("c", "x.y.z"), ("a", "b")):
+        with table.update_schema() as update:
+            update.rename_column(name, new_name)
+        last = "x.y.z" if "x.y.z" in table.field_names else "c"
+        table.upsert([{"id": 1, last: 1}])
+    assert table.scan(columns=["x.y.z"]).to_arrow().to_pylist() == [{"x.y.z": 4}]
+    assert {key: value for key, value in table.schema.options.items() if "x.y.z" in f"{key}={value}"} == {
+        "fields.x.y.z.aggregate-function": "sum",
+        "file-index.bloom-filter.columns": "x.y.z",
+        "file-index.bloom-filter.x.y.z.items": "100",
+    }
+    with pytest.raises(InvalidInputError, match=r"option 'fields\.x\.y\.z\.aggregate-function'"):
+        changed_schema(table.schema, [DropColumn("x.y.z")])
+
+
+def test_an_aggregate_function_is_of_one_column() -> None:
+    options = {"merge-engine": "aggregation", "fields.a,b.aggregate-function": "sum"}
+    with pytest.raises(InvalidOptionError, match="names the column 'a,b', which the table lacks"):
+        check_options(schema(options))
+
+
+@pytest.mark.parametrize(
+    ("options", "option"),
+    [
+        ({"sequence.field": "a"}, "sequence.field"),
+        ({"sequence.field": "g, a"}, "sequence.field"),
+        ({"fields.a.sequence-group": "b", "merge-engine": "partial-update"}, "fields.a.sequence-group"),
+        ({"fields.g.sequence-group": "a", "merge-engine": "partial-update"}, "fields.g.sequence-group"),
+        ({"file-index.bitmap.columns": "a"}, "file-index.bitmap.columns"),
+    ],
+)
+def test_a_new_name_that_an_option_would_take_for_two_is_refused(options: dict[str, str], option: str) -> None:
+    with pytest.raises(InvalidInputError, match=f"the option '{option}' names it, and ',' is no part of a name there"):
+        changed_schema(schema(options), [RenameColumn("a", "b,g")])
+    changed_schema(schema(options), [RenameColumn("d", "b,g")])
+
+
 @pytest.mark.parametrize(
     ("column", "option"),
     [
