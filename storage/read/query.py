@@ -49,8 +49,8 @@ class SnapshotQuery(ArrowRows):
         if self.snapshot_id is not None or mode in PINNED:
             return self
         if mode is StartupMode.INCREMENTAL:
-            # Imported here: other queries need no plan of changes.
-            from interbed.storage.scan.change_plan import with_fixed_range
+            # Imported here: other queries need no ranges.
+            from interbed.storage.scan.change_range import with_fixed_range
 
             return replace(self, store=with_fixed_range(self.store))
         if mode in (StartupMode.LATEST_FULL, StartupMode.LATEST):

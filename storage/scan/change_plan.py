@@ -4,42 +4,40 @@ The rules for one snapshot are those of Paimon's follow-up scanners (ChangelogFo
 There is one split for each bucket, with all of the snapshot's files, so that the changes of a key keep their order.
 Only append tables without buckets, whose rows have no order, spread their files over several splits.
 
-Options of batch reads: `incremental-between`, `incremental-between-timestamp` and `incremental-to-auto-tag`. The first
-snapshot is excluded, the last one included. `incremental-between-scan-mode` chooses the source of the changes: new
-files (`delta`), changelog files (`changelog`), either by the table's producer (`auto`), or a comparison of the two
-snapshots (`diff`). Documentation page: `flink/sql-query`, Batch Incremental.
+Batch reads are of the range of snapshots that options name (change_range.py). `incremental-between-scan-mode` chooses
+the source of the changes: new files (`delta`), changelog files (`changelog`), either by the table's producer (`auto`),
+or a comparison of the two snapshots (`diff`). Documentation page: `flink/sql-query`, Batch Incremental.
 """
 
+import logging
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from datetime import datetime
+from dataclasses import dataclass, replace
 from enum import Enum
+from functools import lru_cache
 from typing import Protocol
 
 from interbed.storage.base.bucket_id import BucketId, by_bucket
 from interbed.storage.base.errors import (
     CorruptFileError,
-    InvalidOptionError,
     NotSupportedError,
     SnapshotNotFoundError,
-    TagNotFoundError,
 )
 from interbed.storage.lsm.levels import interval_partition
 from interbed.storage.meta.file_store import FileStore
 from interbed.storage.meta.manifest.entry import DataFileMeta, FileKind, ManifestEntry
 from interbed.storage.meta.options.lsm import ChangelogProducer, MergeEngine
 from interbed.storage.meta.options.stream import (
-    INCREMENTAL_BETWEEN,
-    INCREMENTAL_BETWEEN_TIMESTAMP,
-    INCREMENTAL_TO_AUTO_TAG,
     IncrementalScanMode,
 )
-from interbed.storage.meta.options.version import TagPeriod
 from interbed.storage.meta.snapshot.manager import ChangelogManager
 from interbed.storage.meta.snapshot.snapshot import FIRST_SNAPSHOT_ID, CommitKind, Snapshot
-from interbed.storage.meta.snapshot.tag import TagManager
+from interbed.storage.scan.change_range import SnapshotRange, chosen_range
 from interbed.storage.scan.split import DeletionFile, Plan, PlanStatistics, Split, append_groups
-from interbed.storage.scan.starting_point import earliest_changes, has_changelog
+from interbed.storage.scan.starting_point import has_changelog
+
+_log = logging.getLogger(__name__)
+
+_REMEMBERED = 1_000
 
 DeletionFiles = Mapping[BucketId, Mapping[str, DeletionFile]]
 """Deletion vectors by partition and bucket, then by name of the data file."""
@@ -205,20 +203,6 @@ class SnapshotFiles(ChangedEntries, Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SnapshotRange:
-    """Range of snapshots: those after `first`, up to and including `last`. `tagged` are those kept by tags."""
-
-    first: int
-    last: int
-    tagged: Mapping[int, Snapshot] = field(default_factory=dict)
-
-    @property
-    def snapshot_ids(self) -> range:
-        """Ids of the snapshots in the range."""
-        return range(self.first + 1, self.last + 1)
-
-
 def incremental_plan(store: FileStore, files: SnapshotFiles) -> Plan:
     """Return the splits of the changes that the options ask for; none when the range is empty.
 
@@ -254,7 +238,9 @@ def plan_between(store: FileStore, files: SnapshotFiles, between: SnapshotRange,
     snapshots = [snapshot_changed(store, i, between) for i in between.snapshot_ids]
     for snapshot in snapshots:
         # As in Paimon, overwrites are left out.
-        if snapshot.commit_kind is not CommitKind.OVERWRITE:
+        if snapshot.commit_kind is CommitKind.OVERWRITE:
+            warn_of_left_out(store.location, snapshot, keyed=rules.keyed)
+        else:
             splits += splits_of_snapshot(store, files, snapshot, rules.files_of(snapshot))
     return plan_of(snapshots[-1], splits)
 
@@ -270,91 +256,6 @@ def plan_of(snapshot: Snapshot, splits: Sequence[Split]) -> Plan:
         splits_merged=len(splits),
     )
     return Plan(snapshot_id=snapshot.id, schema_id=snapshot.schema_id, splits=tuple(splits), statistics=statistics)
-
-
-def with_fixed_range(store: FileStore) -> FileStore:
-    """Return the table with the range of its options by snapshot ids, so that later commits do not move its end.
-
-    Ranges of ids and of tags stay as they are.
-    """
-    if store.options.incremental_between_millis is None:
-        return store
-    between = chosen_range(store)
-    if between is None:
-        return store
-    ids = f"{between.first},{between.last}"
-    return store.with_options({INCREMENTAL_BETWEEN_TIMESTAMP: None, INCREMENTAL_BETWEEN: ids})
-
-
-def chosen_range(store: FileStore) -> SnapshotRange | None:
-    """Return the range that the options name; None while the table lacks snapshots, or the automatic tags."""
-    options = store.options
-    oldest, newest = store.snapshots.earliest_id(), store.newest_id()
-    pair = options.incremental_between
-    if pair is not None:
-        between = _named_range(store, pair)
-        if between.last < between.first:
-            raise InvalidOptionError(f"Option '{INCREMENTAL_BETWEEN}' ends before it begins: '{','.join(pair)}'.")
-        return None if newest is None else between
-    if options.incremental_to_auto_tag is not None:
-        return _up_to_automatic_tag(store, options.incremental_to_auto_tag)
-    millis = options.incremental_between_millis
-    if millis is None or oldest is None or newest is None:
-        return None
-    first, last = (_at_or_before(store, m) for m in millis)
-    if options.incremental_scan_mode is IncrementalScanMode.DIFF and oldest > FIRST_SNAPSHOT_ID:
-        # Older snapshots have expired, so the comparison begins with the oldest, as in Paimon.
-        first = max(first, oldest)
-    return SnapshotRange(first=first, last=last)
-
-
-def _named_range(store: FileStore, names: tuple[str, str]) -> SnapshotRange:
-    """Return the range between two tags, or between two snapshots."""
-    tags = TagManager(store.file_io, store.paths)
-    found = [tags.find(name) for name in names]
-    if all(tag is not None for tag in found):
-        first, last = (tag.snapshot for tag in found if tag is not None)
-        return SnapshotRange(first=first.id, last=last.id, tagged={first.id: first, last.id: last})
-    if not all(name.isdigit() for name in names):
-        missing = next(name for name, tag in zip(names, found, strict=True) if tag is None)
-        raise TagNotFoundError(
-            f"Option '{INCREMENTAL_BETWEEN}' = '{','.join(names)}' takes two tags or two snapshot ids; there is no tag "
-            f"{missing!r}."
-        )
-    return SnapshotRange(first=int(names[0]), last=int(names[1]))
-
-
-def _up_to_automatic_tag(store: FileStore, name: str) -> SnapshotRange | None:
-    """Return the range that ends with an automatic tag and begins with the automatic tag before it.
-
-    None when either is missing. InvalidOptionError for a name that no automatic tag has.
-    """
-    options = store.options
-    period = TagPeriod.of(options.tag_creation_period, options.tag_period_formatter, options.tag_period_length)
-    begin = period.begin_of(name)
-    if begin is None:
-        raise InvalidOptionError(
-            f"Option '{INCREMENTAL_TO_AUTO_TAG}' takes the name of an automatic tag, such as "
-            f"'{period.name_of(period.last_closed(datetime.now()))}', not '{name}'."
-        )
-    tags = TagManager(store.file_io, store.paths)
-    last = tags.find(name)
-    earlier = {other: at for other, at in period.of_names(tags.names()).items() if at < begin}
-    if last is None or not earlier:
-        return None
-    first = tags.get(max(earlier, key=lambda other: earlier[other])).snapshot
-    return SnapshotRange(
-        first=first.id, last=last.snapshot.id, tagged={first.id: first, last.snapshot.id: last.snapshot}
-    )
-
-
-def _at_or_before(store: FileStore, millis: int) -> int:
-    """Return the newest snapshot of that time or before it; without any, the id before the oldest one."""
-    try:
-        return store.snapshots.by_time_millis(millis).id
-    except SnapshotNotFoundError:
-        before = [c.id for c in ChangelogManager(store.file_io, store.paths).all() if c.time_millis <= millis]
-        return max(before, default=(earliest_changes(store) or 1) - 1)
 
 
 def _rules(store: FileStore, mode: IncrementalScanMode) -> SnapshotChangeRules:
@@ -453,3 +354,48 @@ def _check_buckets(store: FileStore, old: Sequence[ManifestEntry], new: Sequence
             f"The snapshots to compare spread {where} at {store.location} over {old[0].total_buckets} and "
             f"{new[0].total_buckets} buckets; compare snapshots from before or from after the rescaling."
         )
+
+
+def warn_of_overlooked(location: str, snapshot: Snapshot, rules: SnapshotChangeRules) -> None:
+    """Log, once for each commit, that a reader of changes by these rules gets not all changes of the snapshot."""
+    rows_before = snapshot.total_record_count - snapshot.delta_record_count
+    if snapshot.commit_kind is CommitKind.OVERWRITE and not rules.overwrites and rows_before > 0:
+        missing = "the deleted rows" if rules.keyed else "the rows that it added, changed and deleted"
+        said = f"replaced files, and the stream does not report {missing}: {advice(rules, snapshot.id)}"
+        _warn(location, snapshot.id, snapshot.delta_manifest_list, said)
+    is_new_rows = snapshot.commit_kind is CommitKind.APPEND and snapshot.delta_record_count > 0
+    if rules.producer is ChangelogProducer.INPUT and is_new_rows and snapshot.changelog_manifest_list is None:
+        said = (
+            "was written without a changelog, by another 'changelog-producer' than the table has now, and the stream "
+            f"does not report its changes. {_by_comparison(snapshot.id)}"
+        )
+        _warn(location, snapshot.id, snapshot.delta_manifest_list, said)
+
+
+def warn_of_left_out(location: str, snapshot: Snapshot, *, keyed: bool) -> None:
+    """Log, once for each commit, that the changes of a range of snapshots lack those of an overwrite."""
+    if snapshot.total_record_count - snapshot.delta_record_count > 0:
+        by_versions = f"Compare the versions {snapshot.id - 1} and {snapshot.id} of the table"
+        said = "replaced files, and the changes of snapshots leave those of overwrites out"
+        compared = f"Read table.changes({snapshot.id}, {snapshot.id}, mode='diff')" if keyed else by_versions
+        _warn(location, snapshot.id, snapshot.delta_manifest_list, f"{said}. {compared}")
+
+
+def advice(rules: SnapshotChangeRules, snapshot_id: int) -> str:
+    """Return the advice how to read the changes of an overwrite."""
+    if not rules.keyed:
+        return "set 'streaming-read-append-overwrite' to get all rows of its new files, or start a new stream"
+    if rules.producer in (ChangelogProducer.NONE, ChangelogProducer.INPUT):
+        return "set 'streaming-read-overwrite'"
+    return f"'changelog-producer' = '{rules.producer}' does not contain them. {_by_comparison(snapshot_id)}"
+
+
+def _by_comparison(snapshot_id: int) -> str:
+    return f"Read table.changes({snapshot_id}, {snapshot_id}, mode='diff'), or start a new stream"
+
+
+@lru_cache(maxsize=_REMEMBERED)
+def _warn(location: str, snapshot_id: int, commit: str, said: str) -> None:
+    """Log the warning. The cache holds the last commits, so that each is logged once."""
+    del commit
+    _log.warning("Snapshot %d of %s %s.", snapshot_id, location, said)

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from interbed.storage.base.bucket_id import BucketId
+from interbed.storage.base.errors import CorruptFileError
 from interbed.storage.io.api import FileIO
 from interbed.storage.meta.schema.table_schema import TableSchema
 from interbed.storage.meta.snapshot.snapshot import Snapshot
@@ -117,6 +118,14 @@ class TableAccess(TablePart):
         from interbed.storage.scan.scan import plan_rows
 
         return plan_rows(self.store, predicate=predicate, limit=limit, snapshot_id=snapshot_id)
+
+    def identity(self) -> str | None:
+        """Return the creation time of the first schema, None without one; a table that is created again has another."""
+        try:
+            made = self.store.schemas.schema(0).time_millis
+        except CorruptFileError:
+            return None
+        return None if made is None else str(made)
 
     def bucket_unit(self) -> int:
         """Return a common divisor of the numbers of buckets of the partitions of a table with postponed buckets; 0 for

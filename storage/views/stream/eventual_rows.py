@@ -19,7 +19,8 @@ from interbed.storage.meta.snapshot.progress import LogPosition
 from interbed.storage.meta.snapshot.snapshot import CommitKind, Snapshot
 from interbed.storage.read.change_read import ChangeRead
 from interbed.storage.read.point_lookup import PointLookup
-from interbed.storage.scan.change_plan import SnapshotRange, plan_between
+from interbed.storage.scan.change_plan import plan_between
+from interbed.storage.scan.change_range import SnapshotRange
 from interbed.storage.scan.scan import TableScan
 from interbed.storage.scan.split import Split
 from interbed.storage.views.stream.log_stream import check_log_stream

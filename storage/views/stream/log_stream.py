@@ -33,8 +33,9 @@ from interbed.storage.meta.snapshot.progress import LogPosition, LogPositions
 from interbed.storage.meta.snapshot.snapshot import FIRST_SNAPSHOT_ID
 from interbed.storage.read.change_read import ROW_KIND
 from interbed.storage.read.columns import ReadColumns
+from interbed.storage.scan.change_plan import SnapshotChangeRules, advice
 from interbed.storage.scan.split import Plan, Split
-from interbed.storage.views.stream.position import StreamCheckpoint, advice
+from interbed.storage.views.stream.position import StreamCheckpoint
 from interbed.storage.views.stream.stream_scan import StreamedChanges, TableStream
 
 _log = logging.getLogger(__name__)
@@ -100,7 +101,6 @@ class TableLogStream(TableStream):
             return None
 
 
-_APPEND_ADVICE = "set 'streaming-read-append-overwrite'"
 _FROM_FIRST = (StartupMode.LATEST_FULL, StartupMode.LATEST)
 
 
@@ -263,12 +263,12 @@ class _LogReading:
 
     def _warn_of_replaced(self, group: LogGroup) -> None:
         if group.marker.replaces:
-            first, keyed = group.marker.first, self._store.schema.has_primary_key
+            first = group.marker.first
             _log.warning(
                 "Snapshot %d of %s replaced rows, and streams of the table do not report which: %s.",
                 first,
                 self._store.location,
-                advice(self._store.options.changelog_producer, first) if keyed else _APPEND_ADVICE,
+                advice(SnapshotChangeRules.of_stream(self._store), first),
             )
 
     def _as_changes(self, group: LogGroup) -> StreamedChanges:

@@ -29,17 +29,14 @@ written while the table had another changelog producer have no changelog, either
 """
 
 import json
-import logging
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from functools import lru_cache
 
 from interbed.storage.base.errors import InvalidInputError, InvalidOptionError, SnapshotNotFoundError
 from interbed.storage.meta.file_store import FileStore
-from interbed.storage.meta.options.lsm import ChangelogProducer
 from interbed.storage.meta.options.stream import SCAN_MODE, SCAN_SNAPSHOT_ID, StartupMode
 from interbed.storage.meta.snapshot.manager import ChangelogManager
-from interbed.storage.meta.snapshot.snapshot import FIRST_SNAPSHOT_ID, CommitKind, Snapshot
+from interbed.storage.meta.snapshot.snapshot import FIRST_SNAPSHOT_ID, Snapshot
 from interbed.storage.scan.starting_point import (
     compacted_snapshot,
     earliest_changes,
@@ -47,10 +44,6 @@ from interbed.storage.scan.starting_point import (
     first_since_creation,
     oldest_with_changes,
 )
-
-_log = logging.getLogger(__name__)
-
-_REMEMBERED = 1_000
 
 
 class StreamCheckpoint(int):
@@ -303,36 +296,3 @@ _START = {
     StartupMode.FROM_FILE_CREATION_TIME: _rows_of_new_files,
     StartupMode.FROM_CREATION_TIMESTAMP: _rows_of_new_files,
 }
-
-
-def warn_of_overlooked(location: str, snapshot: Snapshot, producer: ChangelogProducer) -> None:
-    """Log, once for each commit, that a stream of a primary-key table skips the changes of the snapshot."""
-    rows_before = snapshot.total_record_count - snapshot.delta_record_count
-    if snapshot.commit_kind is CommitKind.OVERWRITE and rows_before > 0:
-        said = f"replaced files, and the stream does not report the deleted rows: {advice(producer, snapshot.id)}"
-        _warn(location, snapshot.id, commit_of(snapshot), said)
-    is_new_rows = snapshot.commit_kind is CommitKind.APPEND and snapshot.delta_record_count > 0
-    if producer is ChangelogProducer.INPUT and is_new_rows and snapshot.changelog_manifest_list is None:
-        said = (
-            "was written without a changelog, by another 'changelog-producer' than the table has now, and the stream "
-            f"does not report its changes. {_by_comparison(snapshot.id)}"
-        )
-        _warn(location, snapshot.id, commit_of(snapshot), said)
-
-
-def advice(producer: ChangelogProducer, snapshot_id: int) -> str:
-    """Return the advice how to read the changes of an overwrite in a primary-key table."""
-    if producer in (ChangelogProducer.NONE, ChangelogProducer.INPUT):
-        return "set 'streaming-read-overwrite'"
-    return f"'changelog-producer' = '{producer}' does not contain them. {_by_comparison(snapshot_id)}"
-
-
-def _by_comparison(snapshot_id: int) -> str:
-    return f"Read table.changes({snapshot_id}, {snapshot_id}, mode='diff'), or start a new stream"
-
-
-@lru_cache(maxsize=_REMEMBERED)
-def _warn(location: str, snapshot_id: int, commit: str, said: str) -> None:
-    """Log the warning. The cache holds the last commits, so that each is logged once."""
-    del commit
-    _log.warning("Snapshot %d of %s %s.", snapshot_id, location, said)

@@ -32,6 +32,7 @@ from interbed.storage.scan.change_plan import (
     plan_of,
     record_splits,
     splits_of_snapshot,
+    warn_of_overlooked,
 )
 from interbed.storage.scan.scan import TableScan
 from interbed.storage.scan.split import Plan, Split
@@ -44,7 +45,6 @@ from interbed.storage.views.stream.position import (
     is_commit,
     start_at,
     stream_start,
-    warn_of_overlooked,
 )
 
 
@@ -144,8 +144,7 @@ class StreamScan:
                 is_checked = True
             if snapshot is None:
                 return None
-            if self._rules.keyed and not self._rules.overwrites:
-                warn_of_overlooked(self._store.location, snapshot, self._rules.producer)
+            warn_of_overlooked(self._store.location, snapshot, self._rules)
             splits = splits_of_snapshot(self._store, self._changes, snapshot, self._rules.files_of(snapshot))
             self._planned = StreamCheckpoint(self._next, self._passed)
             self._next, self._passed = self._next + 1, commit_of(snapshot)

@@ -1,6 +1,7 @@
 """A stream warns of overwrites that it does not return, and names the way to get their changes."""
 
 import logging
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -87,3 +88,39 @@ def test_a_stream_warns_of_rows_written_with_another_changelog_producer(
     assert f"Snapshot 2 of {table.location} " in warned
     assert "table.changes(2, 2, mode='diff')" in warned
     assert [change["id"] for change in table.changes(2, 2, mode="diff").to_arrow().to_pylist()] == [1]
+
+
+@pytest.mark.parametrize("vectors", ["false", "true"])
+@pytest.mark.parametrize("change", [lambda t: t.delete("id = 1"), lambda t: t.overwrite(rows(0, 5, v="new"))])
+def test_a_stream_of_an_append_table_warns_of_changed_rows(
+    tmp_path: Path, vectors: str, change: Callable[[Table], object], caplog: pytest.LogCaptureFixture
+) -> None:
+    table = create(tmp_path, keyed=False, **{"deletion-vectors__enabled": vectors})
+    table.append(rows(0, 1, 2))
+    change(table)
+    table.append(rows(9))
+    with caplog.at_level(logging.WARNING):
+        received = [row["id"] for c in table.stream(1, idle_seconds=0) for row in c.to_arrow().to_pylist()]
+    assert received == [0, 1, 2, 9]
+    [warned] = [r.getMessage() for r in caplog.records if "does not report" in r.getMessage()]
+    assert f"Snapshot 2 of {table.location} replaced files" in warned
+    assert "the rows that it added, changed and deleted" in warned
+    assert "'streaming-read-append-overwrite'" in warned
+    caplog.clear()
+    with caplog.at_level(logging.WARNING):
+        assert list(table.copy({"streaming-read-append-overwrite": "true"}).stream(2, idle_seconds=0))
+    assert "does not report" not in caplog.text
+
+
+@pytest.mark.parametrize("keyed", [True, False])
+def test_the_changes_of_a_range_warn_of_overwrites_that_they_leave_out(
+    tmp_path: Path, keyed: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    table = create(tmp_path, keyed=keyed)
+    table.overwrite(rows(0))
+    table.overwrite(rows(1))
+    with caplog.at_level(logging.WARNING):
+        assert table.changes(1, 2).to_arrow().num_rows == 0
+    [warned] = [r.getMessage() for r in caplog.records if "leave those of overwrites out" in r.getMessage()]
+    assert f"Snapshot 2 of {table.location} " in warned
+    assert ("mode='diff'" if keyed else "Compare the versions 1 and 2") in warned
