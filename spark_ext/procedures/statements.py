@@ -9,7 +9,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from interbed.catalog.client.partition import partitions_of
+from interbed.catalog.client.partition import partitions_of, partitions_of_files
 from interbed.spark_ext.handle.ddl import FILE_FORMAT, PROVIDER, PROVIDERS
 from interbed.spark_ext.procedures.procedure import TABLE, Answer, Procedure, ProcedureCall, required
 from interbed.spark_ext.values.partition_values import agrees
@@ -21,6 +21,8 @@ from interbed.storage.base.types.arrow import type_to_arrow
 from interbed.storage.base.types.data_type import DataField
 from interbed.storage.meta.options.core import PATH
 from interbed.storage.meta.schema.table_schema import Schema
+from interbed.storage.table.format_table.format_table import FormatTable
+from interbed.storage.table.table import Table
 
 
 def _create_table_like(call: ProcedureCall) -> Answer:
@@ -46,7 +48,7 @@ def _create_table_like(call: ProcedureCall) -> Answer:
 
 
 def _drop_partitions(call: ProcedureCall) -> Answer:
-    table = call.table()
+    table: Table | FormatTable = call.table()
     wanted: list[Mapping[str, str | None]] = json.loads(call.needed("specs"))
     for spec in wanted:
         unknown = [column for column in spec if column not in table.partition_keys]
@@ -57,10 +59,7 @@ def _drop_partitions(call: ProcedureCall) -> Answer:
             )
     fields = table.schema.partition_fields
     specs = [partition_forms(_typed(table.name, spec, fields), fields) for spec in wanted]
-    present = [
-        decode_row(table.access.partition_of(partition.spec), table.schema.partition_types)
-        for partition in partitions_of(table)
-    ]
+    present = [decode_row(row, table.schema.partition_types) for row in _present_partitions(table)]
     for forms, text in zip(specs, wanted, strict=True):
         is_present = any(agrees(form, values, fields) for values in present for form in forms)
         if call.given("if_exists") != "true" and not is_present:
@@ -70,6 +69,12 @@ def _drop_partitions(call: ProcedureCall) -> Answer:
             )
     call.catalog.drop_partitions(call.table_name().of_table, [form for forms in specs for form in forms])
     return ()
+
+
+def _present_partitions(table: Table | FormatTable) -> list[bytes]:
+    if isinstance(table, FormatTable):
+        return [table.directories.row_of(partition.spec) for partition in partitions_of_files(table)]
+    return [table.access.partition_of(partition.spec) for partition in partitions_of(table)]
 
 
 def _typed(table: str, spec: Mapping[str, str | None], fields: Sequence[DataField]) -> dict[str, Any]:

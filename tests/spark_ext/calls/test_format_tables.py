@@ -119,6 +119,19 @@ def test_partitions_are_listed_added_and_dropped(lake: SparkLake, catalog: inter
     assert lake.tuples("SHOW TABLES") == []
 
 
+def test_partitions_that_a_part_of_the_columns_names_are_dropped(lake: SparkLake) -> None:
+    lake.sql("CREATE TABLE two (id INT, p STRING, q INT) PARTITIONED BY (p, q) TBLPROPERTIES ('type' = 'format-table')")
+    lake.sql("INSERT INTO two VALUES (1, 'a', 1), (2, 'a', 2), (3, 'b', 1), (4, 'b', 2), (5, NULL, 2)")
+    lake.sql("ALTER TABLE two DROP PARTITION (p = 'a')")
+    assert lake.tuples("SELECT id FROM two ORDER BY id") == [(3,), (4,), (5,)]
+    lake.sql("ALTER TABLE two DROP PARTITION (q = 1), PARTITION (p = NULL)")
+    assert lake.tuples("SELECT id FROM two") == [(4,)]
+    with pytest.raises(Exception, match="has no partition"):
+        lake.sql("ALTER TABLE two DROP PARTITION (q = 7)")
+    lake.sql("ALTER TABLE two DROP IF EXISTS PARTITION (q = 7)")
+    assert lake.tuples("SELECT id FROM two") == [(4,)]
+
+
 def test_what_a_format_table_does_not_take_is_refused_by_name(lake: SparkLake, catalog: interbed.Catalog) -> None:
     _create(lake, "r", "csv", partitioned=False)
     lake.sql("INSERT INTO r VALUES (1, 'a', 1, 'x')")
