@@ -145,6 +145,8 @@ struct TableInfo {
   10: optional bool mergesSchema,
   /** Where the table is in a store that Hadoop's clients open: the scheme that Hadoop has for it. */
   11: optional string hadoopScheme,
+  /** Identity of the table: a table that is created again under its name has another one. */
+  12: optional string tableId,
 }
 
 struct PartitionTransform {

@@ -236,6 +236,7 @@ def table_info(
         rowChanges=row_changes_of(f"{reference.database}.{reference.table}", schema, unit),
         mergesSchema=CoreOptions({**schema.options, **(options or {})}).merges_schema,
         hadoopScheme=hadoop_scheme(table.location),
+        tableId=table.access.identity(),
     )
 
 

@@ -120,7 +120,7 @@ class TableAccess(TablePart):
         return plan_rows(self.store, predicate=predicate, limit=limit, snapshot_id=snapshot_id)
 
     def identity(self) -> str | None:
-        """Return the creation time of the first schema, None without one; a table that is created again has another."""
+        """Return the creation time of the first schema, in which a table that is created again differs, or None."""
         try:
             made = self.store.schemas.schema(0).time_millis
         except CorruptFileError:

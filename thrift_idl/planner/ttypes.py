@@ -1218,11 +1218,12 @@ class TableInfo(object):
      - rowChanges: Absent: rows of it can't be changed by statements (a system table).
      - mergesSchema: Writes add the columns that their rows have and the table has not, unless their options say otherwise.
      - hadoopScheme: Where the table is in a store that Hadoop's clients open: the scheme that Hadoop has for it.
+     - tableId: Identity of the table: a table that is created again under its name has another one.
 
     """
 
 
-    def __init__(self, schemaJson=None, partitionKeys=None, primaryKeys=None, properties=None, snapshotId=None, clustering=None, handle=None, hiddenColumns=None, rowChanges=None, mergesSchema=None, hadoopScheme=None,):
+    def __init__(self, schemaJson=None, partitionKeys=None, primaryKeys=None, properties=None, snapshotId=None, clustering=None, handle=None, hiddenColumns=None, rowChanges=None, mergesSchema=None, hadoopScheme=None, tableId=None,):
         self.schemaJson = schemaJson
         self.partitionKeys = partitionKeys
         self.primaryKeys = primaryKeys
@@ -1234,6 +1235,7 @@ class TableInfo(object):
         self.rowChanges = rowChanges
         self.mergesSchema = mergesSchema
         self.hadoopScheme = hadoopScheme
+        self.tableId = tableId
 
     def read(self, iprot):
         if iprot._fast_decode is not None and isinstance(iprot.trans, TTransport.CReadableTransport) and self.thrift_spec is not None:
@@ -1323,6 +1325,11 @@ class TableInfo(object):
                     self.hadoopScheme = iprot.readString().decode('utf-8', errors='replace') if sys.version_info[0] == 2 else iprot.readString()
                 else:
                     iprot.skip(ftype)
+            elif fid == 12:
+                if ftype == TType.STRING:
+                    self.tableId = iprot.readString().decode('utf-8', errors='replace') if sys.version_info[0] == 2 else iprot.readString()
+                else:
+                    iprot.skip(ftype)
             else:
                 iprot.skip(ftype)
             iprot.readFieldEnd()
@@ -1389,6 +1396,10 @@ class TableInfo(object):
         if self.hadoopScheme is not None:
             oprot.writeFieldBegin('hadoopScheme', TType.STRING, 11)
             oprot.writeString(self.hadoopScheme.encode('utf-8') if sys.version_info[0] == 2 else self.hadoopScheme)
+            oprot.writeFieldEnd()
+        if self.tableId is not None:
+            oprot.writeFieldBegin('tableId', TType.STRING, 12)
+            oprot.writeString(self.tableId.encode('utf-8') if sys.version_info[0] == 2 else self.tableId)
             oprot.writeFieldEnd()
         oprot.writeFieldStop()
         oprot.writeStructEnd()
@@ -4516,6 +4527,7 @@ TableInfo.thrift_spec = (
     (9, TType.STRUCT, 'rowChanges', [RowChanges, None], None, ),  # 9
     (10, TType.BOOL, 'mergesSchema', None, None, ),  # 10
     (11, TType.STRING, 'hadoopScheme', 'UTF8', None, ),  # 11
+    (12, TType.STRING, 'tableId', 'UTF8', None, ),  # 12
 )
 all_structs.append(PartitionTransform)
 PartitionTransform.thrift_spec = (

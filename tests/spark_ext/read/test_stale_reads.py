@@ -148,6 +148,38 @@ def test_cached_tables_show_the_result_of_a_procedure_or_statement(lake: SparkLa
         lake.sql("UNCACHE TABLE IF EXISTS {lake}.db.t")
 
 
+def test_cached_tables_have_the_columns_of_an_alter_statement(lake: SparkLake) -> None:
+    lake.sql("CREATE TABLE {lake}.db.t (id BIGINT, a INT)")
+    lake.sql("INSERT INTO {lake}.db.t VALUES (1, 2)")
+    lake.sql("CACHE TABLE {lake}.db.t")
+    try:
+        lake.sql("ALTER TABLE {lake}.db.t RENAME COLUMN a TO b")
+        assert lake.tuples("SELECT b FROM {lake}.db.t") == [(2,)]
+        lake.sql("ALTER TABLE {lake}.db.t ADD COLUMN a INT")
+        assert lake.tuples("SELECT id, b, a FROM {lake}.db.t") == [(1, 2, None)]
+        lake.sql("ALTER TABLE {lake}.db.t DROP COLUMN b")
+        assert lake.frame("SELECT * FROM {lake}.db.t").columns == ["id", "a"]
+    finally:
+        lake.sql("UNCACHE TABLE IF EXISTS {lake}.db.t")
+
+
+def test_a_frame_of_a_table_that_is_created_again_does_not_read_the_other_one(lake: SparkLake) -> None:
+    lake.sql("CREATE TABLE {lake}.db.t (id BIGINT)")
+    lake.sql("INSERT INTO {lake}.db.t VALUES (1)")
+    of_first, unread = lake.frame("SELECT * FROM {lake}.db.t"), lake.frame("SELECT * FROM {lake}.db.t")
+    lake.sql("INSERT INTO {lake}.db.t VALUES (2)")
+    lake.sql("ALTER TABLE {lake}.db.t ADD COLUMN more INT")
+    lake.sql("CREATE OR REPLACE TABLE {lake}.db.t (id BIGINT)")
+    lake.sql("INSERT INTO {lake}.db.t VALUES (3)")
+    assert [tuple(row) for row in of_first.collect()] == [(3,)]
+    lake.sql("DROP TABLE {lake}.db.t")
+    lake.sql("CREATE TABLE {lake}.db.t (id BIGINT)")
+    lake.sql("INSERT INTO {lake}.db.t VALUES (4)")
+    with pytest.raises(Exception, match="Table ID has changed"):
+        unread.collect()
+    assert lake.tuples("SELECT * FROM {lake}.db.t") == [(4,)]
+
+
 @pytest.mark.long
 def test_fully_compacted_data_are_read_at_the_newest_snapshot(lake: SparkLake) -> None:
     make = "TABLE {lake}.db.t TBLPROPERTIES ('primary-key' = 'id', 'bucket' = '1') AS SELECT id FROM range"

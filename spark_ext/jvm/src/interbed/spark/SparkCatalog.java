@@ -1,5 +1,6 @@
 package interbed.spark;
 
+import interbed.spark.catalog.CachedTables;
 import interbed.spark.catalog.ConstraintCatalog;
 import interbed.spark.catalog.HeldSecrets;
 import interbed.spark.catalog.NamespaceCatalog;
@@ -164,8 +165,10 @@ public class SparkCatalog
   public Table alterTable(Identifier identifier, TableChange... changes) throws NoSuchTableException {
     TableRef table = table(identifier);
     try {
-      return loaded(
-          identifier, inTable(identifier, planner -> planner.alterTable(table, Translation.toThrift(changes))));
+      Table altered =
+          loaded(identifier, inTable(identifier, planner -> planner.alterTable(table, Translation.toThrift(changes))));
+      CachedTables.refresh(name(), identifier);
+      return altered;
     } catch (IllegalArgumentException error) {
       // Spark would wrap it into an exception for which PySpark shows the JVM's stack trace.
       throw new UnsupportedOperationException(error.getMessage(), error.getCause());

@@ -21,6 +21,7 @@ public class TableInfo implements org.apache.thrift.TBase<TableInfo, TableInfo._
   private static final org.apache.thrift.protocol.TField ROW_CHANGES_FIELD_DESC = new org.apache.thrift.protocol.TField("rowChanges", org.apache.thrift.protocol.TType.STRUCT, (short)9);
   private static final org.apache.thrift.protocol.TField MERGES_SCHEMA_FIELD_DESC = new org.apache.thrift.protocol.TField("mergesSchema", org.apache.thrift.protocol.TType.BOOL, (short)10);
   private static final org.apache.thrift.protocol.TField HADOOP_SCHEME_FIELD_DESC = new org.apache.thrift.protocol.TField("hadoopScheme", org.apache.thrift.protocol.TType.STRING, (short)11);
+  private static final org.apache.thrift.protocol.TField TABLE_ID_FIELD_DESC = new org.apache.thrift.protocol.TField("tableId", org.apache.thrift.protocol.TType.STRING, (short)12);
 
   private static final org.apache.thrift.scheme.SchemeFactory STANDARD_SCHEME_FACTORY = new TableInfoStandardSchemeFactory();
   private static final org.apache.thrift.scheme.SchemeFactory TUPLE_SCHEME_FACTORY = new TableInfoTupleSchemeFactory();
@@ -57,6 +58,10 @@ public class TableInfo implements org.apache.thrift.TBase<TableInfo, TableInfo._
    * Where the table is in a store that Hadoop's clients open: the scheme that Hadoop has for it.
    */
   public @org.apache.thrift.annotation.Nullable java.lang.String hadoopScheme; // optional
+  /**
+   * Identity of the table: a table that is created again under its name has another one.
+   */
+  public @org.apache.thrift.annotation.Nullable java.lang.String tableId; // optional
 
   /** The set of fields this struct contains, along with convenience methods for finding and manipulating them. */
   public enum _Fields implements org.apache.thrift.TFieldIdEnum {
@@ -91,7 +96,11 @@ public class TableInfo implements org.apache.thrift.TBase<TableInfo, TableInfo._
     /**
      * Where the table is in a store that Hadoop's clients open: the scheme that Hadoop has for it.
      */
-    HADOOP_SCHEME((short)11, "hadoopScheme");
+    HADOOP_SCHEME((short)11, "hadoopScheme"),
+    /**
+     * Identity of the table: a table that is created again under its name has another one.
+     */
+    TABLE_ID((short)12, "tableId");
 
     private static final java.util.Map<java.lang.String, _Fields> byName = new java.util.HashMap<java.lang.String, _Fields>();
 
@@ -129,6 +138,8 @@ public class TableInfo implements org.apache.thrift.TBase<TableInfo, TableInfo._
           return MERGES_SCHEMA;
         case 11: // HADOOP_SCHEME
           return HADOOP_SCHEME;
+        case 12: // TABLE_ID
+          return TABLE_ID;
         default:
           return null;
       }
@@ -175,7 +186,7 @@ public class TableInfo implements org.apache.thrift.TBase<TableInfo, TableInfo._
   private static final int __SNAPSHOTID_ISSET_ID = 0;
   private static final int __MERGESSCHEMA_ISSET_ID = 1;
   private byte __isset_bitfield = 0;
-  private static final _Fields optionals[] = {_Fields.HIDDEN_COLUMNS,_Fields.ROW_CHANGES,_Fields.MERGES_SCHEMA,_Fields.HADOOP_SCHEME};
+  private static final _Fields optionals[] = {_Fields.HIDDEN_COLUMNS,_Fields.ROW_CHANGES,_Fields.MERGES_SCHEMA,_Fields.HADOOP_SCHEME,_Fields.TABLE_ID};
   public static final java.util.Map<_Fields, org.apache.thrift.meta_data.FieldMetaData> metaDataMap;
   static {
     java.util.Map<_Fields, org.apache.thrift.meta_data.FieldMetaData> tmpMap = new java.util.EnumMap<_Fields, org.apache.thrift.meta_data.FieldMetaData>(_Fields.class);
@@ -205,6 +216,8 @@ public class TableInfo implements org.apache.thrift.TBase<TableInfo, TableInfo._
     tmpMap.put(_Fields.MERGES_SCHEMA, new org.apache.thrift.meta_data.FieldMetaData("mergesSchema", org.apache.thrift.TFieldRequirementType.OPTIONAL, 
         new org.apache.thrift.meta_data.FieldValueMetaData(org.apache.thrift.protocol.TType.BOOL)));
     tmpMap.put(_Fields.HADOOP_SCHEME, new org.apache.thrift.meta_data.FieldMetaData("hadoopScheme", org.apache.thrift.TFieldRequirementType.OPTIONAL, 
+        new org.apache.thrift.meta_data.FieldValueMetaData(org.apache.thrift.protocol.TType.STRING)));
+    tmpMap.put(_Fields.TABLE_ID, new org.apache.thrift.meta_data.FieldMetaData("tableId", org.apache.thrift.TFieldRequirementType.OPTIONAL, 
         new org.apache.thrift.meta_data.FieldValueMetaData(org.apache.thrift.protocol.TType.STRING)));
     metaDataMap = java.util.Collections.unmodifiableMap(tmpMap);
     org.apache.thrift.meta_data.FieldMetaData.addStructMetaDataMap(TableInfo.class, metaDataMap);
@@ -274,6 +287,9 @@ public class TableInfo implements org.apache.thrift.TBase<TableInfo, TableInfo._
     if (other.isSetHadoopScheme()) {
       this.hadoopScheme = other.hadoopScheme;
     }
+    if (other.isSetTableId()) {
+      this.tableId = other.tableId;
+    }
   }
 
   @Override
@@ -296,6 +312,7 @@ public class TableInfo implements org.apache.thrift.TBase<TableInfo, TableInfo._
     setMergesSchemaIsSet(false);
     this.mergesSchema = false;
     this.hadoopScheme = null;
+    this.tableId = null;
   }
 
   /**
@@ -679,6 +696,37 @@ public class TableInfo implements org.apache.thrift.TBase<TableInfo, TableInfo._
     }
   }
 
+  /**
+   * Identity of the table: a table that is created again under its name has another one.
+   */
+  @org.apache.thrift.annotation.Nullable
+  public java.lang.String getTableId() {
+    return this.tableId;
+  }
+
+  /**
+   * Identity of the table: a table that is created again under its name has another one.
+   */
+  public TableInfo setTableId(@org.apache.thrift.annotation.Nullable java.lang.String tableId) {
+    this.tableId = tableId;
+    return this;
+  }
+
+  public void unsetTableId() {
+    this.tableId = null;
+  }
+
+  /** Returns true if field tableId is set (has been assigned a value) and false otherwise */
+  public boolean isSetTableId() {
+    return this.tableId != null;
+  }
+
+  public void setTableIdIsSet(boolean value) {
+    if (!value) {
+      this.tableId = null;
+    }
+  }
+
   @Override
   public void setFieldValue(_Fields field, @org.apache.thrift.annotation.Nullable java.lang.Object value) {
     switch (field) {
@@ -774,6 +822,14 @@ public class TableInfo implements org.apache.thrift.TBase<TableInfo, TableInfo._
       }
       break;
 
+    case TABLE_ID:
+      if (value == null) {
+        unsetTableId();
+      } else {
+        setTableId((java.lang.String)value);
+      }
+      break;
+
     }
   }
 
@@ -814,6 +870,9 @@ public class TableInfo implements org.apache.thrift.TBase<TableInfo, TableInfo._
     case HADOOP_SCHEME:
       return getHadoopScheme();
 
+    case TABLE_ID:
+      return getTableId();
+
     }
     throw new java.lang.IllegalStateException();
   }
@@ -848,6 +907,8 @@ public class TableInfo implements org.apache.thrift.TBase<TableInfo, TableInfo._
       return isSetMergesSchema();
     case HADOOP_SCHEME:
       return isSetHadoopScheme();
+    case TABLE_ID:
+      return isSetTableId();
     }
     throw new java.lang.IllegalStateException();
   }
@@ -964,6 +1025,15 @@ public class TableInfo implements org.apache.thrift.TBase<TableInfo, TableInfo._
         return false;
     }
 
+    boolean this_present_tableId = true && this.isSetTableId();
+    boolean that_present_tableId = true && that.isSetTableId();
+    if (this_present_tableId || that_present_tableId) {
+      if (!(this_present_tableId && that_present_tableId))
+        return false;
+      if (!this.tableId.equals(that.tableId))
+        return false;
+    }
+
     return true;
   }
 
@@ -1012,6 +1082,10 @@ public class TableInfo implements org.apache.thrift.TBase<TableInfo, TableInfo._
     hashCode = hashCode * 8191 + ((isSetHadoopScheme()) ? 131071 : 524287);
     if (isSetHadoopScheme())
       hashCode = hashCode * 8191 + hadoopScheme.hashCode();
+
+    hashCode = hashCode * 8191 + ((isSetTableId()) ? 131071 : 524287);
+    if (isSetTableId())
+      hashCode = hashCode * 8191 + tableId.hashCode();
 
     return hashCode;
   }
@@ -1134,6 +1208,16 @@ public class TableInfo implements org.apache.thrift.TBase<TableInfo, TableInfo._
         return lastComparison;
       }
     }
+    lastComparison = java.lang.Boolean.compare(isSetTableId(), other.isSetTableId());
+    if (lastComparison != 0) {
+      return lastComparison;
+    }
+    if (isSetTableId()) {
+      lastComparison = org.apache.thrift.TBaseHelper.compareTo(this.tableId, other.tableId);
+      if (lastComparison != 0) {
+        return lastComparison;
+      }
+    }
     return 0;
   }
 
@@ -1242,6 +1326,16 @@ public class TableInfo implements org.apache.thrift.TBase<TableInfo, TableInfo._
         sb.append("null");
       } else {
         sb.append(this.hadoopScheme);
+      }
+      first = false;
+    }
+    if (isSetTableId()) {
+      if (!first) sb.append(", ");
+      sb.append("tableId:");
+      if (this.tableId == null) {
+        sb.append("null");
+      } else {
+        sb.append(this.tableId);
       }
       first = false;
     }
@@ -1450,6 +1544,14 @@ public class TableInfo implements org.apache.thrift.TBase<TableInfo, TableInfo._
               org.apache.thrift.protocol.TProtocolUtil.skip(iprot, schemeField.type);
             }
             break;
+          case 12: // TABLE_ID
+            if (schemeField.type == org.apache.thrift.protocol.TType.STRING) {
+              struct.tableId = iprot.readString();
+              struct.setTableIdIsSet(true);
+            } else { 
+              org.apache.thrift.protocol.TProtocolUtil.skip(iprot, schemeField.type);
+            }
+            break;
           default:
             org.apache.thrift.protocol.TProtocolUtil.skip(iprot, schemeField.type);
         }
@@ -1557,6 +1659,13 @@ public class TableInfo implements org.apache.thrift.TBase<TableInfo, TableInfo._
           oprot.writeFieldEnd();
         }
       }
+      if (struct.tableId != null) {
+        if (struct.isSetTableId()) {
+          oprot.writeFieldBegin(TABLE_ID_FIELD_DESC);
+          oprot.writeString(struct.tableId);
+          oprot.writeFieldEnd();
+        }
+      }
       oprot.writeFieldStop();
       oprot.writeStructEnd();
     }
@@ -1614,7 +1723,10 @@ public class TableInfo implements org.apache.thrift.TBase<TableInfo, TableInfo._
       if (struct.isSetHadoopScheme()) {
         optionals.set(3);
       }
-      oprot.writeBitSet(optionals, 4);
+      if (struct.isSetTableId()) {
+        optionals.set(4);
+      }
+      oprot.writeBitSet(optionals, 5);
       if (struct.isSetHiddenColumns()) {
         {
           oprot.writeI32(struct.hiddenColumns.size());
@@ -1632,6 +1744,9 @@ public class TableInfo implements org.apache.thrift.TBase<TableInfo, TableInfo._
       }
       if (struct.isSetHadoopScheme()) {
         oprot.writeString(struct.hadoopScheme);
+      }
+      if (struct.isSetTableId()) {
+        oprot.writeString(struct.tableId);
       }
     }
 
@@ -1682,7 +1797,7 @@ public class TableInfo implements org.apache.thrift.TBase<TableInfo, TableInfo._
       struct.setClusteringIsSet(true);
       struct.handle = iprot.readBinary();
       struct.setHandleIsSet(true);
-      java.util.BitSet incoming = iprot.readBitSet(4);
+      java.util.BitSet incoming = iprot.readBitSet(5);
       if (incoming.get(0)) {
         {
           org.apache.thrift.protocol.TList _list153 = iprot.readListBegin(org.apache.thrift.protocol.TType.STRUCT);
@@ -1709,6 +1824,10 @@ public class TableInfo implements org.apache.thrift.TBase<TableInfo, TableInfo._
       if (incoming.get(3)) {
         struct.hadoopScheme = iprot.readString();
         struct.setHadoopSchemeIsSet(true);
+      }
+      if (incoming.get(4)) {
+        struct.tableId = iprot.readString();
+        struct.setTableIdIsSet(true);
       }
     }
   }

@@ -92,6 +92,11 @@ public class SparkTable implements PartitionedTable, RowLevelTable, DeletableTab
         .toArray(Transform[]::new);
   }
 
+  /** Overrides Table.id() of Spark 4.1 and later, by which a DataFrame notices that its table was created again. */
+  public String id() {
+    return info.getTableId();
+  }
+
   /** Overrides Table.version() of Spark 4.1 and later; has no annotation, so that it compiles with 4.0. */
   public String version() {
     return Long.toString(info.getSnapshotId());
