@@ -23,15 +23,29 @@ import org.apache.spark.sql.catalyst.AliasIdentifier;
 import org.apache.spark.sql.catalyst.analysis.CTESubstitution;
 import org.apache.spark.sql.catalyst.analysis.RelationTimeTravel;
 import org.apache.spark.sql.catalyst.analysis.UnresolvedRelation;
+import org.apache.spark.sql.catalyst.expressions.Alias;
+import org.apache.spark.sql.catalyst.expressions.Attribute;
+import org.apache.spark.sql.catalyst.expressions.Cast;
+import org.apache.spark.sql.catalyst.expressions.EvalMode;
+import org.apache.spark.sql.catalyst.expressions.NamedExpression;
 import org.apache.spark.sql.catalyst.parser.ParseException;
 import org.apache.spark.sql.catalyst.parser.ParserInterface;
 import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan;
+import org.apache.spark.sql.catalyst.plans.logical.Project;
 import org.apache.spark.sql.catalyst.plans.logical.SubqueryAlias;
 import org.apache.spark.sql.catalyst.rules.Rule;
 import org.apache.spark.sql.classic.Dataset;
 import org.apache.spark.sql.classic.SparkSession;
 import org.apache.spark.sql.functions;
 import org.apache.spark.sql.internal.SQLConf;
+import org.apache.spark.sql.types.BooleanType;
+import org.apache.spark.sql.types.DataType;
+import org.apache.spark.sql.types.DataTypes;
+import org.apache.spark.sql.types.DateType;
+import org.apache.spark.sql.types.NumericType;
+import org.apache.spark.sql.types.StructField;
+import scala.Option;
+import scala.collection.immutable.Seq;
 import scala.jdk.javaapi.CollectionConverters;
 
 /**
@@ -117,7 +131,43 @@ public final class ViewResolution extends Rule<LogicalPlan> {
     for (int i = 0; i < chosen.length; i++) {
       chosen[i] = functions.col(numbered[places[i]]).as(columns.get(i).getName());
     }
-    return rows.toDF(numbered).select(chosen).queryExecution().analyzed();
+    return inTypesOf(name, view, rows.toDF(numbered).select(chosen).queryExecution().analyzed());
+  }
+
+  /** The query in the types of the view's columns, as in Spark's own catalog, where columns of its tables have others by now. */
+  private LogicalPlan inTypesOf(QualifiedName name, ViewInfo view, LogicalPlan query) {
+    StructField[] declared = ViewListing.schemaOf(view).fields();
+    List<Attribute> found = CollectionConverters.asJava(query.output());
+    List<NamedExpression> columns = new ArrayList<>();
+    boolean changed = false;
+    for (int i = 0; i < declared.length; i++) {
+      DataType from = found.get(i).dataType();
+      DataType to = declared[i].dataType();
+      if (from.equals(to) || !isExactInHive(from) || !isExactInHive(to)) {
+        columns.add(found.get(i));
+        continue;
+      }
+      if (!Cast.canAnsiCast(from, to)) {
+        throw new IllegalStateException(
+            "The column " + declared[i].name() + " of the view " + name + " is of the type " + to.sql() + ", and its query"
+                + " returns " + from.sql() + " by now; ALTER VIEW " + name + " AS … gives it another query");
+      }
+      Option<String> zone = Option.apply(session.sessionState().conf().sessionLocalTimeZone());
+      Cast cast = new Cast(found.get(i), to, zone, EvalMode.ANSI());
+      columns.add(new Alias(cast, found.get(i).name(), NamedExpression.newExprId(), seq(), Option.empty(), seq()));
+      changed = true;
+    }
+    return changed ? new Project(CollectionConverters.asScala(columns).toSeq(), query) : query;
+  }
+
+  private static <T> Seq<T> seq() {
+    return CollectionConverters.asScala(List.<T>of()).toSeq();
+  }
+
+  /** Whether the metastore keeps this type of a view's column as it is. It has no type for others, such as TIMESTAMP_NTZ. */
+  private static boolean isExactInHive(DataType type) {
+    return type instanceof NumericType || type instanceof BooleanType || type instanceof DateType
+        || type.equals(DataTypes.StringType);
   }
 
   /** The properties that keep the settings of the session, for a view that it makes. */
