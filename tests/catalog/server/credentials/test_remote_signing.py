@@ -254,11 +254,17 @@ def test_iceberg_s_java_client_without_keys_writes_reads_and_deletes(signing: Si
         assert spark.run("SELECT count(*) FROM rita.java.t WHERE id = 2") == [["1"]]
         with pytest.raises(PeerError, match=r"rita|Not signed"):
             spark.run("INSERT INTO rita.java.t VALUES (4, 'd')")
-        # Objects are deleted several at once.
+        # Objects are deleted several at once, with their names in the body.
         before = objects(signing, "wh/java.db/t_old/data/")
-        spark.run("DROP TABLE ann.java.t_old PURGE")
         assert len(before) == 2
-        assert objects(signing, "wh/java.db/t_old/data/") == []
+        spark.run("INSERT OVERWRITE ann.java.t_old VALUES (5, 'e'), (6, 'f')")
+        spark.run("DELETE FROM ann.java.t_old WHERE id < 5")
+        spark.run(
+            "CALL ann.system.expire_snapshots(table => 'java.t_old', older_than => TIMESTAMP '2999-01-01 00:00:00')"
+        )
+        after = objects(signing, "wh/java.db/t_old/data/")
+        assert len(after) == 2
+        assert not set(before) & set(after)
 
 
 def objects(signing: SigningServer, prefix: str) -> list[str]:
