@@ -223,9 +223,31 @@ class AuthenticationSettings:
         default=None,
         metadata=about("The address of Google's token service, where it is not the public one.", optional(TEXT)),
     )
+    credentials_azure: Literal["off", "on"] = field(
+        default="off",
+        metadata=about(
+            "Whether the server issues shared access signatures of Azure's store, each for the directory of one table, "
+            "by its own identity.",
+            switch(),
+        ),
+    )
+    credentials_azure_endpoint: str | None = field(
+        default=None,
+        metadata=about(
+            "The address of the account of Azure for clients, where it is not that in the locations.", optional(TEXT)
+        ),
+    )
+    credentials_azure_key_endpoint: str | None = field(
+        default=None,
+        metadata=about(
+            "The address of the account of Azure by which the server gets keys, https, where it is not that in the "
+            "locations.",
+            optional(TEXT),
+        ),
+    )
     credentials_seconds: int = field(
         default=3600,
-        metadata=about("How long credentials of S3 are valid.", integer(900, 43200, "a number of seconds")),
+        metadata=about("How long credentials of S3 and Azure are valid.", integer(900, 43200, "a number of seconds")),
     )
     access_authorizer: str = field(
         default="none",

@@ -282,6 +282,8 @@ _ADDRESSES_OF: Mapping[str, tuple[str, ...]] = {
     "credentials_s3_endpoint": ("credentials_s3_role", "credentials_s3_signing"),
     "credentials_google_endpoint": ("credentials_google",),
     "credentials_google_token_endpoint": ("credentials_google",),
+    "credentials_azure_endpoint": ("credentials_azure",),
+    "credentials_azure_key_endpoint": ("credentials_azure",),
 }
 """The settings of stores, and those of which each needs one."""
 
@@ -315,7 +317,9 @@ def check_credentials(settings: AuthenticationSettings, http_port: int | None, s
             continue
         found = urlsplit(getattr(settings, name))
         has_path = signs and name == "credentials_s3_endpoint" and found.path not in ("", "/")
-        if found.scheme not in ("http", "https") or not found.hostname or found.username or found.query or has_path:
+        # Azure's library sends tokens by TLS alone.
+        schemes = ("https",) if name == "credentials_azure_key_endpoint" else ("http", "https")
+        if found.scheme not in schemes or not found.hostname or found.username or found.query or has_path:
             raise ServerSettingsError(f"{sources[name]}: {name} is not an address https://host[:port]")
 
 

@@ -174,6 +174,7 @@ def _message(frozen: object, name: str, action: str) -> str:
 # -- optional libraries ------------------------------------------------------------------------------------------------
 
 EXTRAS = {
+    "azure": "azure",
     "boto3": "aws",
     "confluent_kafka": "kafka",
     "cryptography": "jwt",

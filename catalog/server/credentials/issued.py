@@ -42,6 +42,15 @@ class GoogleCredentials(StorageCredentials):
     token: str = field(repr=False)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AzureCredentials(StorageCredentials):
+    """A shared access signature of Azure's for an account, whose host is that of the location."""
+
+    account: str
+    host: str
+    signature: str = field(repr=False)
+
+
 class CredentialsError(MetastoreError):
     """The refusal of credentials for a directory; the text has the reason."""
 

@@ -158,6 +158,17 @@ def credentials_for(
                 store_endpoint=settings.credentials_google_endpoint,
             )
         )
+    if settings.credentials_azure == "on":
+        # Needs the libraries of an extra.
+        from interbed.catalog.server.credentials.azure_signatures import DelegatedSignatures
+
+        issuers.append(
+            DelegatedSignatures(
+                seconds=settings.credentials_seconds,
+                key_endpoint=settings.credentials_azure_key_endpoint,
+                store_endpoint=settings.credentials_azure_endpoint,
+            )
+        )
     return TableCredentials(store, issuers, partial(permitted_operation, access, policies)) if issuers else None
 
 

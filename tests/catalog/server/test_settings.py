@@ -263,6 +263,17 @@ def test_settings_that_contradict_each_other_are_refused(tmp_path: Path) -> None
         (signing | {"credentials_s3_endpoint": "ftp://s"}, "is not an address https://host"),
         ({"credentials_google": "on"}, "credentials_google needs `authentication`"),
         ({"credentials_google_endpoint": "https://g"}, "is set without credentials_google"),
+        ({"credentials_azure": "on"}, "credentials_azure needs `authentication`"),
+        ({"credentials_azure_endpoint": "https://a"}, "is set without credentials_azure"),
+        (
+            {
+                "authentication": "token",
+                "http_port": "0",
+                "credentials_azure": "on",
+                "credentials_azure_key_endpoint": "http://a",
+            },
+            "credentials_azure_key_endpoint is not an address https://host",
+        ),
         ({"credentials_s3_region": "us-east-1"}, "without credentials_s3_role or credentials_s3_signing"),
     ]:
         with pytest.raises(ServerSettingsError, match=message):

@@ -164,6 +164,10 @@ class StoreProxy:
                 seen.requests.append(request)
             self._changed.notify_all()
 
+    def asked_path(self, path: str) -> str:
+        """Return the path and the query of a request as the store gets them."""
+        return path
+
     def asked_headers(self, headers: Iterable[tuple[str, str]]) -> Iterable[tuple[str, str]]:
         """Return the headers of a request as the store gets them."""
         return headers
@@ -296,7 +300,7 @@ class _Handler(BaseHTTPRequestHandler):
         upstream = self._upstream or proxy.connected()
         self._upstream = upstream
         try:
-            upstream.putrequest(self.command, self.path, skip_host=True, skip_accept_encoding=True)
+            upstream.putrequest(self.command, proxy.asked_path(self.path), skip_host=True, skip_accept_encoding=True)
             for name, value in proxy.asked_headers(self.headers.items()):
                 if name.lower() not in _OF_A_CONNECTION | {"expect"}:
                     upstream.putheader(name, value)

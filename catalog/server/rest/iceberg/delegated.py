@@ -5,8 +5,8 @@ it gets credentials, which spare the requests for signatures.
 Credentials are added to the answers of loadTable, createTable and registerTable, after these were stored under an
 idempotency key: no secret gets into the database or into a cache. A table without credentials is answered without them,
 because clients may have their own. Source: Iceberg's REST specification, `LoadTableResult`, `StorageCredential` and
-`RemoteSignRequest`; names of properties from S3FileIOProperties, AwsClientProperties, GCPProperties and
-pyiceberg.
+`RemoteSignRequest`; names of properties from S3FileIOProperties, AwsClientProperties, GCPProperties,
+AzureProperties and pyiceberg.
 """
 
 import dataclasses
@@ -19,6 +19,7 @@ from urllib.parse import quote
 import msgspec
 
 from interbed.catalog.server.credentials.issued import (
+    AzureCredentials,
     CredentialsError,
     CredentialsUnavailableError,
     GoogleCredentials,
@@ -221,6 +222,11 @@ def _properties(issued: StorageCredentials) -> dict[str, str]:
             "gcs.oauth2.token-expires-at": str(issued.expires_millis),
             **({} if issued.endpoint is None else {"gcs.service.host": issued.endpoint}),
         }
+    if isinstance(issued, AzureCredentials):
+        return {
+            f"adls.sas-token.{issued.host}": issued.signature,
+            f"adls.sas-token-expires-at-ms.{issued.host}": str(issued.expires_millis),
+        }
     assert isinstance(issued, S3Credentials)
     return {
         "s3.access-key-id": issued.access_key,
@@ -235,6 +241,7 @@ def _properties(issued: StorageCredentials) -> dict[str, str]:
 _RENEWAL = {
     S3Credentials: "client.refresh-credentials-endpoint",
     GoogleCredentials: "gcs.oauth2.refresh-credentials-endpoint",
+    AzureCredentials: "adls.refresh-credentials-endpoint",
 }
 
 

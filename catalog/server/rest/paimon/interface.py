@@ -27,7 +27,8 @@ PATH = "/paimon"
 
 _NO_TOKENS = (
     "The server issues no tokens for the files of tables. Set 'data-token.enabled' to false, and give the keys of the "
-    "file system to the client; or set credentials_s3_role or credentials_google for the server."
+    "file system to the client; or set credentials_s3_role, credentials_google or "
+    "credentials_azure for the server."
 )
 
 

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from http import HTTPStatus
 
 from interbed.catalog.server.credentials.issued import (
+    AzureCredentials,
     CredentialsError,
     CredentialsUnavailableError,
     GoogleCredentials,
@@ -67,14 +68,21 @@ class TokenRoutes:
 
 
 def token_options(issued: StorageCredentials) -> Mapping[str, str]:
-    """Return the options of credentials: those of S3 by the names of Hadoop's client and of pypaimon, those of Google's
-    store by our own, because Hadoop's connector gets its tokens from classes of Java.
+    """Return the options of credentials: those of S3 and Azure by the names of Hadoop's client, and of pypaimon, those
+    of Google's store by our own, because Hadoop's connector gets its tokens from classes of Java.
     """
     if isinstance(issued, GoogleCredentials):
         return {
             "fs.gs.auth.access.token": issued.token,
             "fs.gs.auth.access.token.expires-at": str(issued.expires_millis),
             **({} if issued.endpoint is None else {"fs.gs.storage.root.url": issued.endpoint}),
+        }
+    if isinstance(issued, AzureCredentials):
+        return {
+            "fs.azure.sas.fixed.token": issued.signature,
+            f"fs.azure.account.auth.type.{issued.host}": "SAS",
+            f"fs.azure.sas.fixed.token.{issued.host}": issued.signature,
+            **({} if issued.endpoint is None else {"fs.azure.endpoint": issued.endpoint}),
         }
     assert isinstance(issued, S3Credentials)
     options = {
