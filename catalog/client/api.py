@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from interbed.storage.meta.schema.outline import SchemaOutline
     from interbed.storage.table.read_optimized import ReadOptimizedTable
     from interbed.storage.views.changes import ChangeView
+    from interbed.storage.views.guarded_changes import GuardedChangeView
     from interbed.storage.views.system.table import SystemTable
 
 
@@ -455,15 +456,19 @@ def _check_properties(of_database: Mapping[str, str]) -> None:
     check_public(of_database, "the properties of the database")
 
 
-def system_table(table: Table, kind: str) -> "ChangeView | SystemTable | ReadOptimizedTable":
+def system_table(table: Table, kind: str) -> "ChangeView | GuardedChangeView | SystemTable | ReadOptimizedTable":
     """Return a system table of a table; raise InvalidInputError naming those that exist."""
+    from interbed.storage.table.guarded_table import GuardedTable
     from interbed.storage.table.read_optimized import READ_OPTIMIZED, ReadOptimizedTable
     from interbed.storage.views.changes import AUDIT_LOG, BINLOG, ChangeView
     from interbed.storage.views.system.table import SystemTable
 
+    opened: object = table
+    if isinstance(opened, GuardedTable):
+        return opened.change_view(kind)
     refused = getattr(table, "refused", None)
     if refused is not None:
-        # A table with policies for its reader, or one whose rows the server reads.
+        # The server reads its rows.
         raise refused(f"${kind}")
     if kind == READ_OPTIMIZED:
         return ReadOptimizedTable.of(table)

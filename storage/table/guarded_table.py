@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from interbed.storage.meta.schema.table_schema import TableSchema
     from interbed.storage.read.guarded_scan import BoundRules, GuardedScan, RowRules
     from interbed.storage.read.point_lookup import Key
-    from interbed.storage.views.changes import GuardedChangeQuery, GuardedChangeRead
+    from interbed.storage.views.guarded_changes import GuardedChangeQuery, GuardedChangeRead, GuardedChangeView
     from interbed.storage.views.stream.stream_scan import TableStream
 
 QUERY_AUTH = "query-auth.enabled"
@@ -172,7 +172,7 @@ class GuardedTable(DescribedTable, ScannedRows):
         Raises NotSupportedError, when it is read, for a table with a primary key whose changes lack the rows before
         updates.
         """
-        from interbed.storage.views.changes import GuardedChangeQuery
+        from interbed.storage.views.guarded_changes import GuardedChangeQuery
 
         source = self._table.changes(from_snapshot, to_snapshot, mode=mode)
         return GuardedChangeQuery(source, self._change_read(source.store, columns, filter, source.mode))
@@ -205,6 +205,18 @@ class GuardedTable(DescribedTable, ScannedRows):
             idle_seconds=idle_seconds,
         )
 
+    def change_view(self, kind: str) -> "GuardedChangeView":
+        """Return the audit log or the binlog of the table (`audit_log`, `binlog`), under the policies of the table.
+
+        Raises NotSupportedError naming another system table: it would show hidden rows, or figures of them.
+        """
+        from interbed.storage.views.changes import AUDIT_LOG, BINLOG, ChangeView
+        from interbed.storage.views.guarded_changes import GuardedChangeView
+
+        if kind not in (AUDIT_LOG, BINLOG):
+            raise self.refused(f"${kind}")
+        return GuardedChangeView(ChangeView.of(self.name, self._table.store, kind), self._bound_rules)
+
     def _change_read(
         self,
         store: "FileStore",
@@ -214,7 +226,7 @@ class GuardedTable(DescribedTable, ScannedRows):
     ) -> "GuardedChangeRead":
         from interbed.storage.base.predicate.conditions import bound_filter
         from interbed.storage.base.predicate.expr import columns_of
-        from interbed.storage.views.changes import GuardedChangeRead
+        from interbed.storage.views.guarded_changes import GuardedChangeRead
 
         predicate = None if condition is None else bound_filter(condition, store.schema.fields)
         asked = {*(store.schema.names if columns is None else columns)}

@@ -13,7 +13,7 @@ import io
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import Any, NoReturn
 
 import pyarrow as pa
 
@@ -35,9 +35,6 @@ from interbed.storage.read.arrow_rows import ArrowRows, check_limit, shown_query
 from interbed.storage.table.described import DescribedTable, ScannedRows
 from interbed.storage.table.guarded_table import key_condition
 from interbed.storage.table.table import Table
-
-if TYPE_CHECKING:
-    from interbed.storage.read.point_lookup import Key
 
 END_OF_STREAM = b"\xff\xff\xff\xff\0\0\0\0"
 REASON = b"interbed.error"
@@ -153,7 +150,7 @@ class ServedTable(DescribedTable, ScannedRows):
         """Return the number of rows that the row filters show; no column is sent."""
         return self.scan([]).count()
 
-    def get(self, key: "Key", columns: Sequence[str] | None = None) -> dict[str, object] | None:
+    def get(self, key: Any, columns: Sequence[str] | None = None) -> dict[str, object] | None:
         """Return the row of a primary key as Table.get does; None also for one that is not shown."""
         rows = python_rows(self.scan(columns, key_condition(self.name, self.primary_keys, key)).to_arrow())
         return rows[0] if rows else None

@@ -186,3 +186,87 @@ def test_the_policies_are_asked_for_with_each_part_of_a_stream(changed: Table) -
     assert next(stream).to_arrow().num_rows == 0
     conditions[:] = ["amount = 6"]
     assert [row["id"] for part in stream for row in part.to_arrow().to_pylist()] == [3]
+
+
+# -- the audit log and the binlog --------------------------------------------------------------------------------------
+
+
+def _audited(rows: Any) -> list[tuple[str, object, object, object]]:
+    return [(row["rowkind"], row["id"], row["amount"], row["phone"]) for row in rows.to_arrow().to_pylist()]
+
+
+MOVED = [("-D", 1, 9, "*c9"), ("+I", 2, 7, "*c7"), ("-U", 3, 8, "*c8"), ("+U", 3, 6, "*c6")]
+"""The second snapshot of `changed`, as the filter shows it."""
+
+
+@pytest.mark.parametrize("compacted", [False, True])
+def test_the_audit_log_shows_updates_over_the_bounds_of_the_filter(changed: Table, *, compacted: bool) -> None:
+    if compacted:
+        changed.compact(full=True)
+    first, newest = (number for number in (1, changed.latest_snapshot().id))  # type: ignore[union-attr]
+    view = _guarded(changed).change_view("audit_log")
+    between = view.copy({"incremental-between": f"{first},{newest}"})
+    assert _audited(between.scan())[-4:] == MOVED
+    assert _audited(between.scan(filter="rowkind = '-D'")) == [MOVED[0]]
+    assert _audited(between.scan(filter="phone = '*c7'")) == [MOVED[1]]
+    assert _audited(between.scan(filter="phone = '19' OR phone = '12'")) == []
+    assert between.scan(["phone"], limit=2).to_arrow().column_names == ["phone"]
+    streamed = [row for part in view.stream(from_snapshot=1, idle_seconds=0) for row in _audited(part)]
+    assert streamed[-4:] == MOVED
+    assert all(isinstance(amount, int) and amount > 4 for _, _, amount, _ in streamed)
+
+
+def test_the_binlog_pairs_shown_updates_alone(changed: Table) -> None:
+    view = _guarded(changed).change_view("binlog").copy({"incremental-between": "1,3"})
+    newest = changed.latest_snapshot()
+    assert newest is not None
+    view = _guarded(changed).change_view("binlog").copy({"incremental-between": f"1,{newest.id}"})
+    assert _audited(view.scan())[-3:] == [
+        ("-D", [1], [9], ["*c9"]),
+        ("+I", [2], [7], ["*c7"]),
+        ("+U", [3, 3], [8, 6], ["*c8", "*c6"]),
+    ]
+
+
+@pytest.mark.parametrize("kind", ["audit_log", "binlog"])
+def test_a_snapshot_of_a_keyed_table_is_refused_under_a_filter(changed: Table, kind: str) -> None:
+    with pytest.raises(NotSupportedError, match="deleted keys without the rows before"):
+        _guarded(changed).change_view(kind).scan().to_arrow()
+    masked = _guarded(changed, condition=None).change_view(kind).scan().to_arrow().to_pylist()
+    raw = {row["id"]: row for row in changed.to_arrow().to_pylist()}
+    assert len(masked) == len(raw)
+    assert not {row["phone"] for row in raw.values()} & {str(row["phone"]) for row in masked}
+
+
+@pytest.mark.parametrize("producer", ["none", "input"])
+def test_an_audit_log_without_rows_before_updates_is_refused_under_a_filter(tmp_path: Path, producer: str) -> None:
+    table = _made(tmp_path, producer)
+    table.upsert([_row(1, 9)])
+    with pytest.raises(NotSupportedError, match="lack the rows before updates"):
+        _guarded(table).change_view("audit_log").scan().to_arrow()
+
+
+@pytest.mark.parametrize("mode", ["delta", "diff"])
+def test_an_audit_log_of_another_source_is_refused_under_a_filter(changed: Table, mode: str) -> None:
+    options = {"incremental-between": "1,2", "incremental-between-scan-mode": mode}
+    with pytest.raises(NotSupportedError, match="lack the rows before updates"):
+        _guarded(changed).change_view("audit_log").copy(options).scan().to_arrow()
+
+
+def test_the_audit_log_of_a_table_without_a_key(tmp_path: Path) -> None:
+    table = _made(tmp_path, keyed=False)
+    table.append([_row(1, 9), _row(2, 1)])
+    table.append([_row(3, 8)])
+    view = _guarded(table).change_view("audit_log")
+    assert _audited(view.scan()) == [("+I", 1, 9, "*c9"), ("+I", 3, 8, "*c8")]
+    assert _audited(view.scan(snapshot_id=1)) == [("+I", 1, 9, "*c9")]
+    assert view.field_names == ["rowkind", "id", "amount", "phone", "city"]
+
+
+def test_other_ways_to_read_the_audit_log_are_refused_by_name(changed: Table) -> None:
+    view = _guarded(changed).change_view("audit_log")
+    for name in ("store", "new_read_builder", "packed"):
+        with pytest.raises(NotSupportedError, match=f"{name}.*would not keep to them"):
+            getattr(view, name)
+    with pytest.raises(NotSupportedError, match="sequence numbers would count hidden"):
+        view.copy({"table-read.sequence-number.enabled": "true"})

@@ -221,7 +221,7 @@ def test_lookups_find_shown_rows_only(policed: PolicedMetastore) -> None:
 READS = frozenset(
     (
         *("name", "schema", "location", "options", "fields", "field_names", "arrow_schema", "primary_keys"),
-        *("partition_keys", "copy", "branch", "refused"),
+        *("partition_keys", "copy", "branch", "refused", "change_view"),
         *("scan", "get", "changes", "stream", "count", "to_arrow", "to_pandas", "to_polars", "to_duckdb"),
     )
 )
@@ -248,10 +248,22 @@ def refusing(tmp_path_factory: pytest.TempPathFactory) -> Iterator[GuardedTable]
         yield _guarded(made)
 
 
-@pytest.mark.parametrize("kind", [*SYSTEM_TABLES, "audit_log", "binlog", "ro"])
-def test_every_system_table_is_refused_by_name(refusing: GuardedTable, kind: str) -> None:
+@pytest.mark.parametrize("kind", [*SYSTEM_TABLES, "ro", "none"])
+def test_every_system_table_but_those_of_changes_is_refused_by_name(refusing: GuardedTable, kind: str) -> None:
     with pytest.raises(NotSupportedError, match=rf"'\${kind}' would not keep to them"):
         system_table(cast(Table, refusing), kind)
+
+
+@pytest.mark.parametrize("kind", ["audit_log", "binlog"])
+def test_system_tables_of_changes_show_shown_rows(policed: PolicedMetastore, kind: str) -> None:
+    view: Any = system_table(cast(Table, _guarded(policed)), kind)
+    if _guarded(policed).primary_keys:
+        with pytest.raises(NotSupportedError, match="lack the rows before updates"):
+            view.scan().to_arrow()
+        return
+    phones = view.scan().to_arrow()["phone"].to_pylist()
+    packed = [[phone] for phone in ("*Bonn", "*Bonn", "*Ulm")]
+    assert sorted(phones, key=repr) == (packed if kind == "binlog" else ["*Bonn", "*Bonn", "*Ulm"])
 
 
 def test_a_policy_is_in_force_at_the_next_scan(policed: PolicedMetastore) -> None:

@@ -220,7 +220,9 @@ def test_a_pipelined_request_is_answered_after_the_stream(server: RowsServer) ->
 
 def test_a_file_that_is_missing_cuts_the_stream_with_its_reason(server: RowsServer, tmp_path: Path) -> None:
     with server.catalog("root") as catalog:
-        table = catalog.create_table("sales.torn", pa.schema({"id": pa.int64(), "note": pa.string()}))
+        table = catalog.create_table(
+            "sales.torn", pa.schema((pa.field("id", pa.int64()), pa.field("note", pa.string())))
+        )
         for start in (0, 10):
             table.append(pa.table({"id": pa.array(range(start, start + 10), pa.int64()), "note": ["secret-66"] * 10}))
         catalog.set_column_mask("sales.torn", "note", "NULL", to=["user root"])

@@ -23,7 +23,7 @@ from interbed.catalog.server.rest.rows.streams import (
 )
 from tests.support.waits import at_most, wait_until
 
-SCHEMA = pa.schema({"id": pa.int64(), "text": pa.string()})
+SCHEMA = pa.schema((pa.field("id", pa.int64()), pa.field("text", pa.string())))
 
 
 class _Clock:
