@@ -104,6 +104,11 @@ class SparkPeer(SparkProcess):
         address, application = self._process.call("web")
         return address, application
 
+    def hive_token(self) -> str:
+        """Return the delegation token that Spark's provider gets of Hive's metastore, as Hadoop's text."""
+        text: str = self._process.call("hive token")
+        return text
+
     def stream(self, source: str, columns: Sequence[str], target: str, checkpoint: Path) -> None:
         """Stream expressions of the columns of one table into another, until all present rows are processed."""
         self._process.call(

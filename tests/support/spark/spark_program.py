@@ -34,6 +34,16 @@ def script(session: SparkSession, statements: list[str]) -> list[str]:
     return refusals
 
 
+def hive_token(spark: SparkSession) -> str:
+    """Return the delegation token that Spark's own provider gets of Hive's metastore, as Hadoop's text of it."""
+    jvm: Any = spark.sparkContext._jvm
+    context = spark.sparkContext._jsc.sc()
+    credentials = jvm.org.apache.hadoop.security.Credentials()
+    provider = jvm.org.apache.spark.sql.hive.security.HiveDelegationTokenProvider()
+    provider.obtainDelegationTokens(context.hadoopConfiguration(), context.conf(), credentials)
+    return str(credentials.getAllTokens().iterator().next().encodeToUrlString())
+
+
 def answer(spark: SparkSession, request: dict[str, Any]) -> Any:
     """Return the answer of one command."""
     match request["command"]:
@@ -51,6 +61,8 @@ def answer(spark: SparkSession, request: dict[str, Any]) -> Any:
             # The web UI shows only events that have reached it.
             context._jsc.sc().listenerBus().waitUntilEmpty()
             return [context.uiWebUrl, context.applicationId]
+        case "hive token":
+            return hive_token(spark)
         case "stream":
             source = spark.readStream.table(request["source"]).selectExpr(*request["columns"])
             writer = source.writeStream.option("checkpointLocation", request["checkpoint"])

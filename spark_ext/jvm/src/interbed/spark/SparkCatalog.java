@@ -1,5 +1,6 @@
 package interbed.spark;
 
+import interbed.spark.catalog.ApplicationLogin;
 import interbed.spark.catalog.CachedTables;
 import interbed.spark.catalog.ConstraintCatalog;
 import interbed.spark.catalog.HeldSecrets;
@@ -56,7 +57,8 @@ public class SparkCatalog
 
   @Override
   public void initialize(String name, CaseInsensitiveStringMap options) {
-    reference = new CatalogRef(name, HeldSecrets.withSecrets(options.asCaseSensitiveMap()));
+    reference =
+        new CatalogRef(name, ApplicationLogin.added(HeldSecrets.withSecrets(options.asCaseSensitiveMap())));
     Planner.askOrThrow(
         planner -> {
           planner.openCatalog(reference);

@@ -8,9 +8,10 @@ import org.apache.spark.sql.internal.SQLConf;
 import scala.jdk.javaapi.CollectionConverters;
 
 /**
- * Secret options of catalogs. Spark sends a session's settings to executors with each task. The event log has them with each job,
- * and masks only the settings with which the application was started. So the session's settings have a name in place of these
- * options. Of a catalog by settings, the options of the file system stay in them.
+ * Options of catalogs that stay on the driver: secrets, and logins by Kerberos. Spark sends a session's settings to executors with
+ * each task. The event log has them with each job, and masks only the settings with which the application was started. So the
+ * session's settings have a name in place of these options. Of a catalog by settings, the options of the file system stay in
+ * them.
  */
 public final class HeldSecrets {
   /** The option of a catalog with that name. */
@@ -24,7 +25,7 @@ public final class HeldSecrets {
   static Map<String, String> withoutSecrets(Map<String, String> options) {
     Map<String, String> open = new HashMap<>(options);
     Map<String, String> secret = new HashMap<>(options);
-    open.entrySet().removeIf(option -> Redaction.isSecret(option.getKey(), option.getValue()));
+    open.entrySet().removeIf(option -> Redaction.isOfDriver(option.getKey(), option.getValue()));
     secret.keySet().removeAll(open.keySet());
     if (!secret.isEmpty()) {
       String name = UUID.randomUUID().toString();
@@ -69,7 +70,7 @@ public final class HeldSecrets {
         .forEach(
             (key, value) -> {
               String option = key.startsWith(prefix) ? key.substring(prefix.length()) : "";
-              if (Redaction.isSecret(option, value) && !Redaction.isOfFileSystem(option)) {
+              if (Redaction.isOfDriver(option, value) && !Redaction.isOfFileSystem(option)) {
                 secret.put(option, value);
               }
             });

@@ -37,6 +37,11 @@ public final class Redaction {
     return PATTERN.matcher(key).find() || (value != null && USER.matcher(value).find());
   }
 
+  /** Whether an option of a catalog stays on the driver: a secret, or part of a login by Kerberos. */
+  static boolean isOfDriver(String key, String value) {
+    return isSecret(key, value) || key.startsWith(ApplicationLogin.PREFIX);
+  }
+
   /** Whether an option of a catalog is one of its file system. */
   static boolean isOfFileSystem(String key) {
     return FILE_SYSTEM.matcher(key).find();

@@ -77,7 +77,7 @@ public final class PythonWorkerChannel implements ReadableByteChannel, WritableB
 
   /** Takes an idle worker or starts one, and sends it the request. */
   public static PythonWorkerChannel open(PythonCommand command, Operation operation, byte[]... payloads) {
-    Map<String, String> environment = Map.from(CollectionConverters.asScala(command.environment()));
+    Map<String, String> environment = Map.from(CollectionConverters.asScala(TokenFile.added(command.environment())));
     PythonWorker worker = started(command.executable(), environment);
     try {
       PythonWorkerChannel opened = new PythonWorkerChannel(command.executable(), environment, worker);
