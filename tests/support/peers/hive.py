@@ -1,7 +1,7 @@
 """HiveServer2 4.0.1 with Paimon's connector on a metastore: a JVM for a whole test module.
 
-`HiveServer2` starts tests/peers/hive/java/HivePeer.java; `run` sends a statement through JDBC over TCP. Maven fetches
-the jars once, 285 MB, into the tests' cache.
+`HiveServer2` starts tests/peers/hive/java/HivePeer.java; `run` sends a statement through JDBC over TCP, in the session
+of a user. `settings` are further ones of hive-site.xml. Maven fetches the jars once, 285 MB, into the tests' cache.
 """
 
 import tempfile
@@ -77,21 +77,29 @@ class HiveRows:
 class HiveServer2(JvmPeer):
     """The JVM of HiveServer2; close it (or leave its `with` block) to end it."""
 
-    def __init__(self, metastore_uri: str, warehouse: Path, timeout_seconds: float = 300) -> None:
+    def __init__(
+        self,
+        metastore_uri: str,
+        warehouse: Path,
+        timeout_seconds: float = 300,
+        settings: Mapping[str, str] | None = None,
+    ) -> None:
         self._directory = tempfile.TemporaryDirectory(prefix="interbed-hive-", ignore_cleanup_errors=True)
         home = Path(self._directory.name)
         conf = home / "conf"
         conf.mkdir()
-        (conf / "hive-site.xml").write_text(_site(_settings(metastore_uri, warehouse, home)), "utf-8")
+        (conf / "hive-site.xml").write_text(
+            _site({**_settings(metastore_uri, warehouse, home), **(settings or {})}), "utf-8"
+        )
         for name in ("log4j2.properties", "hive-log4j2.properties"):
             (conf / name).write_text(LOGGING, "utf-8")
         self.log = home / "stderr.log"
         command = ["java", *JVM_OPTIONS, f"-Djava.io.tmpdir={home}", "-cp", f"{conf}:{hive_classpath()}", "HivePeer"]
         self._process = PeerProcess(command, self.log, timeout_seconds)
 
-    def run(self, statement: str) -> HiveRows:
-        """Return the result of one statement. Raises PeerError when Hive refuses it."""
-        answer: dict[str, Any] = self._process.call("run", sql=statement)
+    def run(self, statement: str, user: str = "tester") -> HiveRows:
+        """Return the result of one statement in the session of a user. Raises PeerError when Hive refuses it."""
+        answer: dict[str, Any] = self._process.call("run", sql=statement, user=user)
         return HiveRows(
             names=tuple(column["name"].rpartition(".")[2] for column in answer["columns"]),
             types=tuple(column["type"] for column in answer["columns"]),

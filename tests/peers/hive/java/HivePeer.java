@@ -14,6 +14,8 @@ import java.sql.ResultSetMetaData;
 import java.sql.SQLException;
 import java.sql.Statement;
 import java.util.Base64;
+import java.util.HashMap;
+import java.util.Map;
 import org.apache.hadoop.hive.conf.HiveConf;
 import org.apache.hive.service.cli.thrift.ThriftBinaryCLIService;
 import org.apache.hive.service.server.HiveServer2;
@@ -23,8 +25,8 @@ import org.apache.thrift.transport.TServerSocket;
 /**
  * A HiveServer2 on a free port, and a JDBC client of it that takes statements as JSON lines from standard input.
  *
- * <p>Everything is configured by the hive-site.xml on the class path. A line {@code {"command": "run", "sql": …}} is
- * answered by {@code {"ok": {"columns": [{"name", "type"}], "rows": [[text | null]]}}} or
+ * <p>Everything is configured by the hive-site.xml on the class path. A line
+ * {@code {"command": "run", "sql": …, "user": …}} is run in the session of the user, and answered by {@code {"ok": {"columns": [{"name", "type"}], "rows": [[text | null]]}}} or
  * {@code {"error": {"class", "message"}}}. Values are the text that JDBC gives, binary ones in base64.
  */
 public final class HivePeer {
@@ -41,20 +43,22 @@ public final class HivePeer {
         server.init(conf);
         server.start();
         String url = "jdbc:hive2://127.0.0.1:" + port(server) + "/default;auth=noSasl";
-        try (Connection connection = DriverManager.getConnection(url, "tester", "")) {
-            BufferedReader commands =
-                    new BufferedReader(new InputStreamReader(System.in, StandardCharsets.UTF_8));
-            for (String line = commands.readLine(); line != null; line = commands.readLine()) {
-                answers.println(JSON.writeValueAsString(answer(connection, JSON.readTree(line))));
-            }
+        Map<String, Connection> connections = new HashMap<>();
+        BufferedReader commands = new BufferedReader(new InputStreamReader(System.in, StandardCharsets.UTF_8));
+        for (String line = commands.readLine(); line != null; line = commands.readLine()) {
+            answers.println(JSON.writeValueAsString(answer(url, connections, JSON.readTree(line))));
+        }
+        for (Connection connection : connections.values()) {
+            connection.close();
         }
         // Hive's services leave threads behind that would keep the process.
         Runtime.getRuntime().halt(0);
     }
 
-    private static ObjectNode answer(Connection connection, JsonNode command) {
+    private static ObjectNode answer(String url, Map<String, Connection> connections, JsonNode command) {
         ObjectNode answer = JSON.createObjectNode();
-        try (Statement statement = connection.createStatement()) {
+        String user = command.get("user").asText();
+        try (Statement statement = session(url, connections, user).createStatement()) {
             if (statement.execute(command.get("sql").asText())) {
                 answer.set("ok", rows(statement.getResultSet()));
             } else {
@@ -68,6 +72,16 @@ public final class HivePeer {
             refused.put("message", error.getMessage());
         }
         return answer;
+    }
+
+    private static Connection session(String url, Map<String, Connection> connections, String user)
+            throws SQLException {
+        Connection found = connections.get(user);
+        if (found == null) {
+            found = DriverManager.getConnection(url, user, "");
+            connections.put(user, found);
+        }
+        return found;
     }
 
     private static ObjectNode rows(ResultSet found) throws SQLException {
