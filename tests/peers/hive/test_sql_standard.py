@@ -124,7 +124,7 @@ def grants_of(server: MetastoreUnderTest, on: str) -> set[tuple[str, str, bool]]
 
 
 @pytest.mark.parametrize("statement", MAY)
-def test_a_statement_is_executed_for_those_who_may(hive: HiveServer2, statement: str) -> None:
+def test_a_statement_is_executed_for_users_with_the_privileges(hive: HiveServer2, statement: str) -> None:
     found = {user: refusal(hive, statement.format(user=user), user) for user in USERS}
     assert {user for user, reason in found.items() if reason is None} == MAY[statement], found
     for reason in found.values():
