@@ -1,28 +1,31 @@
-"""Cost of authentication and grants: the same load on servers without them, with issued tokens, and with JWTs.
+"""Cost of authentication and grants: the same load on servers without them, with issued tokens, with JWTs, and with
+Kerberos.
 
     python -m tests.benchmarks.access [--calls 20000] [--turns 3] [--tables 100000] [--grants 10000] [--only list]
-        [--json] [-- SERVER ARGUMENTS]
+        [--kerberos authentication|integrity|privacy] [--json] [-- SERVER ARGUMENTS]
 
 The servers share a database on SQLite. Those that authenticate their clients decide by the grants of 100 roles, of
 which the reader is a member. `thrift` is get_table, `rest` is the load of an Iceberg table, both of eight clients, each
-on its connection; `list` is the list of all tables, without the cache, of which the reader sees a tenth. The servers
-take turns. A figure is the CPU time of the server's process for one call, which depends least on other load, and the
-best turn counts. Arguments after `--` go to the servers: `-- --cache-bytes 0` measures calls that are not answered from
-the cache.
+on its connection; `--kerberos` measures `thrift` also by Kerberos, with a layer of protection. `list` is the list of
+all tables, without the cache, of which the reader sees a tenth. The servers take turns. A figure is the CPU time of the
+server's process for one call, which depends least on other load, and the best turn counts. Arguments after `--` go to
+the servers: `-- --cache-bytes 0` measures calls that are not answered from the cache.
 """
 
 import argparse
 import http.client
 import json
+import os
 import socket
 import struct
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -33,15 +36,21 @@ from cryptography.hazmat.primitives.asymmetric import rsa
 from rich.console import Console
 from rich.table import Table
 
+from interbed.catalog.client.login.gssapi_exchange import GssapiLogin
+from interbed.catalog.client.login.kerberos import KerberosLogin
 from interbed.catalog.server.auth.issued_tokens import TokenService
+from interbed.catalog.server.auth.sasl import SaslStatus
 from interbed.catalog.server.database.engine import open_engine
 from interbed.catalog.server.database.session import SqlRepository
 from interbed.catalog.server.process.embedded import start_server, stop_server
+from interbed.catalog.server.thrift.edge.sasl import packed
 from tests.benchmarks.iceberg_rest import SCHEMA, copy_tables
+from tests.support.servers.kdc import REALM, running_kdc
 from tests.support.servers.raw_thrift import call, text
 
-OFF, TOKEN, JWT = "off", "token", "jwt"
+OFF, TOKEN, JWT, KERBEROS = "off", "token", "jwt", "kerberos"
 OPERATIONS = ("thrift", "rest", "list")
+LAYERS = ("authentication", "integrity", "privacy")
 LOADED = 100
 """Tables that are loaded in turn."""
 ROLES = 100
@@ -65,12 +74,15 @@ _COMPLETE = 5
 
 
 class ThriftReader:
-    """A client on a framed connection, which authenticates itself if it has a token."""
+    """A client on a framed connection, which authenticates itself if it has a token or an exchange of Kerberos."""
 
-    def __init__(self, uri: str, token: str | None) -> None:
+    def __init__(self, uri: str, token: str | None, exchange: GssapiLogin | None = None) -> None:
+        self._exchange = exchange
         host, _, port = uri.removeprefix("thrift://").partition(":")
         self._connection = socket.create_connection((host, int(port)), timeout=TIMEOUT_SECONDS)
         self._connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        if exchange is not None:
+            self._negotiate(exchange)
         if token is None:
             return
         response = f"\0{READER}\0{token}".encode()
@@ -81,8 +93,11 @@ class ThriftReader:
 
     def ask(self, message: bytes) -> bytes:
         """Return the reply to a message. RuntimeError for an exception."""
-        self._connection.sendall(_FRAME_HEAD.pack(len(message)) + message)
+        sent = message if self._exchange is None else self._exchange.wrap(message)
+        self._connection.sendall(_FRAME_HEAD.pack(len(sent)) + sent)
         reply = self._received(_FRAME_HEAD.unpack(self._received(_FRAME_HEAD.size))[0])
+        if self._exchange is not None:
+            reply = self._exchange.unwrap(reply)
         if reply[3] != 2:
             raise RuntimeError(f"an exception: {reply[:300]!r}")
         return reply
@@ -90,6 +105,19 @@ class ThriftReader:
     def close(self) -> None:
         """Close the connection to the server."""
         self._connection.close()
+
+    def _negotiate(self, exchange: GssapiLogin) -> None:
+        first = packed(SaslStatus.START, b"GSSAPI") + packed(SaslStatus.OK, exchange.respond(b""))
+        status, payload = self._exchanged(first)
+        while status == SaslStatus.OK:
+            status, payload = self._exchanged(packed(SaslStatus.OK, exchange.respond(payload)))
+        if status != SaslStatus.COMPLETE:
+            raise RuntimeError(f"the server does not accept the ticket: {payload!r}")
+
+    def _exchanged(self, message: bytes) -> tuple[int, bytes]:
+        self._connection.sendall(message)
+        status, length = _SASL_HEAD.unpack(self._received(_SASL_HEAD.size))
+        return status, self._received(length)
 
     def _received(self, count: int) -> bytes:
         data = bytearray()
@@ -165,7 +193,14 @@ def _call(thrift: ThriftReader, rest: RestReader, operation: str, calls: int) ->
 
 
 def measure(
-    *, calls: int, turns: int, tables: int, grants: int, operations: Sequence[str], arguments: Sequence[str] = ()
+    *,
+    calls: int,
+    turns: int,
+    tables: int,
+    grants: int,
+    operations: Sequence[str],
+    layer: str | None = None,
+    arguments: Sequence[str] = (),
 ) -> list[MeasuredServer]:
     """Put the load on all servers, and return them with their figures, the one without access first."""
     with ExitStack() as stack:
@@ -182,11 +217,14 @@ def measure(
         for name in (TOKEN, JWT):
             access = ("--authentication", name, "--access-authorizer", "builtin", *settings[name])
             servers.append(stack.enter_context(_running(name, db, directory, (*arguments, *access), tokens[name])))
+        if layer is not None:
+            servers.append(stack.enter_context(_running_by_kerberos(db, directory, arguments, layer)))
         for operation in operations:
-            for server in servers:
+            measured = [each for each in servers if operation == "thrift" or each.name != KERBEROS]
+            for server in measured:
                 server.run(operation, WARM_UP_CALLS)
             for turn in range(turns):
-                for server in servers if turn % 2 else reversed(servers):
+                for server in measured if turn % 2 else reversed(measured):
                     found = server.run(operation, calls)
                     print(operation, server.name, found, file=sys.stderr, flush=True)
                     best = server.figures.get(operation)
@@ -197,20 +235,49 @@ def measure(
 
 @contextmanager
 def _running(
-    name: str, db: str, directory: Path, arguments: Sequence[str], token: str | None
+    name: str,
+    db: str,
+    directory: Path,
+    arguments: Sequence[str],
+    token: str | None,
+    login: Callable[[], GssapiLogin | None] = lambda: None,
 ) -> Iterator[MeasuredServer]:
     log = directory / f"{name}.log"
     http_port = ("--http-port", "0", "--transport", "framed")
     running = start_server(db, f"file:{directory / 'warehouse'}", *http_port, *arguments, log=log)
     try:
         assert running.http is not None
-        clients = [(ThriftReader(running.uri, token), RestReader(running.http, token)) for _ in range(CLIENTS)]
+        clients = [(ThriftReader(running.uri, token, login()), RestReader(running.http, token)) for _ in range(CLIENTS)]
         yield MeasuredServer(name=name, process=psutil.Process(running.process.pid), clients=clients)
         for thrift, rest in clients:
             thrift.close()
             rest.close()
     finally:
         stop_server(running)
+
+
+@contextmanager
+def _running_by_kerberos(db: str, directory: Path, arguments: Sequence[str], layer: str) -> Iterator[MeasuredServer]:
+    """Run a server with Kerberos, and its KDC; its clients have a layer of protection."""
+    principal = f"hive/localhost@{REALM}"
+    with running_kdc() as kdc, ExitStack() as stack:
+        for name, value in kdc.environment.items():
+            stack.callback(_restore, name, os.environ.get(name))
+            os.environ[name] = value
+        settings = (
+            *("--authentication", KERBEROS, "--access-authorizer", "builtin", "--kerberos-principal", principal),
+            *("--kerberos-keytab", str(kdc.keytab("hive/localhost", "HTTP/localhost"))),
+        )
+        login = KerberosLogin(principal=f"{READER}@{REALM}", keytab=str(kdc.keytab(READER)))
+        exchange = partial(GssapiLogin, login, principal, layers=(layer,))
+        yield stack.enter_context(_running(KERBEROS, db, directory, (*arguments, *settings), None, exchange))
+
+
+def _restore(name: str, value: str | None) -> None:
+    if value is None:
+        os.environ.pop(name, None)
+    else:
+        os.environ[name] = value
 
 
 def _fill(rest: RestReader) -> None:
@@ -285,9 +352,17 @@ def shown(servers: Sequence[MeasuredServer]) -> Table:
     off, *others = servers
     found = Table("operation", *(f"{each.name}: CPU ms (ms)" for each in servers), *(each.name for each in others))
     for operation, figures in off.figures.items():
-        cells = [f"{each.figures[operation]['cpu_ms']:.4f} ({each.figures[operation]['ms']:.4f})" for each in servers]
+        cells = [
+            f"{each.figures[operation]['cpu_ms']:.4f} ({each.figures[operation]['ms']:.4f})"
+            if operation in each.figures
+            else ""
+            for each in servers
+        ]
         ratios = []
         for each in others:
+            if operation not in each.figures:
+                ratios.append("")
+                continue
             value = ratio(operation, figures, each.figures[operation])
             is_met = value <= GOAL_LIST_RATIO if operation == "list" else value >= GOAL_RATIO
             goal = f"goal ≤ {GOAL_LIST_RATIO}x" if operation == "list" else f"goal ≥ {GOAL_RATIO}x"
@@ -304,6 +379,7 @@ def main() -> None:
     parser.add_argument("--tables", type=int, default=100_000)
     parser.add_argument("--grants", type=int, default=10_000)
     parser.add_argument("--only", choices=OPERATIONS, action="append")
+    parser.add_argument("--kerberos", choices=LAYERS, help="a further server, whose clients have this protection")
     parser.add_argument("--json", action="store_true")
     parser.add_argument("arguments", nargs="*", help="arguments of the servers, after --")
     given = parser.parse_args()
@@ -313,6 +389,7 @@ def main() -> None:
         tables=given.tables,
         grants=given.grants,
         operations=given.only or OPERATIONS,
+        layer=given.kerberos,
         arguments=given.arguments,
     )
     if given.json:
