@@ -306,7 +306,7 @@ class FileSystemCatalog(Catalog):
         return schemas.commit(schema)
 
     def _create_staged(self, identifier: Identifier, schema: TableSchema, staged: str, fill: TableFill | None) -> None:
-        from interbed.catalog.client.files.staging_directory import move_into_place
+        from interbed.catalog.client.files.database_directory import move_into_place
 
         location = self._table_path(identifier)
         there = self._has_schema(location)
@@ -323,7 +323,7 @@ class FileSystemCatalog(Catalog):
             move_into_place(self._file_io, staged, location, str(identifier))
 
     def discard_staged(self, staged: StagedTable) -> None:
-        from interbed.catalog.client.files.staging_directory import discard, is_staging_directory
+        from interbed.catalog.client.files.database_directory import discard, is_staging_directory
 
         if is_staging_directory(staged.table.location, self._database_path(staged.identifier.database)):
             discard(self._file_io, staged.table.location)
@@ -331,7 +331,7 @@ class FileSystemCatalog(Catalog):
             super().discard_staged(staged)
 
     def _staging_path(self, identifier: Identifier, path: str | None) -> str | None:
-        from interbed.catalog.client.files.staging_directory import new_staging_directory
+        from interbed.catalog.client.files.database_directory import new_staging_directory
 
         self._new_location(identifier, path)
         if not self._file_io.capabilities.exclusive_rename:
@@ -343,7 +343,7 @@ class FileSystemCatalog(Catalog):
         publish_replacement(self._load_table(identifier).store, str(identifier), schema, fill)
 
     def _new_location(self, identifier: Identifier, path: str | None) -> tuple[FileIO, str]:
-        from interbed.catalog.client.files.staging_directory import is_staging_directory
+        from interbed.catalog.client.files.database_directory import is_staging_directory
 
         location = self._table_path(identifier)
         if path is not None and is_staging_directory(path, self._database_path(identifier.database)):

@@ -2,7 +2,7 @@
 
 Rows are written first, as files that are in no snapshot, under a schema that is in no file yet. A commit then makes the
 schema file and the first snapshot under it. A new table in a metastore is registered only then. In a local file system
-it is made in a staging directory (files/staging_directory.py) that moves to its location. In other file systems it is
+it is made in a staging directory (files/database_directory.py) that moves to its location. In other file systems it is
 empty for the moment between schema and snapshot. A replaced table changes with its snapshot
 (storage.meta.schema.apply).
 """

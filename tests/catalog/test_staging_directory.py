@@ -9,7 +9,7 @@ import pytest
 
 import interbed
 from interbed.catalog.client.errors import CatalogError, DatabaseNotEmptyError, TableExistsError
-from interbed.catalog.client.files.staging_directory import ABANDONED_MILLIS, new_staging_directory
+from interbed.catalog.client.files.database_directory import ABANDONED_MILLIS, new_staging_directory
 from interbed.catalog.client.filesystem import FileSystemCatalog
 from interbed.catalog.client.staging import TableFill
 from interbed.storage.base.clock import now_millis

@@ -20,15 +20,16 @@ import pyarrow.compute as pc
 
 from interbed.catalog.client.cli.forms.duckdb_sources import CatalogTables, quoted
 from interbed.catalog.client.cli.group import check_no_system_table, suggesting
-from interbed.catalog.client.cli.sql_new_values import NewValues, replaced
 from interbed.catalog.client.cli.sql_statements import (
     DeleteStatement,
     InsertStatement,
     LiteralRows,
     MergeClause,
     MergeStatement,
+    NewValues,
     RowStatement,
     UpdateStatement,
+    replaced,
 )
 from interbed.storage.base.arrow_values import cast_exactly
 from interbed.storage.base.errors import InvalidInputError, NotSupportedError

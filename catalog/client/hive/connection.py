@@ -31,12 +31,8 @@ from thrift.transport.TTransport import TBufferedTransport, TFramedTransport, TT
 
 from interbed.catalog.client.errors import CallStateUnknownError as CallStateUnknownError
 from interbed.catalog.client.errors import CatalogAccessError, CatalogError, CatalogUnavailableError
-from interbed.catalog.client.hive.http_transport import HttpTransport
-from interbed.catalog.client.hive.sasl_transport import SaslPlainTransport
-from interbed.catalog.client.login.gssapi_exchange import GssapiLogin
-from interbed.catalog.client.login.kerberos import KerberosLogin, server_principal
-from interbed.catalog.client.login.kerberos_transport import KerberosTransport
-from interbed.catalog.client.login.negotiate import NegotiateTokens
+from interbed.catalog.client.hive.transports import HttpTransport, KerberosTransport, SaslPlainTransport
+from interbed.catalog.client.kerberos import GssapiLogin, KerberosLogin, NegotiateTokens, server_principal
 from interbed.catalog.client.oauth2 import OAuth2Token
 from interbed.storage.base.backoff import NO_JITTER, ExponentialBackoff
 from interbed.storage.base.errors import InterbedError, InvalidOptionError

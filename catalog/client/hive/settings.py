@@ -17,7 +17,7 @@ from typing import Any
 from xml.etree import ElementTree
 
 from interbed.catalog.client.hive.connection import POOL_SIZE, TransportSettings, current_user
-from interbed.catalog.client.login.kerberos import KerberosLogin, server_principal
+from interbed.catalog.client.kerberos import KerberosLogin, server_principal
 from interbed.catalog.client.oauth2 import ClientCredentials, OAuth2Token
 from interbed.catalog.client.options import CatalogOptions
 from interbed.storage.base.errors import InvalidOptionError, NotSupportedError

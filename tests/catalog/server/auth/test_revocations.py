@@ -24,8 +24,7 @@ from thrift.transport.TTransport import TBufferedTransport
 
 from interbed.catalog.client.errors import CatalogAccessError
 from interbed.catalog.client.hive.connection import NOT_ADMITTED
-from interbed.catalog.client.hive.http_transport import HttpTransport
-from interbed.catalog.client.hive.sasl_transport import SaslPlainTransport
+from interbed.catalog.client.hive.transports import HttpTransport, SaslPlainTransport
 from interbed.catalog.server.auth.authentication import Authentication
 from interbed.catalog.server.auth.issued_tokens import TokenService
 from interbed.catalog.server.process import authenticating, authorizing

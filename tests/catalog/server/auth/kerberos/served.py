@@ -9,8 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from interbed.catalog.client.login.gssapi_exchange import GssapiLogin
-from interbed.catalog.client.login.kerberos import KerberosLogin
+from interbed.catalog.client.kerberos import GssapiLogin, KerberosLogin
 from interbed.catalog.server.auth.sasl import SaslStatus
 from interbed.catalog.server.thrift.edge.sasl import packed
 from tests.catalog.server.auth.test_sasl_plain import answered, received
