@@ -187,7 +187,7 @@ def test_scan_options_mean_the_same_for_every_reader(
 ) -> None:
     catalog = interbed.load_catalog("lake", warehouse=str(tmp_path))
     catalog.create_database("shop")
-    columns = pa.schema([pa.field("id", pa.int64(), nullable=False), ("v", pa.int64())])
+    columns = pa.schema([pa.field("id", pa.int64(), nullable=False), pa.field("v", pa.int64())])
     table = catalog.create_table("shop.t", columns, primary_keys=["id"], options={"bucket": "1"})
     table.upsert([{"id": 1, "v": 1}, {"id": 2, "v": 2}])
     table.versions.create_tag("first")
@@ -200,7 +200,7 @@ def test_scan_options_mean_the_same_for_every_reader(
     lazy, relation, stream = copy.to_polars(lazy=True), copy.to_duckdb(), copy.scan(filter="id > 0")
     of_stream = stream.to_duckdb()
     builder = copy.new_read_builder()
-    found: dict[str, Callable[[], Sequence[int]]] = {
+    found: dict[str, Callable[[], Any]] = {
         "to_arrow": lambda: copy.to_arrow()["id"].to_pylist(),
         "to_pandas": lambda: list(copy.to_pandas()["id"]),
         "to_polars": lambda: copy.to_polars()["id"].to_list(),

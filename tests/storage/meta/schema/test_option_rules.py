@@ -138,7 +138,7 @@ def test_a_renamed_column_is_renamed_in_all_options_that_name_it() -> None:
 
 
 def test_options_follow_a_renamed_column_with_dots(tmp_path: Path) -> None:
-    columns = pa.schema([pa.field("id", pa.int64(), nullable=False), ("a", pa.int64()), ("a.b", pa.int64())])
+    columns = pa.schema([pa.field("id", pa.int64(), nullable=False), *(pa.field(n, pa.int64()) for n in ("a", "a.b"))])
     options = {
         "bucket": "1",
         "merge-engine": "aggregation",
