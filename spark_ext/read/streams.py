@@ -12,7 +12,7 @@ from dataclasses import replace
 from functools import cached_property
 from typing import Any
 
-from interbed.spark_ext.handle.session_options import read_options
+from interbed.spark_ext.handle.session_options import BRANCH, read_options
 from interbed.spark_ext.handle.table_handle import TableHandle
 from interbed.spark_ext.read.guarded_rows import check_columns
 from interbed.spark_ext.read.native import NativeFiles, native_files
@@ -52,6 +52,8 @@ def open_stream(handle: TableHandle, request: Any) -> StreamInfo:
         )
     if handle.rules is not None:
         check_columns(handle, request.columns)
+    # What does not suit the table is refused now, not ignored.
+    table.store.with_options({key: value for key, value in options.items() if key != BRANCH})
     # An invalid mode is refused now, not when the first batch is planned.
     _ = table.options.startup_mode
     given = table.options

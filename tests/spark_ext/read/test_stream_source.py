@@ -86,6 +86,16 @@ def test_a_stream_begins_with_the_rows_and_continues_with_the_changes(lake: Spar
     assert reader.run("db.t") == []
 
 
+def test_options_of_a_stream_that_do_not_suit_the_table_are_refused(lake: SparkLake, reader: Reader) -> None:
+    lake.sql("CREATE TABLE {lake}.db.t (id INT)")
+    lake.sql("INSERT INTO {lake}.db.t VALUES (1)")
+    with pytest.raises(StreamingQueryException, match=r"needs a primary key.*streaming-read-append-overwrite"):
+        reader.run("db.t", streaming__read__overwrite="true")
+    assert reader.run("db.t", streaming__read__append__overwrite="true") == [[(1,)]]
+    lake.sql("UPDATE {lake}.db.t SET id = 2")
+    assert reader.run("db.t", streaming__read__append__overwrite="true") == [[(2,)]]
+
+
 def test_batches_are_limited_and_limits_may_change(lake: SparkLake, reader: Reader) -> None:
     lake.sql("CREATE TABLE {lake}.db.t (id INT)")
     for number in range(1, 5):
