@@ -171,12 +171,8 @@ class ServedQuery:
         given, table = self._given, GuardedTable(self._table, self._rules_of)
         if given.branch is not None:
             table = table.branch(given.branch)
-        try:
-            scan = _versioned(table, given).scan(
-                given.columns, _condition(given), given.limit, given.snapshot_id, threads=1
-            )
-        except RecursionError as error:
-            raise InvalidInputError("The filter is nested too deeply.") from error
+        version = _versioned(table, given)
+        scan = version.scan(given.columns, _condition(given), given.limit, given.snapshot_id, threads=1)
         return scan.to_arrow_batch_reader()
 
     def check(self) -> None:
@@ -194,6 +190,8 @@ class ServedQuery:
         """Return the error of a stream. An error while rows are read may name values that are hidden from the caller:
         of these the server's log has the text.
         """
+        if isinstance(error, RecursionError):
+            return _invalid("the filter is nested too deeply")
         if self._rules is None or isinstance(error, _WITHOUT_VALUES):
             known = _refusal_before(error)
             if known is not None:

@@ -2,7 +2,8 @@
 
 A few threads of their own read, so that requests about metadata keep theirs. A stream holds no thread between two
 parts: the next part is made when its client has taken the one before. The rows of a batch count as memory from before
-they are read until the client has taken them. At the limit, streams wait until others have sent theirs.
+they are read until the client has taken them. At the limit, streams wait until others have sent theirs. A client has at
+most half of the places and of the memory, so that one that does not read its streams does not hold up others.
 
 Whatever a stream depends on is checked again while it runs: the credentials of the client, its privileges, and the
 policies of the table. A stream that fails ends with a part that names the reason, and without Arrow's mark of the end:
@@ -17,7 +18,7 @@ import logging
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from contextvars import copy_context
@@ -74,6 +75,7 @@ class RowStreams:
         self._threads = ThreadPoolExecutor(THREADS, thread_name_prefix="rows")
         self._guard = threading.Lock()
         self._of_client: Counter[str] = Counter()
+        self._memory_of: dict[str, WeightBudget] = {}
         self._open = self._rows = self._bytes = self._refused = 0
 
     @property
@@ -95,8 +97,10 @@ class RowStreams:
         except RuntimeError as error:
             raise RestError(HTTPStatus.SERVICE_UNAVAILABLE, "ServiceUnavailable", "The server stops.") from error
 
-    def enter(self, client: str) -> None:
-        """Count a stream of a client. RestError with status 503 if there are too many."""
+    def enter(self, client: str) -> WeightBudget:
+        """Count a stream of a client, and return the memory of that client. RestError with status 503 if there are too
+        many.
+        """
         limits = self.limits
         with self._guard:
             if self._open >= limits.streams_max:
@@ -107,6 +111,7 @@ class RowStreams:
                 raise _too_many(f"{limits.of_client_max} streams of rows of {client}", "half of rows_streams_max")
             self._open += 1
             self._of_client[client] += 1
+            return self._memory_of.setdefault(client, WeightBudget(max(1, limits.memory_max // 2)))
 
     def leave(self, client: str) -> None:
         """Count the end of a stream."""
@@ -114,7 +119,7 @@ class RowStreams:
             self._open -= 1
             self._of_client[client] -= 1
             if not self._of_client[client]:
-                del self._of_client[client]
+                del self._of_client[client], self._memory_of[client]
 
     def count(self, rows: int, size: int) -> None:
         """Count what was sent."""
@@ -166,7 +171,9 @@ class RowStream:
         self._writer: Any = None
         self._pieces: Iterator[pa.RecordBatch] = iter(())
         self._is_open_batch = False
-        self._weights: list[int] = []
+        self._budgets: Sequence[WeightBudget] = ()
+        self._weights: list[tuple[WeightBudget, int]] = []
+        self._batch_weight = 0
         self._next_weight = PART_BYTES
         self._rows = self._bytes = 0
 
@@ -178,7 +185,7 @@ class RowStream:
     async def next_part(self) -> bytes | None:
         """Return the next part of the stream; None at the end. RestError."""
         if not self._has_entered:
-            self._streams.enter(self._client)
+            self._budgets = (self._streams.enter(self._client), self._streams.memory)
             self._has_entered = True
         if not self._is_open_batch:
             await self._take_memory()
@@ -212,24 +219,15 @@ class RowStream:
     async def _take_memory(self) -> None:
         """Wait for the memory of the next batch, which is probably as large as the one before."""
         self._release()
-        loop = asyncio.get_running_loop()
-        weight, granted = self._next_weight, loop.create_future()
-
-        def grant() -> None:
-            # The stream may have ended while it waited.
-            if granted.done():
-                self._streams.memory.release(weight)
-            else:
-                granted.set_result(None)
-
-        if not self._streams.memory.take(weight, partial(_call_soon, loop, grant)):
-            await granted
-        self._weights.append(weight)
+        weight = self._batch_weight = self._next_weight
+        for budget in self._budgets:
+            await _taken(budget, weight)
+            self._weights.append((budget, weight))
 
     def _release(self) -> None:
         weights, self._weights = self._weights, []
-        for weight in weights:
-            self._streams.memory.release(weight)
+        for budget, weight in weights:
+            budget.release(weight)
 
     # -- on a thread of the streams ------------------------------------------------------------------------------------
 
@@ -283,10 +281,12 @@ class RowStream:
 
     def _weigh(self, size: int) -> None:
         """Count the bytes of a batch that is larger than expected, and expect the next one to be as large."""
-        missing = size - sum(self._weights)
+        missing = size - self._batch_weight
         if missing > 0:
-            self._streams.memory.take_at_once(missing)
-            self._weights.append(missing)
+            self._batch_weight = size
+            for budget in self._budgets:
+                budget.take_at_once(missing)
+                self._weights.append((budget, missing))
         self._next_weight = max(PART_BYTES, size)
 
     def _check_limits(self) -> None:
@@ -337,6 +337,22 @@ def pieces_of(batch: "pa.RecordBatch") -> "Iterator[pa.RecordBatch]":
 def _with_first(first: "pa.RecordBatch", others: "Iterator[pa.RecordBatch]") -> "Iterator[pa.RecordBatch]":
     yield first
     yield from others
+
+
+async def _taken(budget: WeightBudget, weight: int) -> None:
+    """Wait until a weight of a budget has been taken."""
+    loop = asyncio.get_running_loop()
+    granted = loop.create_future()
+
+    def grant() -> None:
+        # The stream may have ended while it waited.
+        if granted.done():
+            budget.release(weight)
+        else:
+            granted.set_result(None)
+
+    if not budget.take(weight, partial(_call_soon, loop, grant)):
+        await granted
 
 
 def _call_soon(loop: asyncio.AbstractEventLoop, call: Callable[[], None]) -> None:

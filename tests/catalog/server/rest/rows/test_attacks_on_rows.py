@@ -242,3 +242,19 @@ def test_a_file_that_is_missing_cuts_the_stream_with_its_reason(server: RowsServ
         connection.close()
     assert b"secret-66" not in body
     assert "cannot be read" in reason
+
+
+def test_a_reader_that_never_reads_is_dropped(tmp_path: Path) -> None:
+    with rows_server(tmp_path, "--message-seconds", "1") as server:
+        with server.catalog("root") as catalog:
+            text = np.random.default_rng(1).integers(97, 122, COUNT * WIDTH, dtype=np.uint8).tobytes().decode()
+            rows = pa.table({"text": [text[start : start + WIDTH] for start in range(0, COUNT * WIDTH, WIDTH)]})
+            catalog.create_table("sales.wide", rows.schema).append(rows)
+        connection, response = server.begin("root", {}, "wide")
+        try:
+            assert response.status == 200
+            wait_until(lambda: _is_idle(server) and bool(server.audit))
+            assert server.audit[-1]["outcome"] == "refused"
+        finally:
+            response.close()
+            connection.close()

@@ -9,6 +9,14 @@ from tests.catalog.server.rest.rows.served_rows import ROWS, SHOWN, RowsServer
 from tests.support.waits import wait_until
 
 
+def _nested(depth: int) -> dict[str, Any]:
+    """Return a filter of conditions in each other, in interbed's JSON."""
+    found: dict[str, Any] = {"op": "eq", "column": "id", "value": 1}
+    for _ in range(depth):
+        found = {"op": "not", "child": found}
+    return found
+
+
 def test_a_bound_reader_gets_shown_rows_and_values(server: RowsServer) -> None:
     answer = server.rows("ann")
     assert answer.rows == SHOWN
@@ -71,6 +79,7 @@ def test_tags_and_branches_have_the_policies_of_their_table(server: RowsServer) 
         ("bea", {"filter": " OR ".join(["id = 1"] * 10_000)}, "lake", 400, "BadRequest"),
         ("bea", {"filter": "(" * 40_000 + "id = 1" + ")" * 40_000}, "lake", 400, "BadRequest"),
         ("bea", {"filter": "NOT " * 5000 + "id = 1"}, "lake", 400, "BadRequest"),
+        ("bea", {"filter": _nested(900)}, "lake", 400, "BadRequest"),
         ("bea", {"limit": -1}, "lake", 400, "BadRequestException"),
         ("bea", {"colums": ["id"]}, "lake", 400, "BadRequestException"),
         ("bea", {"tag": "first", "snapshot-id": 1}, "lake", 400, "BadRequest"),

@@ -252,6 +252,31 @@ def test_memory_is_taken_until_the_client_has_the_rows_and_others_wait_for_it() 
     wait_until(lambda: (streams.figures.open, streams.figures.memory_bytes) == (0, 0))
 
 
+def test_a_client_that_does_not_read_leaves_half_of_the_memory_to_others() -> None:
+    streams = RowStreams(RowLimits(memory_max=12 * PART_BYTES))
+
+    def batches() -> Iterator[pa.RecordBatch]:
+        return (_batch(number, 3000, 1000) for number in range(3))
+
+    async def run() -> None:
+        held = [_stream(streams, batches) for _ in range(4)]
+        for body in held[:2]:
+            assert await body.next_part()
+        waiting = [asyncio.ensure_future(body.next_part()) for body in held[2:]]
+        other = _stream(streams, batches, client="bea")
+        assert len(await asyncio.wait_for(_parts(other), at_most(30))) > 6
+        assert not all(each.done() for each in waiting)
+        other.close()
+        for body in held[:2]:
+            body.close()
+        assert all(await asyncio.wait_for(asyncio.gather(*waiting), at_most(30)))
+        for body in held[2:]:
+            body.close()
+
+    asyncio.run(run())
+    wait_until(lambda: (streams.figures.open, streams.figures.memory_bytes) == (0, 0))
+
+
 def test_a_stream_that_waits_for_memory_and_ends_gives_it_back() -> None:
     streams = RowStreams(RowLimits(memory_max=PART_BYTES))
 
