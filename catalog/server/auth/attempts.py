@@ -6,22 +6,25 @@ round it. Issued tokens and JWTs cannot be guessed. Their failures count against
 one verification at a time, so that it costs the server little.
 
 No client is locked out by others. A secret that was verified within PROVEN_SECONDS is verified again whatever else has
-failed, and a user that has logged in from an address waits there for failures of its own alone. The tables are in the
-memory of each process, and bounded. An IPv6 address counts by its first 64 bits, which one client may choose within.
+failed, and a user that has logged in from an address waits there for failures of its own alone. The tables are bounded,
+and the workers of a server share them (attempt_tables.py). An IPv6 address counts by its first 64 bits, which one
+client may choose within.
 """
 
 import math
-import threading
 import time
-from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass
 from ipaddress import IPv6Address, ip_address, ip_network
 
+from interbed.catalog.server.auth.attempt_tables import (
+    AttemptKey,
+    AttemptMemory,
+    AttemptTable,
+    FailureCount,
+    OwnMemory,
+)
 from interbed.catalog.server.auth.principals import AuthenticationUnavailableError
-
-ENTRIES_MAX = 10_000
-"""Entries of each table; the ones that were used longest ago are forgotten first."""
 
 FORGOTTEN_SECONDS = 900.0
 """Time without a failure after which an entry is forgotten."""
@@ -51,22 +54,13 @@ class AttemptLimits:
     wait_seconds_max: float = 60.0
 
 
-@dataclass(slots=True)
-class FailureCount:
-    """The failures of one key: their number, the time of the last one, and the end of the wait."""
-
-    count: int = 0
-    last_at: float = 0.0
-    until: float = 0.0
-
-
 class _FailureTable:
     """Failures by key. The caller holds the lock."""
 
-    def __init__(self, failures_max: int, wait_seconds_max: float) -> None:
+    def __init__(self, entries: AttemptTable, failures_max: int, wait_seconds_max: float) -> None:
+        self._entries = entries
         self._failures_max = failures_max
         self._wait_seconds_max = wait_seconds_max
-        self._entries: OrderedDict[tuple[str, ...], FailureCount] = OrderedDict()
 
     def __len__(self) -> int:
         return len(self._entries)
@@ -86,30 +80,27 @@ class _FailureTable:
         found = self._present(key, now)
         if found is not None and self._is_limited(found):
             found.until = now + self._seconds(found)
+            self._entries.put(key, found)
 
     def add(self, key: tuple[str, ...], now: float) -> None:
         """Record a failure of a key."""
         if not self._failures_max:
             return
-        found = self._present(key, now)
-        if found is None:
-            found = self._entries[key] = FailureCount()
-            if len(self._entries) > ENTRIES_MAX:
-                self._entries.popitem(last=False)
-        self._entries.move_to_end(key)
+        found = self._present(key, now) or FailureCount()
         found.count += 1
         found.last_at = now
         if self._is_limited(found):
             found.until = max(found.until, now + self._seconds(found))
+        self._entries.put(key, found)
 
     def forget(self, key: tuple[str, ...]) -> None:
         """Forget the failures of a key."""
-        self._entries.pop(key, None)
+        self._entries.forget(key)
 
     def _present(self, key: tuple[str, ...], now: float) -> FailureCount | None:
         found = self._entries.get(key)
         if found is not None and now - found.last_at >= FORGOTTEN_SECONDS and now >= found.until:
-            del self._entries[key]
+            self._entries.forget(key)
             return None
         return found
 
@@ -122,16 +113,30 @@ class _FailureTable:
 
 
 class FailedAttempts:
-    """The failed authentications of a process. Safe for many threads; does no I/O."""
+    """The failed authentications of a server. Safe for many threads; does no I/O.
 
-    def __init__(self, limits: AttemptLimits | None = None, *, clock: Callable[[], float] = time.monotonic) -> None:
+    `memory` has its tables: those of this process, or those that the workers share.
+    """
+
+    def __init__(
+        self,
+        limits: AttemptLimits | None = None,
+        *,
+        memory: AttemptMemory | None = None,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
         limits = limits if limits is not None else AttemptLimits()
         self._clock = clock
-        self._guard = threading.Lock()
-        self._pairs = _FailureTable(limits.user_failures_max, limits.wait_seconds_max)
-        self._users = _FailureTable(limits.address_failures_max, limits.wait_seconds_max)
-        self._addresses = _FailureTable(limits.address_failures_max, limits.wait_seconds_max)
-        self._proven: OrderedDict[bytes | tuple[str, ...], float] = OrderedDict()
+        self._memory = memory if memory is not None else OwnMemory()
+        pairs, users, addresses, self._proven = self._memory.tables
+        self._pairs = _FailureTable(pairs, limits.user_failures_max, limits.wait_seconds_max)
+        self._users = _FailureTable(users, limits.address_failures_max, limits.wait_seconds_max)
+        self._addresses = _FailureTable(addresses, limits.address_failures_max, limits.wait_seconds_max)
+
+    @property
+    def secret(self) -> bytes:
+        """The key of the hashes by which secrets are remembered, the same for all that share the memory."""
+        return self._memory.secret
 
     @property
     def size(self) -> int:
@@ -142,7 +147,7 @@ class FailedAttempts:
         """Begin to verify a password; `secret` is the hash by which it is remembered. TooManyAttemptsError."""
         now = self._clock()
         pair, place, name = _pair(address, user), _place(address), (user,)
-        with self._guard:
+        with self._memory.locked():
             if self._is_proven(secret, now):
                 return
             tables = [(self._pairs, pair, f"of the user {user!a:.80} from this address")]
@@ -160,7 +165,7 @@ class FailedAttempts:
     def failed(self, address: str | None, user: str | None) -> None:
         """Record a failure, that of a token without a user."""
         now, place = self._clock(), _place(address)
-        with self._guard:
+        with self._memory.locked():
             if user is not None:
                 self._pairs.add(_pair(address, user), now)
                 self._users.add((user,), now)
@@ -170,7 +175,7 @@ class FailedAttempts:
     def succeeded(self, address: str | None, user: str | None, secret: bytes) -> None:
         """Record a verified secret, which ends the wait of its user at its address."""
         now = self._clock()
-        with self._guard:
+        with self._memory.locked():
             self._prove(secret, now)
             if user is not None:
                 self._pairs.forget(_pair(address, user))
@@ -179,24 +184,22 @@ class FailedAttempts:
     def is_limited(self, address: str | None, secret: bytes) -> bool:
         """Return whether verifications for an address are made one at a time; not those of a proven secret."""
         now, place = self._clock(), _place(address)
-        with self._guard:
+        with self._memory.locked():
             if place is None or not self._addresses.is_exceeded(place, now):
                 return False
             return not self._is_proven(secret, now)
 
     def is_proven(self, secret: bytes) -> bool:
         """Return whether a secret was verified within PROVEN_SECONDS."""
-        with self._guard:
+        with self._memory.locked():
             return self._is_proven(secret, self._clock())
 
-    def _is_proven(self, key: bytes | tuple[str, ...], now: float) -> bool:
-        return now < self._proven.get(key, -math.inf)
+    def _is_proven(self, key: AttemptKey, now: float) -> bool:
+        found = self._proven.get(key)
+        return found is not None and now < found.until
 
-    def _prove(self, key: bytes | tuple[str, ...], now: float) -> None:
-        self._proven[key] = now + PROVEN_SECONDS
-        self._proven.move_to_end(key)
-        if len(self._proven) > ENTRIES_MAX:
-            self._proven.popitem(last=False)
+    def _prove(self, key: AttemptKey, now: float) -> None:
+        self._proven.put(key, FailureCount(last_at=now, until=now + PROVEN_SECONDS))
 
 
 def address_of(peer: str) -> str:

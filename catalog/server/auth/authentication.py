@@ -9,7 +9,6 @@ are counted, and further attempts wait (attempts.py).
 
 import hashlib
 import math
-import secrets
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
@@ -58,9 +57,9 @@ class Authentication:
     ) -> None:
         self._bearers = dict(bearers)
         self._passwords = passwords
-        self._hash_key = secrets.token_bytes(32)
         self._certificates = certificates
         self._attempts = attempts if attempts is not None else FailedAttempts()
+        self._hash_key = self._attempts.secret
         self._has_kerberos = has_kerberos
         self.negotiate = negotiate
         self._groups = groups

@@ -6,6 +6,7 @@ from functools import lru_cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from interbed.catalog.server.auth.attempt_tables import AttemptMemory
 from interbed.catalog.server.auth.attempts import AttemptLimits, FailedAttempts
 from interbed.catalog.server.auth.authentication import Authentication
 from interbed.catalog.server.auth.directory_groups import DirectoryGroups, GroupedBearers
@@ -51,8 +52,13 @@ if TYPE_CHECKING:
     from interbed.catalog.server.auth.ldap_directory import LdapVerifier
 
 
-def authentication_for(settings: ServerSettings, store: SqlRepository) -> Authentication | None:
-    """Return the authentication of a server, None if it serves every client. MetastoreError, MissingExtraError."""
+def authentication_for(
+    settings: ServerSettings, store: SqlRepository, attempts: AttemptMemory | None = None
+) -> Authentication | None:
+    """Return the authentication of a server, None if it serves every client. MetastoreError, MissingExtraError.
+
+    `attempts` is the memory of failed authentications that its processes share, None for one process.
+    """
     mechanisms = mechanisms_of(settings.authentication)
     if not mechanisms:
         return None
@@ -76,7 +82,7 @@ def authentication_for(settings: ServerSettings, store: SqlRepository) -> Authen
         bearers,
         passwords=passwords,
         certificates=Mechanism.CERTIFICATE in mechanisms,
-        attempts=FailedAttempts(limits),
+        attempts=FailedAttempts(limits, memory=attempts),
         has_kerberos=has_kerberos,
         groups=groups,
         negotiate=_negotiate_verifier(settings) if has_kerberos and settings.http_port is not None else None,

@@ -9,6 +9,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
+from interbed.catalog.server.auth.attempt_tables import AttemptMemory, SharedMemory
 from interbed.catalog.server.auth.delegation.tokens import DelegationTokenService
 from interbed.catalog.server.auth.own_optimizer import OptimizerIdentity
 from interbed.catalog.server.auth.principals import Mechanism
@@ -108,7 +109,7 @@ def run(settings: ServerSettings, *, on_ready: Callable[[Server], None] = lambda
         address: tuple[str, int] = listeners[0 if identity is None else -1].getsockname()[:2]
         supervisor = Supervisor(
             listeners,
-            partial(_serve_worker, settings, [service for _, _, service in services], metrics, identity),
+            partial(_serve_worker, settings, [each for _, _, each in services], metrics, identity, SharedMemory()),
             count=settings.workers,
             connections_max=settings.connections_max,
             companion=partial(_operate, settings, metrics, address, identity),
@@ -189,10 +190,14 @@ def loop_for(
     deaths: ThreadDeaths,
     lock_clients: LockClients,
     optimizer: OptimizerIdentity | None = None,
+    attempts: AttemptMemory | None = None,
 ) -> EventLoop:
-    """Return the loop of a process that serves, observed by the metrics. OSError if the audit log cannot be written."""
+    """Return the loop of a process that serves, observed by the metrics. OSError if the audit log cannot be written.
+
+    `attempts` is the memory of failed authentications that the workers share.
+    """
     cache = AnswerCache(settings.cache_bytes, metastore.access) if settings.cache_bytes else None
-    authentication = authentication_for(settings, store)
+    authentication = authentication_for(settings, store, attempts)
     delegation = delegation_for(settings, store)
     loop = EventLoop(
         dispatcher_for(
@@ -350,6 +355,7 @@ def _serve_worker(
     services: Sequence[AnyService],
     metrics: ServerMetrics | None,
     optimizer: OptimizerIdentity | None,
+    attempts: AttemptMemory,
     link: socket.socket,
     place: WorkerPlace,
 ) -> None:
@@ -374,6 +380,7 @@ def _serve_worker(
             deaths=deaths,
             lock_clients=lock_clients,
             optimizer=optimizer,
+            attempts=attempts,
         )
 
         def take() -> None:

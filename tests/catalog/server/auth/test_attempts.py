@@ -13,8 +13,8 @@ import pytest
 
 import interbed
 from interbed.catalog.server.auth import issued_tokens
+from interbed.catalog.server.auth.attempt_tables import ENTRIES_MAX, AttemptMemory, OwnMemory, SharedMemory
 from interbed.catalog.server.auth.attempts import (
-    ENTRIES_MAX,
     FORGOTTEN_SECONDS,
     PROVEN_SECONDS,
     AttemptLimits,
@@ -72,10 +72,10 @@ class OnePassword:
 class GuardedAuthentication:
     """An authentication by passwords and issued tokens, with a clock."""
 
-    def __init__(self, limits: AttemptLimits = LIMITS) -> None:
+    def __init__(self, limits: AttemptLimits = LIMITS, memory: AttemptMemory | None = None) -> None:
         self.clock = Clock()
         self.directory = OnePassword(self.clock)
-        self.attempts = FailedAttempts(limits, clock=self.clock)
+        self.attempts = FailedAttempts(limits, memory=memory, clock=self.clock)
         self.authentication = Authentication(
             {Mechanism.TOKEN: _NoToken()}, passwords=self.directory, attempts=self.attempts, clock=self.clock
         )
@@ -103,10 +103,17 @@ class _NoToken:
         raise AuthenticationError("no token")
 
 
+@pytest.fixture(params=[OwnMemory, SharedMemory])
+def memory(request: pytest.FixtureRequest) -> AttemptMemory:
+    """Return the memory of one process, or one that several share."""
+    made: AttemptMemory = request.param()
+    return made
+
+
 @pytest.fixture
-def guarded() -> GuardedAuthentication:
+def guarded(memory: AttemptMemory) -> GuardedAuthentication:
     """Return an authentication with low limits."""
-    return GuardedAuthentication()
+    return GuardedAuthentication(memory=memory)
 
 
 def test_waits_begin_after_some_failures_and_double_up_to_a_limit(guarded: GuardedAuthentication) -> None:
@@ -205,8 +212,8 @@ def test_limits_of_zero_are_none() -> None:
     assert guarded.attempts.size == 0
 
 
-def test_tables_are_bounded_and_names_are_cut() -> None:
-    guarded = GuardedAuthentication(AttemptLimits(user_failures_max=3, address_failures_max=1_000_000))
+def test_tables_are_bounded_and_names_are_cut(memory: AttemptMemory) -> None:
+    guarded = GuardedAuthentication(AttemptLimits(user_failures_max=3, address_failures_max=1_000_000), memory)
     for number in range(ENTRIES_MAX + 500):
         guarded.result(f"{number}" + "x" * 5000, address=f"2001:db8:{number % 65536:x}::1")
     assert guarded.attempts.size <= 3 * ENTRIES_MAX
