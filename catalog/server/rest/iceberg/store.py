@@ -187,20 +187,25 @@ class TableStore:
         self.add(name, new_entry(name.catalog, name.database, name.table, document, location, owner), ())
 
     def registrable(self, name: IcebergName, location: str) -> Document:
-        """Return the metadata in a client's file for a table. RestError with status 400 for a file that cannot be read.
+        """Return the metadata in a client's file for a table. RestError as `client_file` raises it.
 
         InvalidMetadataError for other content.
         """
+        document = completed(self.client_file(name, location).document())
+        check_all_columns(document)
+        return document
+
+    def client_file(self, name: IcebergName, location: str) -> MetadataContent:
+        """Return the content of a client's file for a table or view. RestError with status 400 for a file that cannot
+        be read.
+        """
         self.metastore.pointers.registrable(name.catalog, name.database, location)
         try:
-            content = self.files.read(location)
+            return self.files.read(location)
         except StoreUnavailableError:
             raise
         except MetastoreError as error:
             raise bad_request(str(error)) from error
-        document = completed(content.document())
-        check_all_columns(document)
-        return document
 
     def add(self, name: IcebergName, entry: MetastoreTable, written_files: Iterable[str], kind: str = TABLE) -> None:
         """Store a new entry; delete the files that were written for it if it is refused."""

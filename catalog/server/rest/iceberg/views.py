@@ -76,8 +76,7 @@ class ViewHandler:
         body = request.json(RegisterViewRequest)
         name = self._store.mapping.named(request, body.name)
         self._store.check_free(name, VIEW)
-        self._store.metastore.pointers.registrable(name.catalog, name.database, body.metadata_location)
-        document = registered_view(self._store.files.read(body.metadata_location).document())
+        document = registered_view(self._store.client_file(name, body.metadata_location).document())
         location, owner = body.metadata_location, request.session.user
         entry = new_view_entry(name.catalog, name.database, name.table, document, location, owner)
         self._store.add(name, entry, (), VIEW)

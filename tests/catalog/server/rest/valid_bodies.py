@@ -130,6 +130,7 @@ ICEBERG: Mapping[str, Sequence[object]] = {
     "registerTable": [
         {"name": "p", "metadata-location": "file:{root}/warehouse/d.db/t/metadata/00000-a.metadata.json"}
     ],
+    "registerView": [{"name": "w", "metadata-location": "file:{root}/warehouse/d.db/v/metadata/00000-a.metadata.json"}],
     "updateTable": [
         *({"requirements": [], "updates": [update]} for update in _UPDATES),
         *({"requirements": [requirement], "updates": [_UPDATES[14]]} for requirement in _REQUIREMENTS),
@@ -232,6 +233,11 @@ _PARTITIONS = [{"day": "2024-01-01"}]
 
 OWN: Mapping[str, Sequence[object]] = {
     "undropTable": [{}, {"id": 1, "as": "x"}],
+    "setPolicy": [
+        {"on": _GRANT["on"], "name": "p", "expression": "id > 5", "to": [_GRANT["to"]], "except": [_GRANT["to"]]},
+        {"on": _GRANT["on"], "name": "m", "expression": "NULL", "to": [_GRANT["to"]], "column": "id"},
+    ],
+    "dropPolicy": [{"on": _GRANT["on"], "name": "p"}],
     "createRole": [{"name": "r"}],
     "addMember": [{"member": {"kind": "role", "name": "r"}, "admin-option": True}],
     "removeMember": [{"member": {"kind": "user", "name": "u"}, "admin-option-only": True}],
@@ -271,6 +277,7 @@ PAIMON: Mapping[str, Sequence[object]] = {
             (["day"], [], {"metastore.partitioned-table": "true"}),
         )
     ],
+    "replaceTable": [{"schema": {"fields": _FIELDS, "partitionKeys": [], "primaryKeys": ["id"], "options": {}}}],
     "alterTable": [{"changes": [change]} for change in _CHANGES],
     "renameTable": [{"source": _PAIMON_NAME, "destination": {"database": "d", "object": "p"}}],
     "commitTable": [{"tableId": UUID, "snapshot": _PAIMON_SNAPSHOT, "statistics": []}],
