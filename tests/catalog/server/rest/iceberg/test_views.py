@@ -134,3 +134,9 @@ def test_a_file_that_is_not_a_views_is_not_registered(
     table = server.create(namespace, "t")["metadata-location"]
     body["metadata-location"] = table
     server.call("POST", f"namespaces/{namespace}/register-view", body).error(400, "IllegalArgumentException")
+
+
+def test_a_file_that_is_missing_is_refused(server: IcebergRest, namespace: str, tmp_path: Path) -> None:
+    body = {"name": "w", "metadata-location": f"file:{tmp_path}/none.metadata.json"}
+    for operation in ("register-view", "register"):
+        server.call("POST", f"namespaces/{namespace}/{operation}", body).error(400, "BadRequestException")
