@@ -14,6 +14,8 @@ from interbed.catalog.server.credentials.issued import (
     StorageCredentials,
     StorageOperation,
 )
+from interbed.catalog.server.credentials.request_signing import TableSigning
+from interbed.catalog.server.credentials.s3_requests import CheckedRequest, S3Address, S3Request
 from interbed.catalog.server.credentials.table_credentials import TableCredentials
 from interbed.catalog.server.database import schema
 from interbed.catalog.server.database.session import SqlRepository
@@ -156,3 +158,56 @@ def test_secrets_are_not_shown() -> None:
     issued = CountingIssuer().issue("s3://b/t", StorageOperation.READ, "ann")
     assert "secret" not in repr(issued)
     assert "session_token" not in repr(issued)
+
+
+def signing(repository: SqlRepository, signed: list[CheckedRequest], operation: StorageOperation) -> TableSigning:
+    """Return the signatures for all tables, which are recorded."""
+
+    def sign(request: CheckedRequest, region: str) -> dict[str, str]:
+        signed.append(request)
+        return {"Authorization": region}
+
+    return TableSigning(repository, S3Address(region="eu-central-1"), lambda table: operation, sign)
+
+
+def read_of(bucket: str, key: str) -> S3Request:
+    """Return a request for an object."""
+    uri = f"https://s3.eu-central-1.amazonaws.com/{bucket}/{key}"
+    return S3Request(method="GET", uri=uri, region="eu-central-1", headers={})
+
+
+def test_requests_are_signed_for_the_directory_of_the_table(repository: SqlRepository) -> None:
+    signed: list[CheckedRequest] = []
+    found = signing(repository, signed, StorageOperation.READ)
+    answer = found.sign("hive", "shop", "orders", read_of("lake", "wh/orders/f"))
+    assert answer.headers == {"Authorization": "eu-central-1"}
+    assert answer.is_read
+    assert "Authorization" not in repr(answer)
+    for bucket, key in (("lake", "wh/orders_old/f"), ("lake", "wh/f"), ("other", "wh/orders/f")):
+        with pytest.raises(CredentialsError):
+            found.sign("hive", "shop", "orders", read_of(bucket, key))
+    assert [each.action for each in signed] == ["GetObject"]
+
+
+@pytest.mark.parametrize("name", ["around", "inside", "twin", "other_twin", "root", "local", "missing"])
+def test_nothing_is_signed_for_a_directory_that_is_not_the_table_s_alone(repository: SqlRepository, name: str) -> None:
+    signed: list[CheckedRequest] = []
+    found = signing(repository, signed, StorageOperation.WRITE)
+    for bucket, key in (("lake", "outer/inner/f"), ("lake", "outer/f"), ("lake", "twin/f"), ("bucket", "f")):
+        with pytest.raises(CredentialsError):
+            found.sign("hive", "shop", name, read_of(bucket, key))
+    with pytest.raises(CredentialsError):
+        found.check("hive", "shop", name)
+    assert signed == []
+
+
+def test_a_refusal_of_the_operation_comes_before_a_signature(repository: SqlRepository) -> None:
+    def refuse(_table: object) -> StorageOperation:
+        raise PermissionError
+
+    def sign(_request: object, _region: str) -> dict[str, str]:
+        raise AssertionError("a refused request is not signed")
+
+    found = TableSigning(repository, S3Address(region="eu-central-1"), refuse, sign)
+    with pytest.raises(PermissionError):
+        found.sign("hive", "shop", "orders", read_of("lake", "wh/orders/f"))
