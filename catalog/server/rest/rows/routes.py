@@ -3,9 +3,10 @@
     POST v1/{prefix}/databases/{database}/tables/{table}/rows
 
 The body is a RowsRequest, the answer a stream in Arrow's IPC format (streams.py). `{table}` may be a branch,
-`t$branch_b`. Row filters and masks that bind the caller are applied as interbed's readers apply them: a condition on a
-masked column sees the mask. Columns that the caller may not read are refused by name. The reader needs no credentials
-of the store, since the server has its own; a table whose store the server cannot read is refused by name.
+`t$branch_b`, or the changes of a table, `t$audit_log` and `t$binlog`. Row filters and masks that bind the caller are
+applied as interbed's readers apply them: a condition on a masked column sees the mask. Columns that the caller may not
+read are refused by name. The reader needs no credentials of the store, since the server has its own; a table whose
+store the server cannot read is refused by name.
 
 docs/rows-openapi.yaml is its OpenAPI document.
 """
@@ -63,7 +64,7 @@ FILTER_BYTES_MAX = 64 << 10
 """The longest filter: its conditions are evaluated for each row."""
 
 _TABLE = "v1/{prefix}/databases/{database}/tables/{table}"
-_VERSIONS = ("snapshot_id", "tag", "timestamp_millis")
+_VERSIONS = ("snapshot_id", "tag", "timestamp_millis", "incremental_between")
 
 Count = Annotated[int, msgspec.Meta(ge=0, le=(1 << 63) - 1)]
 
@@ -72,7 +73,8 @@ class RowsRequest(msgspec.Struct, kw_only=True, forbid_unknown_fields=True, rena
     """A query of the rows of a table: columns (all by default), a filter, a limit, and the version to read.
 
     `filter` is a condition as in `scan`, or a predicate in interbed's JSON. At most one of `snapshot-id`, `tag` and
-    `timestamp-millis` names an older version.
+    `timestamp-millis` names an older version. `incremental-between` are two snapshots or tags, `1,5`: of the changes
+    that `$audit_log` and `$binlog` show, those after the first one.
     """
 
     columns: list[str] | None = None
@@ -81,6 +83,7 @@ class RowsRequest(msgspec.Struct, kw_only=True, forbid_unknown_fields=True, rena
     snapshot_id: Count | None = None
     tag: str | None = None
     timestamp_millis: Count | None = None
+    incremental_between: str | None = None
     branch: str | None = None
 
 
@@ -130,10 +133,13 @@ class RowRoutes:
         from interbed.catalog.client.errors import TableNotFoundError
         from interbed.catalog.server.rest.paimon.access import table_name
         from interbed.storage.table.table import Table
+        from interbed.storage.views.changes import AUDIT_LOG, BINLOG
 
         access, name = self._access(), table_name(request)
-        if name.system is not None:
+        if name.system not in (None, AUDIT_LOG, BINLOG):
             raise TableNotFoundError(f"The system table '{name.of_table}${name.system}' is not read by the server.")
+        if name.system is None and given.incremental_between is not None:
+            raise InvalidInputError("'incremental-between' is for changes: read $audit_log or $binlog of the table.")
         if given.branch is not None and name.branch is not None:
             raise InvalidInputError("The branch is in the path or in the body, and not in both.")
         opened: object = access.catalog(request).get_table(name.of_table)
@@ -160,6 +166,7 @@ class ServedQuery:
         self._policies, self._on = found
         self._verify = request.verify
         self._table = table
+        self._view = name.system
         self._given = given
         self._asked: tuple[str, Sequence[str]] | None = None
         self._rules: RowRules | None = None
@@ -172,6 +179,12 @@ class ServedQuery:
         if given.branch is not None:
             table = table.branch(given.branch)
         version = _versioned(table, given)
+        if self._view is not None:
+            view = version.change_view(self._view)
+            if given.incremental_between is not None:
+                view = view.copy({"incremental-between": given.incremental_between})
+            found = view.scan(given.columns, _condition(given), given.limit, given.snapshot_id)
+            return found.to_arrow_batch_reader()
         scan = version.scan(given.columns, _condition(given), given.limit, given.snapshot_id, threads=1)
         return scan.to_arrow_batch_reader()
 
@@ -268,6 +281,7 @@ _WITHOUT_VALUES = (
     TagNotFoundError,
     BranchNotFoundError,
     StorageAccessError,
+    NotSupportedError,
 )
 """Errors of readers whose texts have no values of rows."""
 

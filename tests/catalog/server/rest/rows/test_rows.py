@@ -88,6 +88,9 @@ def test_tags_and_branches_have_the_policies_of_their_table(server: RowsServer) 
         ("bea", {"branch": "none"}, "lake", 404, "Branch"),
         ("bea", {"branch": "none"}, "lake%24branch_none", 400, "BadRequest"),
         ("bea", None, "lake%24files", 404, "Table"),
+        ("bea", {"incremental-between": "1,2"}, "lake", 400, "BadRequest"),
+        ("bea", {"incremental-between": "1"}, "lake%24audit_log", 400, "BadRequest"),
+        ("bea", {"incremental-between": "1,2", "tag": "first"}, "lake%24audit_log", 400, "BadRequest"),
         ("clerk", None, "lake", 403, "Forbidden"),
         ("clerk", {"columns": ["id"], "filter": "phone = '11'"}, "lake", 403, "Forbidden"),
     ],
@@ -131,3 +134,27 @@ def test_each_stream_is_a_line_of_the_audit_log(server: RowsServer) -> None:
     wait_until(lambda: server.audit[-1]["request_id"] == refused.headers["x-request-id"])
     assert server.audit[-1]["outcome"] == "refused"
     assert "the column phone" in server.audit[-1]["error"]
+
+
+def test_changes_are_shown_as_the_filter_shows_them(server: RowsServer) -> None:
+    schema = pa.schema((pa.field("id", pa.int64(), nullable=False), pa.field("amount", pa.int64())))
+    with server.catalog("root") as catalog:
+        options = {"bucket": "1", "changelog-producer": "lookup"}
+        table = catalog.create_table("sales.changed", schema, primary_keys=["id"], options=options)
+        table.upsert([{"id": 1, "amount": 9}, {"id": 2, "amount": 1}, {"id": 3, "amount": 8}])
+        first = table.latest_snapshot()
+        table.upsert([{"id": 1, "amount": 2}, {"id": 2, "amount": 7}, {"id": 3, "amount": 6}])
+        last = table.latest_snapshot()
+        catalog.grant("SELECT", on="table sales.changed", to="user ann")
+        catalog.set_row_filter("sales.changed", "amount > 4", to=["user ann"])
+    assert first is not None
+    assert last is not None
+    between = {"incremental-between": f"{first.id},{last.id}"}
+    wait_until(lambda: server.rows("ann", {"limit": 0}, "changed").status == 200)
+    found = server.rows("ann", between, "changed%24audit_log").table.to_pylist()
+    assert [tuple(row.values()) for row in found] == [("-D", 1, 9), ("+I", 2, 7), ("-U", 3, 8), ("+U", 3, 6)]
+    packed = server.rows("ann", {**between, "filter": "rowkind = '+U'"}, "changed%24binlog").table.to_pylist()
+    assert packed == [{"rowkind": "+U", "id": [3, 3], "amount": [8, 6]}]
+    refused = server.rows("ann", None, "changed%24audit_log")
+    assert (refused.status, refused.error["type"]) == (501, "NotSupported")
+    assert "deleted keys without the rows before" in refused.error["message"]
