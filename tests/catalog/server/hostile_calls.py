@@ -41,9 +41,8 @@ REGISTERED = ("wh/keep.db", "wh/keep.db/a", "wh/keep.db/a/dt=1")
 """Directories of foreign objects, below the root of the tree."""
 
 _CODEC = BinaryCodec()
-_SESSION = ClientSession(
-    peer="192.0.2.1:1234", user="root", principal=Principal(name="root", mechanism=Mechanism.TOKEN, groups=frozenset())
-)
+_ROOT = Principal(name="root", mechanism=Mechanism.TOKEN, groups=frozenset())
+_SESSION = ClientSession(peer="192.0.2.1:1234", user="root", principal=_ROOT)
 _PLACES = ("location", "uri", "path")
 
 _VALUES: Mapping[str, Any] = {"deleteData": True, "cascade": True, "ifExists": True, "privilege": "SELECT"}
@@ -303,7 +302,7 @@ def hostile_calls(tree: ProtectedTree) -> Iterator[HostileCalls]:
     grants = GrantHandler(AccessAdministration(store, authorizer), lambda: None)
     tokens = DelegationTokenService(store, rules=DelegationRules())
     dispatcher = dispatcher_for(
-        metastore, grants=grants, delegation=DelegationHandler(tokens, lambda: (_SESSION.principal, _SESSION.peer))
+        metastore, grants=grants, delegation=DelegationHandler(tokens, lambda: (_ROOT, _SESSION.peer))
     )
     with closing(store), chdir(tree.working_directory), sandbox(tree.root.parent):
         yield HostileCalls(metastore, dispatcher, tree)
