@@ -141,7 +141,7 @@ class DelegatedSignatures:
                 "The server's identity is not accepted by Azure, or it has none"
             ) from error
         except HttpResponseError as error:
-            code = str(error.error_code if hasattr(error, "error_code") else error.status_code)
+            code = str(getattr(error, "error_code", None) or error.status_code)
             kind = CredentialsError if error.status_code in (400, 403, 404) else CredentialsUnavailableError
             raise kind(f"Azure refuses a user delegation key of {host}: {code}") from error
         except AzureError as error:

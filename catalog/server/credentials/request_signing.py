@@ -100,7 +100,7 @@ class OwnKeys:
             # Its text may have addresses and names of profiles, which concern the operator alone.
             raise CredentialsUnavailableError(f"The server's keys cannot be read: {type(error).__name__}") from error
         signed = AWSRequest(method=request.method, url=request.uri, headers=dict(request.headers))
-        signer = S3SigV4Auth(keys, "s3", region)
+        signer: Any = S3SigV4Auth(keys, "s3", region)
         # The server does not have the content of which this is the hash.
         signer.payload = lambda _: request.content_hash
         signer.add_auth(signed)
