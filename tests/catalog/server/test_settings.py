@@ -243,7 +243,7 @@ def test_settings_that_contradict_each_other_are_refused(tmp_path: Path) -> None
         "credentials_s3_signing": "on",
         "credentials_s3_region": "us-east-1",
     }
-    for arguments, message in [
+    cases: list[tuple[dict[str, str | None], str]] = [
         ({"tls_certificate": str(pem)}, "tls_certificate needs tls_key"),
         ({"tls_client_ca": str(pem)}, "needs tls_certificate"),
         ({"tls_certificate": str(keystore), "tls_key": str(pem)}, "a Java keystore; a PEM file is wanted"),
@@ -275,7 +275,8 @@ def test_settings_that_contradict_each_other_are_refused(tmp_path: Path) -> None
             "credentials_azure_key_endpoint is not an address https://host",
         ),
         ({"credentials_s3_region": "us-east-1"}, "without credentials_s3_role or credentials_s3_signing"),
-    ]:
+    ]
+    for arguments, message in cases:
         with pytest.raises(ServerSettingsError, match=message):
             load(None, {}, arguments)
     load(None, {}, {"port": "0", "health_port": "0", "http_port": "0"})

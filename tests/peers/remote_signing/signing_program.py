@@ -6,6 +6,7 @@ JSON.
 
 import json
 import sys
+from collections.abc import Callable
 
 import pyarrow as pa
 from pyiceberg.catalog.rest import RestCatalog
@@ -30,7 +31,7 @@ with files.new_output(big).create() as output:
         output.write(b"x" * (1 << 20))
 
 
-def refused(call):
+def refused(call: Callable[[], object]) -> str | None:
     """Return the text of the refusal of a request."""
     try:
         call()

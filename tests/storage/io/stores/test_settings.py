@@ -230,7 +230,7 @@ def test_google_is_opened_with_a_key_file_or_by_the_environment() -> None:
     token = {"fs.gs.auth.access.token": "T", "fs.gs.auth.access.token.expires-at": "1580702706000"}
     found = store_settings("gs", "b", token)
     assert credentials(found) == {"token": "T", "expires_at": None}
-    assert (found.ended, found.renews, found.secrets) == ("2020-02-03T04:05:06Z", False, {"T"})
+    assert (found.ended, found.renews, set(found.secrets)) == ("2020-02-03T04:05:06Z", False, {"T"})
     assert "the option 'fs.gs.auth.access.token'" in found.source
     for wrong in (
         {**token, "fs.gs.auth.type": "COMPUTE_ENGINE"},
