@@ -16,13 +16,14 @@ import secrets
 import struct
 import tempfile
 import threading
-import time
 import weakref
 from collections import OrderedDict
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
 from typing import Protocol
+
+from interbed.storage.base.backoff import NO_JITTER, ExponentialBackoff
 
 logger = logging.getLogger(__name__)
 
@@ -43,7 +44,9 @@ _SLOT = struct.Struct("=16sIxxxxdd")
 _WAYS = 8
 _SETS = ENTRIES_MAX // _WAYS
 _FREE = bytes(16)
-_PAUSE_SECONDS = 0.0002
+_BACKOFF = ExponentialBackoff(
+    first_seconds=0.0002, growth=1.0, jitter=NO_JITTER, timeout_seconds=LOCK_SECONDS_MAX, pause_within_timeout=False
+)
 
 
 @dataclass(slots=True)
@@ -202,14 +205,13 @@ class SharedMemory:
                     fcntl.lockf(self._file, fcntl.LOCK_UN)
 
     def _lock(self) -> bool:
-        deadline = time.monotonic() + LOCK_SECONDS_MAX
+        retries = _BACKOFF.start()
         while True:
             try:
                 fcntl.lockf(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except OSError:
-                if time.monotonic() > deadline:
+                if not retries.pause():
                     logger.warning("another process holds the lock of failed authentications; one may not be counted")
                     return False
-                time.sleep(_PAUSE_SECONDS)
             else:
                 return True

@@ -104,7 +104,7 @@ def test_groups_are_kept_for_a_time_and_within_bounds(groups: DirectoryGroups, f
         assert groups.of("ann") == {"of-ann"}
     assert fake.asked == ["ann"]
     fake.now += SECONDS - 1
-    assert groups.known("ann") == {"of-ann"}
+    assert groups.known("ann") == frozenset({"of-ann"})
     fake.now += 1
     assert groups.known("ann") is None
     assert groups.of("ann") == {"of-ann"}

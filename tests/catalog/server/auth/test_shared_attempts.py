@@ -131,9 +131,12 @@ def test_a_process_that_holds_the_lock_does_not_stop_the_others(caplog: pytest.L
 def test_threads_and_processes_may_work_at_once() -> None:
     memory = SharedMemory()
     attempts = FailedAttempts(AttemptLimits(user_failures_max=1_000_000), memory=memory)
-    threads = [
-        threading.Thread(target=lambda: [attempts.failed(HERE, "ann") for _ in range(100)]) for _ in range(WORKERS)
-    ]
+
+    def fail() -> None:
+        for _ in range(100):
+            attempts.failed(HERE, "ann")
+
+    threads = [threading.Thread(target=fail) for _ in range(WORKERS)]
     for thread in threads:
         thread.start()
     for thread in threads:
