@@ -12,6 +12,7 @@ import pytest
 from tests.catalog.server.migration.commands import run, run_json
 from tests.support.peers.hive import HiveServer2
 from tests.support.peers.process import PeerError
+from tests.support.servers.java_metastore import QUICK_START, running_java_metastore
 from tests.support.servers.metastore import MetastoreUnderTest, metastore_under_test
 
 pytestmark = pytest.mark.long
@@ -75,6 +76,9 @@ MAY = {
 }
 """The users that may execute each statement. `{user}` is the name of the user."""
 
+UNREAD = "ALTER TABLE sales.orders DROP IF EXISTS PARTITION (day = '{user}')"
+"""A statement for which Java's metastore reads a condition, which it does not without the jars of the rest of Hive."""
+
 ENDS = (
     ("DROP VIEW sales.cities", OWNER),
     ("DROP TABLE sales.scratch", ADMIN),
@@ -108,6 +112,20 @@ def hive(server: MetastoreUnderTest) -> Iterator[HiveServer2]:
         yield running
 
 
+@pytest.fixture(scope="module")
+def hive_on_java() -> Iterator[HiveServer2]:
+    """HiveServer2 with the same tables and grants on Hive's own metastore."""
+    admins = {"hive.users.in.admin.role": ADMIN}
+    with running_java_metastore("4.0.1", settings=admins, java_options=QUICK_START) as running:
+        own = {name: value for name, value in AUTHORIZATION.items() if not name.startswith("hive.metastore.client")}
+        # Java's metastore has no events until there is a listener.
+        own["hive.notification.event.poll.interval"] = "0s"
+        with HiveServer2(running.uri, running.warehouse, settings=own) as started:
+            for user, statement in SETUP:
+                started.run(statement, user)
+            yield started
+
+
 def refusal(hive: HiveServer2, statement: str, user: str) -> str | None:
     """Return why a user may not execute a statement, None if it may."""
     try:
@@ -129,6 +147,15 @@ def test_a_statement_is_executed_for_users_with_the_privileges(hive: HiveServer2
     assert {user for user, reason in found.items() if reason is None} == MAY[statement], found
     for reason in found.values():
         assert reason is None or any(text in reason for text in REFUSED), reason
+
+
+def test_hives_own_metastore_has_the_same_decisions(hive_on_java: HiveServer2) -> None:
+    for statement, expected in MAY.items():
+        found = {user: refusal(hive_on_java, statement.format(user=user), user) for user in USERS}
+        if statement == UNREAD:
+            assert all("UnsupportedOperationException" in str(reason) for reason in found.values()), found
+        else:
+            assert {user for user, reason in found.items() if reason is None} == expected, (statement, found)
 
 
 def test_the_servers_grants_are_those_of_the_statements(hive: HiveServer2, server: MetastoreUnderTest) -> None:
