@@ -92,11 +92,12 @@ class ThriftReader:
 
     def ask(self, message: bytes) -> bytes:
         """Return the reply to a message. RuntimeError for an exception."""
-        sent = message if self._exchange is None else self._exchange.wrap(message)
+        exchange = self._exchange
+        sent = exchange.wrap(message) if exchange is not None and exchange.is_protected else message
         self._connection.sendall(_FRAME_HEAD.pack(len(sent)) + sent)
         reply = self._received(_FRAME_HEAD.unpack(self._received(_FRAME_HEAD.size))[0])
-        if self._exchange is not None:
-            reply = self._exchange.unwrap(reply)
+        if exchange is not None and exchange.is_protected:
+            reply = exchange.unwrap(reply)
         if reply[3] != 2:
             raise RuntimeError(f"an exception: {reply[:300]!r}")
         return reply
