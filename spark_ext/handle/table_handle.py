@@ -26,7 +26,13 @@ from interbed.catalog.client.options import (
 from interbed.spark_ext.handle.row_changes import RowsToCome, hidden_fields
 from interbed.spark_ext.handle.session_options import without_pins
 from interbed.storage.base.clock import now_millis
-from interbed.storage.base.errors import FileGoneError, InvalidInputError, SnapshotGoneError, SnapshotNotFoundError
+from interbed.storage.base.errors import (
+    FileGoneError,
+    InvalidInputError,
+    NotSupportedError,
+    SnapshotGoneError,
+    SnapshotNotFoundError,
+)
 from interbed.storage.base.shown_text import is_secret
 from interbed.storage.base.types.data_type import DataField
 from interbed.storage.io.api import FileIO
@@ -39,6 +45,7 @@ from interbed.storage.table.opening import open_store
 from interbed.storage.table.read_optimized import READ_OPTIMIZED, ReadOptimizedTable
 from interbed.storage.table.table import Table, load_table
 from interbed.storage.views.changes import ChangeView
+from interbed.storage.views.guarded_changes import GuardedChangeView
 from interbed.storage.views.system.table import SystemTable
 
 if TYPE_CHECKING:
@@ -186,6 +193,10 @@ class TableHandle:
         """The system table of the handle; None for a table itself, and for a read-optimized table."""
         name = TableName.parse(f"{self.database}.{self.table}")
         view = None if name.system is None else system_table(self.open(), name.system)
+        if isinstance(view, GuardedChangeView):
+            raise NotSupportedError(
+                f"'{view.name}' has row filters or column masks for you, and Spark's system tables do not keep to them."
+            )
         return None if isinstance(view, ReadOptimizedTable) else view
 
     @property
