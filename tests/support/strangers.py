@@ -18,7 +18,7 @@ from thrift.Thrift import TMessageType, TType
 from thrift.transport.TTransport import TMemoryBuffer
 
 from interbed.catalog.server.auth.sasl import SaslStatus
-from interbed.catalog.server.thrift.edge.sasl import packed
+from interbed.catalog.server.thrift.edge.transport import packed
 from tests.support import fuzzed_frames
 from tests.support.fuzzed_frames import FrameGenerator
 from tests.support.servers.raw_thrift import call

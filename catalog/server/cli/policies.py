@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from interbed.catalog.server.cli.dropped import shown_time
+from interbed.catalog.server.cli.history import shown_time
 from interbed.catalog.server.cli.opened import db_option, opened
 from interbed.storage.base.terminal import SuggestingGroup, print_columns, print_line
 

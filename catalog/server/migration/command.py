@@ -15,11 +15,11 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from interbed.catalog.server.cli.dropped import COMMANDS as DROPPED_COMMANDS
 from interbed.catalog.server.cli.grants import COMMANDS as GRANT_COMMANDS
+from interbed.catalog.server.cli.grants import roles
 from interbed.catalog.server.cli.history import COMMANDS as HISTORY_COMMANDS
+from interbed.catalog.server.cli.history import DROPPED_COMMANDS
 from interbed.catalog.server.cli.policies import policy
-from interbed.catalog.server.cli.roles import roles
 from interbed.catalog.server.cli.tokens import token
 from interbed.catalog.server.service.errors import MetastoreError
 from interbed.storage.base.terminal import SuggestingGroup, print_line, print_text
@@ -108,7 +108,7 @@ def import_(
     an object could not be copied.
     """
     # Needs Thrift and SQL, which are slow to import for the help of a command; and so below.
-    from interbed.catalog.server.migration.access_copy import AccessCopy
+    from interbed.catalog.server.migration.access import AccessCopy
     from interbed.catalog.server.migration.copy import MetadataCopy
     from interbed.catalog.server.migration.record import MigrationError
     from interbed.catalog.server.migration.selection import ObjectSelection

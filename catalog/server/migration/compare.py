@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from interbed.catalog.server.migration.access_records import access_records
+from interbed.catalog.server.migration.access import access_records
 from interbed.catalog.server.migration.record import Key, RecordKind, constraint_fields, fields_of
 from interbed.catalog.server.migration.selection import NameSet, ObjectSelection, chunks, selected_tables
 from interbed.catalog.server.migration.source import TABLES_AT_ONCE, Source, column_names, partitions_at_once

@@ -19,11 +19,16 @@ from interbed.catalog.server.auth.impersonation import (
 )
 from interbed.catalog.server.auth.issued_tokens import TokenService
 from interbed.catalog.server.auth.jwt_rules import JwtRules
-from interbed.catalog.server.auth.kerberos.acceptor import Acceptor, KeytabError, named_principal
+from interbed.catalog.server.auth.kerberos.acceptor import (
+    GSSAPI,
+    Acceptor,
+    GssapiMechanism,
+    KerberosUsers,
+    KeytabError,
+    NegotiateVerifier,
+    named_principal,
+)
 from interbed.catalog.server.auth.kerberos.auth_to_local import AuthToLocal
-from interbed.catalog.server.auth.kerberos.gssapi_mechanism import GSSAPI, GssapiMechanism
-from interbed.catalog.server.auth.kerberos.spnego import NegotiateVerifier
-from interbed.catalog.server.auth.kerberos.users import KerberosUsers
 from interbed.catalog.server.auth.own_optimizer import OptimizerIdentity
 from interbed.catalog.server.auth.principals import (
     AuthenticationError,
@@ -32,8 +37,7 @@ from interbed.catalog.server.auth.principals import (
     Mechanism,
     TicketVerifier,
 )
-from interbed.catalog.server.auth.sasl import SaslMechanism
-from interbed.catalog.server.auth.sasl_plain import PLAIN, PlainMechanism
+from interbed.catalog.server.auth.sasl import PLAIN, PlainMechanism, SaslMechanism
 from interbed.catalog.server.credentials.issued import CredentialIssuer
 from interbed.catalog.server.credentials.request_signing import OwnKeys, TableSigning
 from interbed.catalog.server.credentials.s3_requests import S3Address

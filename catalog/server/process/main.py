@@ -30,9 +30,8 @@ from interbed.catalog.server.process.authenticating import (
     port_authentication,
     signing_for,
 )
-from interbed.catalog.server.process.authorizing import grant_handler_for
 from interbed.catalog.server.process.delegating import delegation_for, delegation_handler_for, with_delegation
-from interbed.catalog.server.process.opening import open_metastore
+from interbed.catalog.server.process.opening import grant_handler_for, open_metastore
 from interbed.catalog.server.process.workers import CLOSED, END_SOON, READY, Supervisor, received
 from interbed.catalog.server.service.directories.remote_files import REMOTE_FILES
 from interbed.catalog.server.service.service import Metastore
@@ -230,7 +229,7 @@ def loop_for(
         if isinstance(service, HttpService):
             # Only servers of this port load the REST interfaces.
             from interbed.catalog.server.http.application import HttpAnswers
-            from interbed.catalog.server.process.authorizing import administration_for, policies_for
+            from interbed.catalog.server.process.opening import administration_for, policies_for
             from interbed.catalog.server.rest.iceberg.names import NamespaceMapping
             from interbed.catalog.server.rest.mounted import RestSettings, mounts
             from interbed.catalog.server.rest.rows.streams import RowLimits, RowStreams

@@ -10,7 +10,6 @@ from collections.abc import Callable, Sequence
 
 from interbed.catalog.server.service import events
 from interbed.catalog.server.service import warehouse as files
-from interbed.catalog.server.service.access.database_places import DatabasePlaceRules
 from interbed.catalog.server.service.access.objects import (
     Privilege,
     SecuredObject,
@@ -18,6 +17,7 @@ from interbed.catalog.server.service.access.objects import (
     database_object,
     function_object,
 )
+from interbed.catalog.server.service.access.places import DatabasePlaceRules
 from interbed.catalog.server.service.access.secured import (
     Arguments,
     SecuredService,

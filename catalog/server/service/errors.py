@@ -17,8 +17,8 @@
       AccessUnavailableError      the authorizer cannot decide at present
       OutcomeUnknownError         the change may have been made, or not: nothing that belongs to it may be undone
 
-The server maps each to the exception of Hive's interface (thrift/structs/errors.py); the message is shown to users, and
-for a few of them matched by clients, so that it is Hive's text wherever Hive has one.
+The server maps each to the exception of Hive's interface (thrift/structs/requests.py); the message is shown to users,
+and for a few of them matched by clients, so that it is Hive's text wherever Hive has one.
 """
 
 

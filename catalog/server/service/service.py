@@ -6,9 +6,9 @@ from typing import cast
 
 from interbed.catalog.server.service.access.guard import OPEN_ACCESS, AccessGuard
 from interbed.catalog.server.service.access.hiding import HidingRepository
+from interbed.catalog.server.service.access.places import TablePlaceRules
 from interbed.catalog.server.service.access.policy_rules import PolicyReads, PolicyRules
 from interbed.catalog.server.service.access.secured import SecuredService
-from interbed.catalog.server.service.access.table_places import TablePlaceRules
 from interbed.catalog.server.service.catalogs import CatalogService
 from interbed.catalog.server.service.constraints import ConstraintService
 from interbed.catalog.server.service.databases import DatabaseService, FunctionService

@@ -22,7 +22,7 @@ import interbed
 from interbed.catalog.client.api import Catalog
 from interbed.catalog.client.hive.client import HiveMetastoreClient
 from interbed.catalog.server.database.session import SqlRepository
-from interbed.catalog.server.service.history.states import MetadataValue, ObjectKey, key_of
+from interbed.catalog.server.service.history.entries import MetadataValue, ObjectKey, key_of
 from interbed.catalog.server.service.service import Metastore
 from interbed.storage.base.errors import InterbedError
 from interbed.thrift_idl.hive_metastore import ThriftHiveMetastore, ttypes

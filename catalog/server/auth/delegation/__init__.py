@@ -2,5 +2,5 @@
 
 Read hadoop_token.py (the bytes of a token), records.py (stored values and their repository), rules.py (lifetimes,
 names, proxy users), then tokens.py, which issues, renews, cancels and verifies. Clients present a token by the SASL
-mechanism DIGEST-MD5: digest_md5.py, with the protection of further frames in digest_protection.py.
+mechanism DIGEST-MD5 (digest_md5.py).
 """

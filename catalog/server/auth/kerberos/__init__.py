@@ -1,5 +1,5 @@
 """Authentication by Kerberos: SASL GSSAPI on Thrift's port, SPNEGO over HTTP.
 
-Read auth_to_local.py and users.py (from principals to users), acceptor.py (the server's key and the contexts of
-clients), then gssapi_mechanism.py (SASL) and spnego.py (HTTP). Whom a user may act for is in `../impersonation.py`.
+Read auth_to_local.py (from principals to users), then acceptor.py (the server's key, the contexts of clients, SASL and
+HTTP). Whom a user may act for is in `../impersonation.py`.
 """

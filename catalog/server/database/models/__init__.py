@@ -11,8 +11,6 @@ from interbed.catalog.server.database.models.access import (
     AccessPolicyRow,
     AccessRoleRow,
     AccessTokenRow,
-)
-from interbed.catalog.server.database.models.delegation import (
     DelegationKeyRow,
     DelegationTokenRow,
     StoredKeyRow,

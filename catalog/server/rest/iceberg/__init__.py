@@ -6,6 +6,6 @@ the newest one; files that no entry names are not of the table.
 
 Read names.py and errors.py, metadata/ (what a commit does to a document), files.py (metadata files), entries.py (what
 the metastore's entry says), store.py (tables), commits.py (compare-and-swap), own_tables.py (tables in Paimon's
-format), then the handlers: namespaces.py, tables.py, views.py, scan_plans.py (scans that the server plans),
+format), then the handlers: namespaces.py, tables.py, scan_plans.py (scans that the server plans),
 idempotency.py (repeated changes), and routes.py.
 """

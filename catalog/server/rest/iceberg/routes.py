@@ -28,8 +28,7 @@ from interbed.catalog.server.rest.iceberg.namespaces import NamespaceHandler
 from interbed.catalog.server.rest.iceberg.own_tables import OwnTables
 from interbed.catalog.server.rest.iceberg.scan_plans import PLANNING_NEEDS, ScanPlanHandler
 from interbed.catalog.server.rest.iceberg.store import TableStore
-from interbed.catalog.server.rest.iceberg.tables import IcebergTableHandler
-from interbed.catalog.server.rest.iceberg.views import ViewHandler
+from interbed.catalog.server.rest.iceberg.tables import IcebergTableHandler, ViewHandler
 from interbed.catalog.server.rest.interface import (
     Handler,
     ObjectKind,

@@ -5,8 +5,8 @@ Every rule (locks, registration, partitions, locations) is that of interbed's Hi
 this process, or of its file-system catalog (catalogs/, access.py). The file system is the truth:
 schemas, snapshots, tags and branches are files.
 
-Read interface.py (all routes), then a noun: databases.py, tables.py, snapshots.py with commits, versions.py,
-partitions.py, views.py. messages.py has the JSON of requests and responses, pages and patterns, refusals.py errors,
+Read interface.py (all routes), then a noun: databases.py, tables.py with partitions, snapshots.py with commits,
+versions.py, views.py. messages.py has the JSON of requests and responses, pages and patterns, refusals.py errors,
 schema_json.py schemas and their changes.
 
 Source: Paimon's documentation, static/rest-catalog-open-api.yaml, and paimon-api's org.apache.paimon.rest.

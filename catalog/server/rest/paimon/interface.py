@@ -13,10 +13,9 @@ from interbed.catalog.server.rest.interface import (
 from interbed.catalog.server.rest.paimon.access import CatalogAccess
 from interbed.catalog.server.rest.paimon.databases import DatabaseRoutes
 from interbed.catalog.server.rest.paimon.functions import FunctionRoutes
-from interbed.catalog.server.rest.paimon.partitions import PartitionRoutes
 from interbed.catalog.server.rest.paimon.refusals import error_body, no_route, translated, unsupported
 from interbed.catalog.server.rest.paimon.snapshots import SnapshotRoutes
-from interbed.catalog.server.rest.paimon.tables import TABLE, TableRoutes
+from interbed.catalog.server.rest.paimon.tables import TABLE, PartitionRoutes, TableRoutes
 from interbed.catalog.server.rest.paimon.tokens import TokenRoutes
 from interbed.catalog.server.rest.paimon.versions import VersionRoutes
 from interbed.catalog.server.rest.paimon.views import ViewRoutes

@@ -15,8 +15,7 @@ from typing import Protocol, TypeVar
 
 from interbed.catalog.server.service.access import records
 from interbed.catalog.server.service.access.authorizer import AuthorizerUnavailableError, Caller
-from interbed.catalog.server.service.access.builtin import BuiltinAuthorizer
-from interbed.catalog.server.service.access.explained import AccessExplanation, explain
+from interbed.catalog.server.service.access.builtin import AccessExplanation, BuiltinAuthorizer, explain
 from interbed.catalog.server.service.access.granting import (
     ActorRules,
     GrantRequest,
@@ -43,7 +42,7 @@ from interbed.catalog.server.service.access.grants import (
 )
 from interbed.catalog.server.service.access.objects import Access, Privilege, SecuredKind, SecuredObject, column_object
 from interbed.catalog.server.service.access.policies import PolicyRepository
-from interbed.catalog.server.service.access.roles import RoleGraph
+from interbed.catalog.server.service.access.rights import RoleGraph
 from interbed.catalog.server.service.errors import (
     AccessDeniedError,
     AccessUnavailableError,

@@ -19,7 +19,7 @@ from interbed.catalog.server.service.access.objects import (
     SecuredKind,
     SecuredObject,
 )
-from interbed.catalog.server.service.access.roles import RoleGraph
+from interbed.catalog.server.service.access.rights import RoleGraph
 from interbed.catalog.server.service.errors import AccessDeniedError, InvalidObjectError, NoSuchObjectError
 from interbed.catalog.server.service.names import shortened
 

@@ -28,7 +28,7 @@ from interbed.catalog.server.service.access.objects import (
     column_object,
 )
 from interbed.catalog.server.service.access.policies import BindingPolicies, PolicyRepository, TablePolicy
-from interbed.catalog.server.service.access.roles import RoleGraph
+from interbed.catalog.server.service.access.rights import RoleGraph
 from interbed.catalog.server.service.errors import AccessDeniedError
 from interbed.catalog.server.service.names import shortened
 from interbed.catalog.server.service.repository import Tables

@@ -12,8 +12,7 @@ from functools import lru_cache
 from typing import Any, TypeVar
 
 from interbed.catalog.server.service.events import EventBody, EventType, NotificationEvent
-from interbed.catalog.server.service.history.entries import HistoryKind
-from interbed.catalog.server.service.history.states import MetadataValue
+from interbed.catalog.server.service.history.entries import HistoryKind, MetadataValue
 from interbed.catalog.server.service.model import (
     Function,
     MetastoreCatalog,

@@ -7,8 +7,13 @@ from datetime import UTC, datetime
 from typing import Any
 
 from interbed.catalog.server.service.history.changes import masked_value
-from interbed.catalog.server.service.history.entries import ACCESS_KINDS, HistoryEntry
-from interbed.catalog.server.service.history.states import MetadataValue, value_after, value_before
+from interbed.catalog.server.service.history.entries import (
+    ACCESS_KINDS,
+    HistoryEntry,
+    MetadataValue,
+    value_after,
+    value_before,
+)
 from interbed.catalog.server.service.model import PARAMETER_DDL_TIME
 
 _MILLIS_END = 253_402_300_800_000

@@ -12,9 +12,8 @@ from interbed.catalog.server.service import events
 from interbed.catalog.server.service import warehouse as files
 from interbed.catalog.server.service.access.guard import CHANGE
 from interbed.catalog.server.service.access.objects import Privilege, SecuredObject
-from interbed.catalog.server.service.access.places import CheckedPlace
+from interbed.catalog.server.service.access.places import CheckedPlace, TablePlaceRules
 from interbed.catalog.server.service.access.secured import Arguments, needs, secured, table_of, the_table_of_the_key
-from interbed.catalog.server.service.access.table_places import TablePlaceRules
 from interbed.catalog.server.service.column_statistics import statistics_to_keep
 from interbed.catalog.server.service.directories.deletions import GuardedDeletions
 from interbed.catalog.server.service.directories.guard import DeletionClaim
@@ -35,8 +34,7 @@ from interbed.catalog.server.service.model import (
 )
 from interbed.catalog.server.service.moves import DirectoryMover, carry_out
 from interbed.catalog.server.service.names import NAME_BYTES_MAX, normalized, partition_name, shortened
-from interbed.catalog.server.service.partitions.drops import ORIGINAL_LOCATION, PartitionDrops
-from interbed.catalog.server.service.partitions.exchange import exchange_partitions
+from interbed.catalog.server.service.partitions.drops import ORIGINAL_LOCATION, PartitionDrops, exchange_partitions
 from interbed.catalog.server.service.partitions.reads import (
     Found,
     TableKey,

@@ -9,8 +9,8 @@ from interbed.catalog.server.service import events
 from interbed.catalog.server.service import warehouse as files
 from interbed.catalog.server.service.access.guard import CHANGE
 from interbed.catalog.server.service.access.objects import Privilege, SecuredObject, database_object
+from interbed.catalog.server.service.access.places import TablePlaceRules
 from interbed.catalog.server.service.access.secured import Arguments, SecuredService, needs, secured, the_table
-from interbed.catalog.server.service.access.table_places import TablePlaceRules
 from interbed.catalog.server.service.column_statistics import emptied, statistics_to_keep
 from interbed.catalog.server.service.constraints import forget_columns
 from interbed.catalog.server.service.directories.deletions import GuardedDeletions

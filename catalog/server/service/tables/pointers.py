@@ -27,7 +27,7 @@ from interbed.catalog.server.service.access.objects import (
     database_object,
     table_object,
 )
-from interbed.catalog.server.service.access.places import CheckedPlace, check_not_of_others, is_inside
+from interbed.catalog.server.service.access.places import CheckedPlace, TablePlaceRules, check_not_of_others, is_inside
 from interbed.catalog.server.service.access.secured import (
     Arguments,
     SecuredService,
@@ -38,7 +38,6 @@ from interbed.catalog.server.service.access.secured import (
     the_table,
     unsecured,
 )
-from interbed.catalog.server.service.access.table_places import TablePlaceRules
 from interbed.catalog.server.service.column_statistics import statistics_to_keep
 from interbed.catalog.server.service.directories.deletions import GuardedDeletions
 from interbed.catalog.server.service.directories.guard import DeletionClaim

@@ -1,1 +1,1 @@
-"""The token store of HiveServer2: stored.py has the repository, keeping.py the service."""
+"""The token store of HiveServer2: keeping.py has the repository and the service."""

@@ -33,7 +33,7 @@ from interbed.catalog.server.session import AnswerLaterError, ClientLink, curren
 from interbed.catalog.server.threads import SupervisedThread, ThreadDeaths
 from interbed.catalog.server.thrift.structs import convert
 from interbed.catalog.server.thrift.structs.convert import split_catalog
-from interbed.catalog.server.thrift.structs.errors import UndeclaredError
+from interbed.catalog.server.thrift.structs.requests import UndeclaredError
 from interbed.thrift_idl.hive_metastore import ttypes
 
 logger = logging.getLogger(__name__)

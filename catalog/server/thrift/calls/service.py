@@ -1,4 +1,5 @@
-"""The calls about the service itself (fb303, session, configuration, empty answers), and the list of all handlers.
+"""The calls about the service itself (fb303, session, configuration, empty answers), about notification events,
+scheduled queries and statistics of runs, and the list of all handlers.
 
 A handler's methods have the names and the order of arguments of Hive's interface definition. They only convert and call
 the rules. `all_handlers` joins the handlers of this package.
@@ -7,20 +8,167 @@ the rules. `all_handlers` joins the handlers of this package.
 import time
 from typing import Any
 
-from interbed.catalog.server.service.errors import MetastoreError, NoSuchObjectError
+from interbed.catalog.server.service.errors import (
+    InvalidArgumentError,
+    InvalidOperationError,
+    MetastoreError,
+    NoSuchObjectError,
+)
+from interbed.catalog.server.service.schedule import QueryState, RuntimeStatistics, ScheduledQuery
 from interbed.catalog.server.service.service import ConfigValues, Metastore
 from interbed.catalog.server.session import session_settings
 from interbed.catalog.server.thrift.calls.databases import CatalogHandler, DatabaseHandler, FunctionHandler
 from interbed.catalog.server.thrift.calls.delegation import NoDelegationHandler, TokenStoreHandler
-from interbed.catalog.server.thrift.calls.events import EventHandler
 from interbed.catalog.server.thrift.calls.grants import NoGrantHandler
 from interbed.catalog.server.thrift.calls.locks import LockClients, LockHandler
-from interbed.catalog.server.thrift.calls.partition_reads import PartitionReadHandler
-from interbed.catalog.server.thrift.calls.partitions import PartitionWriteHandler
-from interbed.catalog.server.thrift.calls.queries import QueryHandler
+from interbed.catalog.server.thrift.calls.partitions import PartitionReadHandler, PartitionWriteHandler
 from interbed.catalog.server.thrift.calls.statistics import StatisticsHandler
 from interbed.catalog.server.thrift.calls.tables import ConstraintHandler, TableHandler
+from interbed.catalog.server.thrift.structs.convert import split_catalog
+from interbed.catalog.server.thrift.structs.event_messages import event_to_thrift
 from interbed.thrift_idl.hive_metastore import ttypes
+
+_Type = ttypes.ScheduledQueryMaintenanceRequestType
+
+
+class QueryHandler:
+    """The calls about scheduled queries and statistics of runs."""
+
+    def __init__(self, metastore: Metastore) -> None:
+        self._queries = metastore.queries
+        self._statistics = metastore.run_statistics
+
+    def get_scheduled_query(self, scheduleKey: Any) -> Any:
+        found = self._queries.get(scheduleKey.clusterNamespace or "", scheduleKey.scheduleName or "")
+        return ttypes.ScheduledQuery(
+            scheduleKey=ttypes.ScheduledQueryKey(found.name, found.namespace),
+            enabled=found.enabled,
+            schedule=found.schedule,
+            user=found.user,
+            query=found.query,
+            nextExecution=found.next_execution,
+        )
+
+    def scheduled_query_maintenance(self, request: Any) -> None:
+        query = _query_from(request.scheduledQuery)
+        if request.type == _Type.CREATE:
+            self._queries.create(query)
+        elif request.type == _Type.ALTER:
+            self._queries.alter(query)
+        elif request.type == _Type.DROP:
+            self._queries.drop(query.namespace, query.name)
+        else:
+            raise MetastoreError("invalid request")
+
+    def scheduled_query_poll(self, request: Any) -> Any:
+        due = self._queries.poll(request.clusterNamespace or "")
+        if due is None:
+            return ttypes.ScheduledQueryPollResponse()
+        execution_id, query = due
+        return ttypes.ScheduledQueryPollResponse(
+            scheduleKey=ttypes.ScheduledQueryKey(query.name, query.namespace),
+            executionId=execution_id,
+            query=f"/* schedule: {query.name} */{query.query or ''}",
+            user=query.user,
+        )
+
+    def scheduled_query_progress(self, info: Any) -> None:
+        try:
+            state = QueryState(info.state)
+        except ValueError as error:
+            raise InvalidOperationError(f"invalid state: {info.state}") from error
+        self._queries.progress(info.scheduledExecutionId, state, info.executorQueryId, info.errorMessage)
+
+    def add_runtime_stats(self, stat: Any) -> None:
+        self._statistics.add(RuntimeStatistics(create_time=0, weight=stat.weight or 0, payload=stat.payload or b""))
+
+    def get_runtime_stats(self, rqst: Any) -> list[Any]:
+        found = self._statistics.newest(
+            -1 if rqst.maxWeight is None else rqst.maxWeight, -1 if rqst.maxCreateTime is None else rqst.maxCreateTime
+        )
+        return [
+            ttypes.RuntimeStat(createTime=each.create_time, weight=each.weight, payload=each.payload) for each in found
+        ]
+
+
+def _query_from(thrift: Any) -> ScheduledQuery:
+    key = getattr(thrift, "scheduleKey", None)
+    if thrift is None or key is None or not key.scheduleName or not key.clusterNamespace:
+        raise InvalidArgumentError("a scheduled query needs a name and a namespace")
+    if len(key.scheduleName) > 256 or len(key.clusterNamespace) > 256:
+        raise InvalidArgumentError("the name and the namespace of a scheduled query have 256 characters at most")
+    return ScheduledQuery(
+        namespace=key.clusterNamespace,
+        name=key.scheduleName,
+        enabled=bool(thrift.enabled),
+        schedule=thrift.schedule,
+        user=thrift.user,
+        query=thrift.query,
+        next_execution=thrift.nextExecution,
+    )
+
+
+class EventHandler:
+    """The calls about the notification log."""
+
+    def __init__(self, metastore: Metastore) -> None:
+        self._notifications = metastore.notifications
+
+    def get_current_notificationEventId(self) -> Any:
+        return ttypes.CurrentNotificationEventId(eventId=self._notifications.current())
+
+    def get_next_notification(self, rqst: Any) -> Any:
+        catalog, database = _chosen(rqst.dbName, rqst.catName)
+        found = self._notifications.after(
+            rqst.lastEvent,
+            rqst.maxEvents,
+            catalog=catalog,
+            database=database,
+            tables=rqst.tableNames or (),
+            types=rqst.eventTypeList or (),
+            skipped_types=rqst.eventTypeSkipList or (),
+        )
+        return ttypes.NotificationEventResponse(events=[event_to_thrift(event) for event in found])
+
+    def get_notification_events_count(self, rqst: Any) -> Any:
+        catalog, database = _chosen(rqst.dbName, rqst.catName)
+        count = self._notifications.count(
+            rqst.fromEventId,
+            up_to=rqst.toEventId,
+            catalog=catalog,
+            database=database,
+            tables=rqst.tableNames or (),
+            limit=rqst.limit,
+        )
+        return ttypes.NotificationEventsCountResponse(eventsCount=count)
+
+    def fire_listener_event(self, rqst: Any) -> Any:
+        data = rqst.data
+        inserts = [] if data is None else [each for each in (data.insertData, *(data.insertDatas or ())) if each]
+        if not inserts:
+            # The call asks other servers to reload a table; no stored object changes.
+            return ttypes.FireEventResponse(eventIds=[])
+        if not rqst.dbName or not rqst.tableName:
+            raise MetastoreError("an insert event names a database and a table")
+        catalog, database = split_catalog(rqst.dbName, rqst.catName)
+        ids = self._notifications.insert(
+            catalog,
+            database or "",
+            rqst.tableName,
+            [
+                (each.partitionVal or rqst.partitionVals or (), each.filesAdded or (), bool(each.replace))
+                for each in inserts
+            ],
+        )
+        return ttypes.FireEventResponse(eventIds=ids)
+
+
+def _chosen(name: str | None, catalog: str | None) -> tuple[str | None, str | None]:
+    """Return catalog and database of a request; None for both, if it names no database and so selects all."""
+    if not name and not catalog:
+        return None, None
+    return split_catalog(name, catalog)
+
 
 SERVICE_VERSION = "3.0"
 """The answer of Hive's metastores since 2.0 to getVersion; clients choose their calls by it."""

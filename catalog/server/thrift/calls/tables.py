@@ -28,8 +28,8 @@ from interbed.catalog.server.thrift.structs.constraints import (
     constraints_to_thrift,
 )
 from interbed.catalog.server.thrift.structs.convert import creation_metadata_from_thrift, split_catalog
-from interbed.catalog.server.thrift.structs.errors import UndeclaredError
 from interbed.catalog.server.thrift.structs.requests import (
+    UndeclaredError,
     check_only_the_owners,
     context_properties,
     is_purge,

@@ -17,21 +17,23 @@ from typing import Protocol, TypeVar
 from interbed.catalog.server.auth.authentication import Authentication
 from interbed.catalog.server.auth.principals import AuthenticationError, AuthenticationUnavailableError, Principal
 from interbed.catalog.server.auth.sasl import (
+    PLAIN,
     ClientIdentity,
     CredentialsIdentity,
     NegotiationError,
+    PlainMechanism,
     SaslChallenge,
     SaslMechanisms,
     SaslStatus,
     SaslSuccess,
 )
-from interbed.catalog.server.auth.sasl_plain import PLAIN, PlainMechanism
 from interbed.catalog.server.auth.verification import VerificationQueue
-from interbed.catalog.server.thrift.edge.sasl import SaslResponse, packed
 from interbed.catalog.server.thrift.edge.transport import (
     ClientConnection,
     FramedFraming,
     ProtectedFraming,
+    SaslResponse,
+    packed,
     send_some,
 )
 from interbed.catalog.server.thrift.edge.watching import ConnectionWatcher

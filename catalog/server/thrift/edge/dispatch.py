@@ -40,8 +40,13 @@ from interbed.catalog.server.thrift.edge.call import (
     notify,
 )
 from interbed.catalog.server.thrift.edge.codec import UNREADABLE, Codec, IncompleteMessageError, MemorySource
-from interbed.catalog.server.thrift.structs.errors import UndeclaredError, declared_exception, shown_message
-from interbed.catalog.server.thrift.structs.requests import IncompleteRequestError, parts_of
+from interbed.catalog.server.thrift.structs.requests import (
+    IncompleteRequestError,
+    UndeclaredError,
+    declared_exception,
+    parts_of,
+    shown_message,
+)
 from interbed.thrift_idl.hive_metastore import ThriftHiveMetastore
 
 logger = logging.getLogger(__name__)

@@ -1,4 +1,5 @@
-"""Checks of all requests: required parts, projections, the environment context, and privileges.
+"""Checks of all requests: required parts, projections, the environment context, and privileges; and the exceptions of
+refused ones.
 
 Java's decoder refuses a structure without the fields that Hive's interface definition calls required. The decoder used
 here, in C, leaves None in their place. `parts_of` finds missing ones in the whole request, before any of it is
@@ -14,6 +15,12 @@ An environment context holds additional properties, such as `ifPurge`.
 Engines send privileges of the owner with each table that they create (Trino always, Hive by
 `hive.security.authorization.createtable.owner.grants`). The owner of a table may do everything, as every client may,
 so these change nothing. Privileges of others are refused, because they are not stored.
+
+An error of the rules becomes an exception that the called method declares. A client decodes only the exceptions that
+its interface definition lists for the method, and treats any other as a broken reply. So each error has a list of
+exceptions, best first; the first that the method declares is sent. In a few places Hive raises an exception that the
+method does not declare (`UndeclaredError`): clients see an internal error (TApplicationException), and Hive's own
+expect it.
 """
 
 import re
@@ -24,8 +31,22 @@ from typing import Any
 from thrift.protocol.TProtocol import TProtocolException
 from thrift.Thrift import TType
 
-from interbed.catalog.server.service.errors import InvalidOperationError, MetastoreError
+from interbed.catalog.server.service.errors import (
+    AccessDeniedError,
+    AlreadyExistsError,
+    ConfigValueError,
+    InvalidArgumentError,
+    InvalidObjectError,
+    InvalidOperationError,
+    InvalidPartitionError,
+    MetastoreError,
+    NoSuchLockError,
+    NoSuchObjectError,
+    NoSuchTransactionError,
+    UnknownDatabaseError,
+)
 from interbed.catalog.server.service.names import LISTED_MAX, check_number, check_pattern_length, shortened
+from interbed.storage.base.shown_text import without_credentials
 from interbed.thrift_idl.hive_metastore import ttypes
 
 _UNSET = "Required field "
@@ -291,3 +312,53 @@ def _matcher(pattern: str | None) -> re.Pattern[str] | None:
         return re.compile(parts[0], re.DOTALL)
     middle = "".join(f"(?>.*?{part})" for part in parts[1:-1])
     return re.compile(f"{parts[0]}{middle}.*{parts[-1]}", re.DOTALL)
+
+
+class UndeclaredError(MetastoreError):
+    """A request is refused where Hive's clients expect an internal error; nothing has failed in the server."""
+
+
+def shown_message(error: Exception) -> str:
+    """Return the text of an error for a client: a location in it has no credentials."""
+    return without_credentials(str(error))
+
+
+_PREFERENCES: dict[type[MetastoreError], tuple[Any, ...]] = {
+    AccessDeniedError: (
+        ttypes.MetaException,
+        ttypes.InvalidOperationException,
+        ttypes.InvalidObjectException,
+        ttypes.NoSuchObjectException,
+    ),
+    NoSuchObjectError: (
+        ttypes.NoSuchObjectException,
+        ttypes.UnknownTableException,
+        ttypes.InvalidOperationException,
+        ttypes.InvalidObjectException,
+    ),
+    UnknownDatabaseError: (ttypes.UnknownDBException, ttypes.NoSuchObjectException),
+    AlreadyExistsError: (ttypes.AlreadyExistsException, ttypes.InvalidOperationException),
+    InvalidObjectError: (ttypes.InvalidObjectException, ttypes.InvalidOperationException),
+    InvalidOperationError: (ttypes.InvalidOperationException,),
+    InvalidArgumentError: (ttypes.InvalidInputException,),
+    InvalidPartitionError: (ttypes.InvalidPartitionException,),
+    NoSuchLockError: (ttypes.NoSuchLockException,),
+    NoSuchTransactionError: (ttypes.NoSuchTxnException,),
+    ConfigValueError: (ttypes.ConfigValSecurityException,),
+}
+
+
+def declared_exception(error: MetastoreError, declared: dict[Any, str]) -> tuple[str, Any] | None:
+    """Return the field of the method's result and the exception for it; None if the method declares none that fits.
+
+    `declared` maps the exception classes of the method to the names of their fields.
+    """
+    if isinstance(error, UndeclaredError):
+        return None
+    for kind in type(error).__mro__:
+        for exception in _PREFERENCES.get(kind, ()):
+            if exception in declared:
+                return declared[exception], exception(message=shown_message(error))
+    if ttypes.MetaException in declared:
+        return declared[ttypes.MetaException], ttypes.MetaException(message=shown_message(error))
+    return None

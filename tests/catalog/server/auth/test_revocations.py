@@ -27,7 +27,7 @@ from interbed.catalog.client.hive.connection import NOT_ADMITTED
 from interbed.catalog.client.hive.transports import HttpTransport, SaslPlainTransport
 from interbed.catalog.server.auth.authentication import Authentication
 from interbed.catalog.server.auth.issued_tokens import TokenService
-from interbed.catalog.server.process import authenticating, authorizing
+from interbed.catalog.server.process import authenticating, opening
 from interbed.catalog.server.process.main import Server, run
 from interbed.catalog.server.service.access.builtin import BuiltinAuthorizer
 from interbed.catalog.server.settings import ServerSettings
@@ -69,7 +69,7 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
 
     monkeypatch.setattr(authenticating, "TokenService", partial(TokenService, clock=found))
     monkeypatch.setattr(authenticating, "Authentication", partial(Authentication, clock=found))
-    monkeypatch.setattr(authorizing, "BuiltinAuthorizer", ClockedAuthorizer)
+    monkeypatch.setattr(opening, "BuiltinAuthorizer", ClockedAuthorizer)
     monkeypatch.setattr(authenticating, "PortAuthentication", partial(PortAuthentication, clock=found))
     return found
 

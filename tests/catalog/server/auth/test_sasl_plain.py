@@ -26,7 +26,7 @@ from interbed.catalog.server.process.main import Server
 from interbed.catalog.server.process.main import run as run_server
 from interbed.catalog.server.settings import ServerSettings
 from interbed.catalog.server.thrift.edge import authenticating
-from interbed.catalog.server.thrift.edge.sasl import packed
+from interbed.catalog.server.thrift.edge.transport import packed
 from tests.catalog.server.auth.issuer import AUDIENCE, ISSUER, public_jwk, rsa_key
 from tests.catalog.server.auth.test_authenticated_server import AuthenticatedServer
 from tests.catalog.server.migration.commands import run

@@ -16,8 +16,9 @@ from interbed.catalog.server.service.history.entries import (
     HistoryKind,
     HistoryPolicy,
     HistoryQuery,
+    deciding,
+    state_at,
 )
-from interbed.catalog.server.service.history.states import deciding, state_at
 from interbed.catalog.server.service.model import (
     VIRTUAL_VIEW,
     Function,

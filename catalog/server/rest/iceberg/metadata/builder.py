@@ -8,6 +8,15 @@ from collections.abc import Iterable
 from typing import Any
 
 from interbed.catalog.server.rest.iceberg.metadata.base import Document, InvalidMetadataError
+from interbed.catalog.server.rest.iceberg.metadata.document_types import (
+    BranchShape,
+    EncryptionKeyShape,
+    PartitionStatisticsShape,
+    SnapshotShape,
+    StatisticsShape,
+    TagShape,
+    shaped,
+)
 from interbed.catalog.server.rest.iceberg.metadata.documents import (
     FORMAT_VERSION,
     by_id,
@@ -33,15 +42,6 @@ from interbed.catalog.server.rest.iceberg.metadata.partitions import (
     with_field_ids,
 )
 from interbed.catalog.server.rest.iceberg.metadata.schemas import check_schema, highest_id, same_schema, without_nulls
-from interbed.catalog.server.rest.iceberg.metadata.shapes import (
-    BranchShape,
-    EncryptionKeyShape,
-    PartitionStatisticsShape,
-    SnapshotShape,
-    StatisticsShape,
-    TagShape,
-    shaped,
-)
 from interbed.catalog.server.rest.iceberg.metadata.snapshots import (
     MAIN,
     ROW_LINEAGE_VERSION,

@@ -11,7 +11,7 @@ from typing import Any
 
 from interbed.catalog.client.kerberos import GssapiLogin, KerberosLogin
 from interbed.catalog.server.auth.sasl import SaslStatus
-from interbed.catalog.server.thrift.edge.sasl import packed
+from interbed.catalog.server.thrift.edge.transport import packed
 from tests.catalog.server.auth.test_sasl_plain import answered, received
 from tests.support.servers.kdc import REALM, KeyDistributionCenter
 from tests.support.servers.metastore import MetastoreUnderTest, metastore_under_test

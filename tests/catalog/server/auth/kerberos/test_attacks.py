@@ -12,7 +12,7 @@ import pytest
 
 import interbed
 from interbed.catalog.server.auth.sasl import SaslStatus
-from interbed.catalog.server.thrift.edge.sasl import packed
+from interbed.catalog.server.thrift.edge.transport import packed
 from tests.catalog.server.auth.kerberos.served import (
     HIVE,
     HTTP,

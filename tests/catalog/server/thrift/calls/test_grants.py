@@ -16,7 +16,7 @@ from interbed.catalog.server.service.errors import (
     NoSuchObjectError,
 )
 from interbed.catalog.server.thrift.calls.grants import GrantHandler, NoGrantHandler
-from interbed.catalog.server.thrift.structs.errors import declared_exception
+from interbed.catalog.server.thrift.structs.requests import declared_exception
 from interbed.thrift_idl.hive_metastore import ThriftHiveMetastore, ttypes
 from tests.catalog.server.service.access.conftest import AccessLake, grantee, lake_on_sqlite
 

@@ -11,18 +11,25 @@ from interbed.catalog.server.auth.attempts import address_of
 from interbed.catalog.server.auth.own_optimizer import OptimizerIdentity
 from interbed.catalog.server.auth.principals import Credentials
 from interbed.catalog.server.auth.sasl import (
+    RESPONSE_BYTES_MAX,
     CredentialsIdentity,
     NegotiationError,
+    PlainMechanism,
     ProtectionError,
     SaslChallenge,
     SaslMechanism,
     SaslStatus,
     SaslSuccess,
 )
-from interbed.catalog.server.auth.sasl_plain import RESPONSE_BYTES_MAX, PlainMechanism
 from interbed.catalog.server.thrift.edge.codec import BinaryCodec
-from interbed.catalog.server.thrift.edge.sasl import Negotiation, SaslResponse, packed
-from interbed.catalog.server.thrift.edge.transport import QUICK_BYTES_MAX, IncomingBytes, ProtectedFraming
+from interbed.catalog.server.thrift.edge.transport import (
+    QUICK_BYTES_MAX,
+    IncomingBytes,
+    Negotiation,
+    ProtectedFraming,
+    SaslResponse,
+    packed,
+)
 
 START = packed(SaslStatus.START, b"PLAIN")
 RESPONSE = b"\0ann\0secret"
