@@ -6,6 +6,7 @@ Its rows are read by scans, which ask the catalog about the columns that they ne
 a table offers would go past the policies, and is refused by name: levels, system tables, plans, files, and writes.
 """
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NoReturn
@@ -49,7 +50,21 @@ def guard_of(table: object) -> ReaderGuard | None:
     return ReaderGuard(table=table._table, rules_of=table.rules_of) if isinstance(table, GuardedTable) else None
 
 
-class GuardedTable(DescribedTable, ScannedRows):
+class RestrictedTable(DescribedTable, ABC):
+    """A table that offers some of the uses of `Table`; the others are refused by name."""
+
+    def __getattr__(self, name: str) -> NoReturn:
+        if name.startswith("_") or not (name == "store" or hasattr(Table, name)):
+            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+        raise self.refused(name)
+
+    @abstractmethod
+    def refused(self, what: str) -> NotSupportedError:
+        """Return the error for a use that the table does not offer."""
+        ...
+
+
+class GuardedTable(RestrictedTable, ScannedRows):
     """Rows and values of a table that policies show to the reader. `rules_of` is asked for each scan."""
 
     def __init__(self, table: Table, rules_of: RulesOf) -> None:
@@ -61,11 +76,6 @@ class GuardedTable(DescribedTable, ScannedRows):
 
     def __repr__(self) -> str:
         return f"GuardedTable({self.name!r}, {self.location!r})"
-
-    def __getattr__(self, name: str) -> NoReturn:
-        if name.startswith("_") or not (name == "store" or hasattr(Table, name)):
-            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
-        raise self.refused(name)
 
     def refused(self, what: str) -> NotSupportedError:
         """Return the error for a way to read or change the table that would go past its policies."""

@@ -13,7 +13,7 @@ import io
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, NoReturn
+from typing import Any
 
 import pyarrow as pa
 
@@ -32,9 +32,8 @@ from interbed.storage.meta.options.core import CoreOptions
 from interbed.storage.meta.paths import MAIN_BRANCH
 from interbed.storage.meta.schema.table_schema import TableSchema
 from interbed.storage.read.arrow_rows import ArrowRows, check_limit, shown_query
-from interbed.storage.table.described import DescribedTable, ScannedRows
-from interbed.storage.table.guarded_table import key_condition
-from interbed.storage.table.table import Table
+from interbed.storage.table.described import ScannedRows
+from interbed.storage.table.guarded_table import RestrictedTable, key_condition
 
 END_OF_STREAM = b"\xff\xff\xff\xff\0\0\0\0"
 REASON = b"interbed.error"
@@ -44,7 +43,7 @@ _VERSIONS = {"scan.snapshot-id": "snapshot-id", "scan.tag-name": "tag", "scan.ti
 """Options that choose the version to read, and the members of a request."""
 
 
-class ServedTable(DescribedTable, ScannedRows):
+class ServedTable(RestrictedTable, ScannedRows):
     """Rows of a table, read by the server. All other uses are refused by name, as they need the files of the table."""
 
     def __init__(
@@ -61,11 +60,6 @@ class ServedTable(DescribedTable, ScannedRows):
 
     def __repr__(self) -> str:
         return f"ServedTable({self.name!r}, {self._rows.uri!r})"
-
-    def __getattr__(self, name: str) -> NoReturn:
-        if name.startswith("_") or not (name == "store" or hasattr(Table, name)):
-            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
-        raise self.refused(name)
 
     def refused(self, what: str) -> NotSupportedError:
         """Return the error for a use that needs the files of the table."""

@@ -24,10 +24,9 @@ from interbed.catalog.server.credentials.issued import (
     CredentialsUnavailableError,
     StorageOperation,
 )
-from interbed.catalog.server.process.embedded import start_server, stop_server
 from interbed.catalog.server.rest.paimon.tokens import token_options
-from tests.catalog.server.migration.commands import run
 from tests.support.servers.azure_store import ACCOUNT, HOST, EnforcingAzure, enforcing_azure
+from tests.support.servers.keyed_server import keyed_server
 from tests.support.waits import at_most
 
 CONTAINER = "lake"
@@ -92,33 +91,16 @@ def azure(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EnforcingAzure]:
 def issuing(tmp_path_factory: pytest.TempPathFactory, azure: EnforcingAzure) -> Iterator[AzureServer]:
     """Run a server that has the only credentials, with two tables."""
     directory = tmp_path_factory.mktemp("issuing")
-    db = f"sqlite:///{directory / 'metastore.db'}"
-    with pytest.MonkeyPatch.context() as patch:
-        for name, value in azure.environment.items():
-            patch.setenv(name, value)
-        server = start_server(
-            db,
-            f"{ROOT}/wh",
-            *("--http-port", "0", "--authentication", "token", "--credentials-azure", "on"),
-            *("--credentials-azure-endpoint", azure.endpoint, "--credentials-azure-key-endpoint", azure.key_endpoint),
-            log=directory / "server.log",
-        )
-        try:
-            assert server.http is not None
-            token = run("token", "create", "ann", "--db", db).strip()
-            for name in azure.environment:
-                # From here on only the server has credentials.
-                patch.delenv(name)
-            issuing = AzureServer(server.http, azure, token, directory)
-            with interbed.load_catalog("lake", **issuing.options) as catalog:
-                catalog.create_database("shop")
-                for name in ("t", "t_old"):
-                    options = {"bucket": "1"}
-                    made = catalog.create_table(f"shop.{name}", ROWS.schema, primary_keys=["id"], options=options)
-                    made.upsert(ROWS)
-            yield issuing
-        finally:
-            stop_server(server)
+    flags = ("--credentials-azure-endpoint", azure.endpoint, "--credentials-azure-key-endpoint", azure.key_endpoint)
+    with keyed_server(directory, f"{ROOT}/wh", azure.environment, "--credentials-azure", "on", *flags) as server:
+        issuing = AzureServer(server.http, azure, server.tokens["ann"], directory)
+        with interbed.load_catalog("lake", **issuing.options) as catalog:
+            catalog.create_database("shop")
+            for name in ("t", "t_old"):
+                options = {"bucket": "1"}
+                made = catalog.create_table(f"shop.{name}", ROWS.schema, primary_keys=["id"], options=options)
+                made.upsert(ROWS)
+        yield issuing
 
 
 @pytest.fixture

@@ -17,9 +17,8 @@ from botocore.exceptions import ClientError
 from pyiceberg.catalog.rest import RestCatalog
 
 import interbed
-from interbed.catalog.server.process.embedded import start_server, stop_server
-from tests.catalog.server.migration.commands import run
 from tests.support.servers.enforcing_store import ROLE, EnforcingStore, enforcing_store
+from tests.support.servers.keyed_server import keyed_server
 from tests.support.waits import at_most
 
 BUCKET = "lake"
@@ -62,27 +61,13 @@ class DelegatingServer:
 def delegating(tmp_path_factory: pytest.TempPathFactory) -> Iterator[DelegatingServer]:
     """Run a store and a server."""
     directory = tmp_path_factory.mktemp("delegating")
-    db = f"sqlite:///{directory / 'metastore.db'}"
-    with enforcing_store(BUCKET) as store, pytest.MonkeyPatch.context() as patch:
-        for name, value in store.environment.items():
-            patch.setenv(name, value)
-        server = start_server(
-            db,
-            f"s3://{BUCKET}/wh",
-            *("--http-port", "0", "--authentication", "token", "--credentials-s3-role", ROLE),
-            *("--credentials-s3-region", "us-east-1", "--credentials-s3-endpoint", store.endpoint),
-            log=directory / "server.log",
+    with enforcing_store(BUCKET) as store:
+        flags = (
+            *("--credentials-s3-role", ROLE, "--credentials-s3-region", "us-east-1"),
+            *("--credentials-s3-endpoint", store.endpoint),
         )
-        try:
-            assert server.http is not None
-            token = run("token", "create", "ann", "--db", db).strip()
-            for name in store.environment:
-                # From here on only the server has keys.
-                patch.delenv(name)
-            patch.setenv("AWS_EC2_METADATA_DISABLED", "true")
-            yield DelegatingServer(http=server.http, token=token, store=store, directory=directory)
-        finally:
-            stop_server(server)
+        with keyed_server(directory, f"s3://{BUCKET}/wh", store.environment, *flags) as server:
+            yield DelegatingServer(http=server.http, token=server.tokens["ann"], store=store, directory=directory)
 
 
 @pytest.fixture(scope="module")

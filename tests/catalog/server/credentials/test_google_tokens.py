@@ -19,9 +19,8 @@ from interbed.catalog.server.credentials.issued import (
     CredentialsUnavailableError,
     StorageOperation,
 )
-from interbed.catalog.server.process.embedded import start_server, stop_server
-from tests.catalog.server.migration.commands import run
 from tests.support.servers.google_store import EnforcingGoogle, enforcing_google
+from tests.support.servers.keyed_server import keyed_server
 from tests.support.waits import at_most, wait_until
 
 BUCKET = "lake"
@@ -81,27 +80,12 @@ def google(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EnforcingGoogle
 def issuing(tmp_path_factory: pytest.TempPathFactory, google: EnforcingGoogle) -> Iterator[GoogleServer]:
     """Run a server that has the only credentials."""
     directory = tmp_path_factory.mktemp("issuing")
-    db = f"sqlite:///{directory / 'metastore.db'}"
-    with pytest.MonkeyPatch.context() as patch:
-        for name, value in google.environment.items():
-            patch.setenv(name, value)
-        server = start_server(
-            db,
-            f"gs://{BUCKET}/wh",
-            *("--http-port", "0", "--authentication", "token", "--credentials-google", "on"),
-            *("--credentials-google-endpoint", google.endpoint),
-            *("--credentials-google-token-endpoint", google.token_service),
-            log=directory / "server.log",
-        )
-        try:
-            assert server.http is not None
-            token = run("token", "create", "ann", "--db", db).strip()
-            for name in google.environment:
-                # From here on only the server has credentials.
-                patch.delenv(name)
-            yield GoogleServer(server.http, google, token, directory)
-        finally:
-            stop_server(server)
+    flags = (
+        *("--credentials-google", "on", "--credentials-google-endpoint", google.endpoint),
+        *("--credentials-google-token-endpoint", google.token_service),
+    )
+    with keyed_server(directory, f"gs://{BUCKET}/wh", google.environment, *flags) as server:
+        yield GoogleServer(server.http, google, server.tokens["ann"], directory)
 
 
 @pytest.fixture(scope="module")

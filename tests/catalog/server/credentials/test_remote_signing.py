@@ -14,13 +14,12 @@ from typing import Any
 import pytest
 
 import interbed
-from interbed.catalog.server.process.embedded import start_server, stop_server
 from tests.catalog.server.credentials.test_s3_requests import deletion
-from tests.catalog.server.migration.commands import run
 from tests.support.peers.cache import python_with
 from tests.support.peers.process import PeerError
 from tests.support.peers.spark import PEERS, SparkPeer, maven_jars
 from tests.support.servers.enforcing_store import EnforcingStore, enforcing_store
+from tests.support.servers.keyed_server import keyed_server
 from tests.support.waits import at_most, wait_until
 
 BUCKET = "lake"
@@ -74,27 +73,14 @@ def sent(method: str, signed: Any, content: bytes | None = None, **headers: str)
 def signing(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SigningServer]:
     """Run a store and a server that has the only keys; `rita` may only read."""
     directory = tmp_path_factory.mktemp("signing")
-    db = f"sqlite:///{directory / 'metastore.db'}"
-    with enforcing_store(BUCKET) as store, pytest.MonkeyPatch.context() as patch:
-        for name, value in store.environment.items():
-            patch.setenv(name, value)
-        server = start_server(
-            db,
-            f"s3://{BUCKET}/wh",
-            *("--http-port", "0", "--authentication", "token", "--credentials-s3-signing", "on"),
-            *("--credentials-s3-region", "us-east-1", "--credentials-s3-endpoint", store.endpoint),
-            *("--access-authorizer", "builtin", "--access-admins", "ann"),
-            log=directory / "server.log",
+    with enforcing_store(BUCKET) as store:
+        flags = (
+            *("--credentials-s3-signing", "on", "--credentials-s3-region", "us-east-1"),
+            *("--credentials-s3-endpoint", store.endpoint, "--access-authorizer", "builtin", "--access-admins", "ann"),
         )
-        try:
-            assert server.http is not None
-            tokens = {name: run("token", "create", name, "--db", db).strip() for name in ("ann", "rita", "nina")}
-            for name in store.environment:
-                # From here on only the server has keys.
-                patch.delenv(name)
-            yield SigningServer(server.http, store, tokens, directory)
-        finally:
-            stop_server(server)
+        users = ("ann", "rita", "nina")
+        with keyed_server(directory, f"s3://{BUCKET}/wh", store.environment, *flags, users=users) as server:
+            yield SigningServer(server.http, store, server.tokens, directory)
 
 
 @pytest.fixture(scope="module")
