@@ -7,6 +7,7 @@ above 0 then holds all that older levels do. A merge function that adds up value
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import assert_never
 
 import numpy as np
 import numpy.typing as npt
@@ -83,19 +84,23 @@ def merge_function_for(
     rows; otherwise such rows are unchanged. Raises InvalidOptionError for options that contradict each other or the
     schema, NotSupportedError for functions that this version lacks.
     """
-    engine = options.merge_engine
-    if engine is MergeEngine.DEDUPLICATE:
-        return DeduplicateMerge(drop_deletes=drop_deletes, ignore_delete=options.ignore_delete)
-    if engine is MergeEngine.FIRST_ROW:
-        return FirstRow(ignore_delete=options.ignore_delete, drop_deletes=drop_deletes)
-    # Imported by use: most tables need none of the functions over columns.
-    from interbed.storage.lsm.merge_function.from_options import aggregation, partial_update
-
     function: MergeFunction
-    if engine is MergeEngine.PARTIAL_UPDATE:
-        function = partial_update(schema, options, drop_deletes=drop_deletes, merges_alone=merges_alone)
-    else:
-        function = aggregation(schema, options, drop_deletes=drop_deletes, merges_alone=merges_alone)
+    match options.merge_engine:
+        case MergeEngine.DEDUPLICATE:
+            return DeduplicateMerge(drop_deletes=drop_deletes, ignore_delete=options.ignore_delete)
+        case MergeEngine.FIRST_ROW:
+            return FirstRow(ignore_delete=options.ignore_delete, drop_deletes=drop_deletes)
+        # The others are imported by use: most tables need none of the functions over columns.
+        case MergeEngine.PARTIAL_UPDATE:
+            from interbed.storage.lsm.merge_function.from_options import partial_update
+
+            function = partial_update(schema, options, drop_deletes=drop_deletes, merges_alone=merges_alone)
+        case MergeEngine.AGGREGATION:
+            from interbed.storage.lsm.merge_function.from_options import aggregation
+
+            function = aggregation(schema, options, drop_deletes=drop_deletes, merges_alone=merges_alone)
+        case other:
+            assert_never(other)
     return LowestLevel(inner=function) if looked_up and options.compactions_look_up else function
 
 
