@@ -241,6 +241,7 @@ def plan_between(store: FileStore, files: SnapshotFiles, between: SnapshotRange,
         if snapshot.commit_kind is CommitKind.OVERWRITE:
             warn_of_left_out(store.location, snapshot, keyed=rules.keyed)
         else:
+            warn_of_overlooked(store.location, snapshot, rules)
             splits += splits_of_snapshot(store, files, snapshot, rules.files_of(snapshot))
     return plan_of(snapshots[-1], splits)
 
@@ -363,11 +364,11 @@ def warn_of_overlooked(location: str, snapshot: Snapshot, rules: SnapshotChangeR
         missing = "the deleted rows" if rules.keyed else "the rows that it added, changed and deleted"
         said = f"replaced files, and the stream does not report {missing}: {advice(rules, snapshot.id)}"
         _warn(location, snapshot.id, snapshot.delta_manifest_list, said)
-    is_new_rows = snapshot.commit_kind is CommitKind.APPEND and snapshot.delta_record_count > 0
+    is_new_rows = rules.keyed and snapshot.commit_kind is CommitKind.APPEND and snapshot.delta_record_count > 0
     if rules.producer is ChangelogProducer.INPUT and is_new_rows and snapshot.changelog_manifest_list is None:
         said = (
-            "was written without a changelog, by another 'changelog-producer' than the table has now, and the stream "
-            f"does not report its changes. {_by_comparison(snapshot.id)}"
+            "was written without a changelog, perhaps by another 'changelog-producer' than the table has now, and a "
+            f"reader of changelogs does not report its changes. {_by_comparison(snapshot.id)}"
         )
         _warn(location, snapshot.id, snapshot.delta_manifest_list, said)
 

@@ -14,7 +14,12 @@ from typing import TypeAlias
 
 from interbed.storage.base.arrays import Mask
 from interbed.storage.base.bucket_id import BucketId
-from interbed.storage.base.errors import BranchNotFoundError, InvalidOptionError, SnapshotNotFoundError
+from interbed.storage.base.errors import (
+    BranchNotFoundError,
+    InvalidOptionError,
+    NotSupportedError,
+    SnapshotNotFoundError,
+)
 from interbed.storage.base.predicate.expr import Predicate, bind, restrict_to
 from interbed.storage.meta.file_store import FileStore
 from interbed.storage.meta.manifest.entry import DataFileMeta, ManifestEntry
@@ -104,6 +109,11 @@ class TableScan:
         if self._snapshot_id is None and self._store.options.startup_mode is StartupMode.INCREMENTAL:
             from interbed.storage.scan.change_plan import incremental_plan
 
+            if self._level_filter is not None:
+                raise NotSupportedError(
+                    f"Changes between snapshots are not read from single levels of {self._store.location}: read those "
+                    "of the table itself, without '$ro', or leave the options 'incremental-…' out."
+                )
             return incremental_plan(self._store, self)
         since = self._files_since
         if since is None and self._snapshot_id is None:

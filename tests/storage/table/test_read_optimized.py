@@ -38,3 +38,14 @@ def test_an_append_table_is_shown_unchanged(tmp_path: Path) -> None:
     catalog.create_table_as("db.t", _ROWS)
 
     assert catalog.get_table("db.t$ro").scan().to_arrow() == _ROWS
+
+
+def test_changes_are_refused(tmp_path: Path) -> None:
+    catalog = load_catalog(warehouse=str(tmp_path))
+    catalog.create_database("db")
+    table = catalog.create_table_as("db.t", _ROWS, primary_keys=["id"], options={"bucket": 1})
+    table.upsert(_ROWS)
+    between = catalog.get_table("db.t$ro").copy({"incremental-between": "1,2"})
+    for read in (between.scan().to_arrow, between.new_scan().plan):
+        with pytest.raises(NotSupportedError, match="without '\\$ro'"):
+            read()

@@ -124,3 +124,15 @@ def test_the_changes_of_a_range_warn_of_overwrites_that_they_leave_out(
     [warned] = [r.getMessage() for r in caplog.records if "leave those of overwrites out" in r.getMessage()]
     assert f"Snapshot 2 of {table.location} " in warned
     assert ("mode='diff'" if keyed else "Compare the versions 1 and 2") in warned
+
+
+def test_a_read_of_changelogs_warns_of_snapshots_without(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    table = create(tmp_path, keyed=True)
+    table.upsert(rows(0))
+    table.upsert(rows(1))
+    options = {"incremental-between": "0,2", "incremental-between-scan-mode": "changelog"}
+    with caplog.at_level(logging.WARNING):
+        assert table.copy(options).scan().count() == 0
+    warned = [r.getMessage() for r in caplog.records if "without a changelog" in r.getMessage()]
+    assert [text.split()[1] for text in warned] == ["1", "2"]
+    assert "table.changes(1, 1, mode='diff')" in warned[0]
