@@ -116,8 +116,9 @@ class Views(ABC):
 
     def drop_view(self, identifier: "str | Identifier", ignore_if_not_exists: bool = False) -> None:
         """Drop a view; raises ViewNotFoundError."""
+        name = parse_table_name(identifier)
         if not ignore_if_not_exists:
-            self.get_view(identifier)
+            self.get_view(name)
 
     def rename_view(self, source: "str | Identifier", target: "str | Identifier") -> None:
         """Rename a view; raises ViewNotFoundError, TableExistsError."""
@@ -342,6 +343,7 @@ class Catalog(StagedTables, Views, CatalogFunctions, CatalogDrops, CatalogGrants
 
         Raises TableNotFoundError, MissingExtraError without `interbed[iceberg]`, and as load_iceberg_table does.
         """
+        TableName.parse(identifier)
         return None
 
     def _system_tables(self) -> list[str]:

@@ -166,7 +166,7 @@ class ServedDrops(CatalogDrops):
         ...
 
     def list_dropped(self, database: str | None = None) -> list[DroppedEntry]:
-        found = self._drop_calls().dropped(database)
+        found = self._drop_calls().dropped(None if database is None else check_database_name(database))
         return [DroppedEntry.from_json(each, source=f"The server of {self.described}") for each in found]
 
     def undrop_table(

@@ -414,7 +414,8 @@ class FileSystemCatalog(Catalog):
         return DroppedDirectories(self._file_io, self._warehouse, keep_seconds=self._keep_seconds, clock=self._clock)
 
     def list_dropped(self, database: str | None = None) -> "list[DroppedEntry]":
-        return [entry for entry in self._dropped.entries() if database in (None, entry.database)]
+        within = None if database is None else check_database_name(database)
+        return [entry for entry in self._dropped.entries() if within in (None, entry.database)]
 
     def undrop_table(
         self, identifier: "str | Identifier", *, new_name: str | None = None, drop_id: str | None = None

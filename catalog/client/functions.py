@@ -279,14 +279,16 @@ class CatalogFunctions(ABC):
         Raises FunctionNotFoundError, and InvalidInputError for a definition that is missing or exists.
         """
         self._check_functions()
+        name = FunctionName.of(identifier)
         if not ignore_if_not_exists:
-            self.get_function(identifier)
+            self.get_function(name)
 
     def drop_function(self, identifier: "str | FunctionName", ignore_if_not_exists: bool = False) -> None:
         """Drop a function; raises FunctionNotFoundError."""
         self._check_functions()
+        name = FunctionName.of(identifier)
         if not ignore_if_not_exists:
-            self.get_function(identifier)
+            self.get_function(name)
 
     def _no_function(self, identifier: FunctionName) -> FunctionNotFoundError:
         return FunctionNotFoundError(f"There is no function '{identifier}' in {self.described}.")

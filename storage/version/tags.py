@@ -61,6 +61,8 @@ def replace_tag(store: FileStore, tag: Tag) -> None:
     """Point an existing tag to another snapshot; raises TagNotFoundError, SnapshotNotFoundError."""
     store.check_exclusive()
     tags = TagManager(store.file_io, store.paths)
+    # Before the guard, which writes files: there may be no such tag.
+    tags.get(tag.name)
     with guarded(store, tag.snapshot):
         tags.replace(tag)
 

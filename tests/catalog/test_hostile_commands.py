@@ -3,11 +3,12 @@ created elsewhere.
 """
 
 import copy
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import partial
 from itertools import cycle, islice
 from pathlib import Path
 
+import click
 import pyarrow as pa
 import pytest
 from click.testing import CliRunner, Result
@@ -32,29 +33,96 @@ LESS = 1 if LONG else 8
 ROWS = pa.table({"id": [1]})
 
 COMMANDS = (
-    "table create d.{} --column id:BIGINT",
-    "table drop d.{} --yes",
-    "table rename d.ok d.{}",
-    "table rename d.{} d.other",
-    "table head d.{}",
-    "table schema d.{}",
-    "table describe d.{}",
-    "table snapshots d.{}",
-    "table compact d.{}",
-    "table fsck d.{}",
-    "table expire-snapshots d.{}",
-    "table remove-orphan-files d.{}",
-    "table purge d.{} --yes",
-    "table create-tag d.ok {}",
-    "table delete-tag d.ok {}",
-    "table create-branch d.ok {}",
-    "table delete-branch d.ok {}",
-    "table fast-forward d.ok {}",
-    "table reset-consumer d.ok {} 1",
     "catalog create-database {}",
     "catalog drop-database {} --cascade",
+    "catalog functions alter d.{} --comment c",
+    "catalog functions create d.{} --sql 1",
+    "catalog functions drop d.{}",
+    "catalog functions list {}",
+    "catalog functions show d.{}",
+    "catalog purge d.{}",
+    "catalog repair d.{}",
+    "catalog undrop d.{}",
+    "compact d.{}",
+    "table alter d.{} --set bucket=1",
+    "table branches d.{}",
+    "table changes d.{}",
+    "table clear-consumers d.{}",
+    "table compact d.{}",
+    "table compact-manifests d.{}",
+    "table consumers d.{}",
+    "table create d.{} --column id:BIGINT",
+    "table create-automatic-tags d.{}",
+    "table create-branch d.ok {}",
+    "table create-branch d.{} b",
+    "table create-tag d.ok {}",
+    "table create-tag d.{} t",
+    "table delete-branch d.ok {}",
+    "table delete-branch d.{} b",
+    "table delete-tag d.ok {}",
+    "table delete-tag d.{} t",
+    "table describe d.{}",
+    "table drop d.{} --yes",
+    "table expire-partitions d.{} --expiration-time 1d",
+    "table expire-snapshots d.{}",
+    "table expire-tags d.{}",
+    "table explain d.{}",
+    "table fast-forward d.ok {}",
+    "table fast-forward d.{} b",
+    "table fsck d.{}",
+    "table get d.{} 1",
+    "table head d.{}",
+    "table health d.{}",
+    "table import d.{} rows.csv",
+    "table levels d.{}",
     "table list {}",
+    "table mark-partition-done d.{} dt=x",
+    "table merge-branch d.ok {}",
+    "table merge-branch d.{} b",
+    "table publish-iceberg d.{}",
+    "table publish-log d.{}",
+    "table purge d.{} --yes",
+    "table remove-orphan-files d.{}",
+    "table remove-unexisting-files d.{}",
+    "table rename d.ok d.{}",
+    "table rename d.{} d.other",
+    "table rename-branch d.ok b {}",
+    "table rename-branch d.ok {} b",
+    "table rename-branch d.{} a b",
+    "table rename-tag d.ok t {}",
+    "table rename-tag d.ok {} t",
+    "table rename-tag d.{} a b",
+    "table replace-tag d.ok {}",
+    "table replace-tag d.{} t",
+    "table rescale d.{} --buckets 2",
+    "table reset-consumer d.ok {} 1",
+    "table reset-consumer d.{} c 1",
+    "table rollback d.ok {}",
+    "table rollback d.{} 1",
+    "table scan d.{}",
+    "table schema d.{}",
+    "table snapshots d.{}",
+    "table tags d.{}",
 )
+OF_ENTRIES = frozenset(("locks", "metastore", "optimizer"))
+"""Groups whose names are entries of a database, and no paths."""
+
+
+def commands_with_names(command: click.Command, path: tuple[str, ...] = ()) -> Iterator[str]:
+    """Yield the commands that have arguments."""
+    if isinstance(command, click.Group):
+        context = click.Context(command)
+        for name in command.list_commands(context):
+            inner = command.get_command(context, name)
+            assert inner is not None
+            yield from commands_with_names(inner, (*path, name))
+    elif any(isinstance(each, click.Argument) for each in command.params):
+        yield " ".join(path)
+
+
+def test_each_command_with_a_name_is_tried() -> None:
+    named = {each for each in commands_with_names(main) if each.split()[0] not in OF_ENTRIES} - {"sql"}
+    assert named - {each for each in named if any(command.startswith(f"{each} ") for command in COMMANDS)} == set()
 
 
 def run(warehouse: Path, command: str, name: str) -> Result:
