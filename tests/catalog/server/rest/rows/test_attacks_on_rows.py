@@ -4,6 +4,7 @@ import http.client
 import json
 import socket
 import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from interbed.catalog.server.rest.rows.streams import CHECK_SECONDS
 from tests.catalog.server.rest.rows.served_rows import END_OF_STREAM, RowsServer, rows_server
 from tests.support.waits import at_most, wait_until
 
@@ -104,9 +106,11 @@ def test_a_stream_ends_without_its_mark_when_the_reader_may_not_see_the_rows_any
     try:
         assert response.status == 200
         begun = response.read(1 << 16)
+        read_at = time.monotonic()
         change(server)
-        # In force on this server when a new request has it.
+        # In force on this server when a new request has it. A stream is checked again after CHECK_SECONDS.
         wait_until(lambda: _count(server) != COUNT - 1000)
+        wait_until(lambda: time.monotonic() - read_at > 2 * CHECK_SECONDS)
         rest, is_whole = _rest(response)
     finally:
         connection.close()
@@ -132,8 +136,10 @@ def test_a_stream_ends_when_the_token_is_revoked(server: RowsServer) -> None:
     connection, response = server.begin("late", {}, "wide")
     try:
         begun = response.read(1 << 16)
+        read_at = time.monotonic()
         server.command("token", "revoke", created["id"])
         wait_until(lambda: server.rows("late", {"limit": 0}, "wide").status == 401)
+        wait_until(lambda: time.monotonic() - read_at > 2 * CHECK_SECONDS)
         rest, is_whole = _rest(response)
     finally:
         connection.close()
