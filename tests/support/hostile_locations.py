@@ -62,7 +62,7 @@ class ProtectedTree:
                 elif path.is_dir():
                     found[str(path)] = "directory"
                 elif self.database.name not in name:
-                    found[str(path)] = path.read_text()
+                    found[str(path)] = path.read_bytes().decode("latin-1")
         return found
 
 
