@@ -151,4 +151,10 @@ def test_the_catalogs_own_tables_are_read_on_the_driver(driver: DriverPlanner) -
     )
     request = ScanRequest(columns=["key", "value"], filters=[], options={}, schemaJson=info.schemaJson)
     plan: Any = driver.planner.planScan(info.handle, request)
-    assert b"hush" not in whole(plan.task) + b"".join(split.payload for split in plan.splits)
+    rows = b"".join(split.payload for split in plan.splits)
+    assert b"hush" not in whole(plan.task)
+    # The rows that were asked for have the path of the keytab, and the secrets are masked in them.
+    assert [value for value in SECRETS.values() if value.encode() in rows] == [
+        SECRETS["security.kerberos.login.principal"],
+        SECRETS["security.kerberos.login.keytab"],
+    ]

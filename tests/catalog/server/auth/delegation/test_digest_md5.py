@@ -251,7 +251,9 @@ def test_protected_frames_are_read_by_the_other_side(
     for size in (0, 1, 7, 8, 9, 100, 70_000):
         message = os.urandom(size)
         frame = client.wrap(message)
-        assert (message in frame) == (quality == "auth-int" or not message)
+        if size == 0 or size > 8 or quality == "auth-int":
+            # A few bytes may be in encrypted ones by chance.
+            assert (message in frame) == (quality == "auth-int" or not message)
         assert server.unwrap(frame) == message
         assert client.unwrap(server.wrap(message)) == message
 
