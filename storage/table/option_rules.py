@@ -62,6 +62,8 @@ def check_options(schema: TableSchema, before: TableSchema | None = None) -> Non
 
         check_format_table(schema, before)
         return
+    if before is None and "" in schema.partition_keys:
+        raise InvalidInputError("A partition column needs a name, by which its directories are found.")
     had = None if before is None else before.options
     check_names(schema.options, had)
     options = schema.core

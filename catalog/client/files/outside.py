@@ -55,15 +55,15 @@ def files_outside(file_io: FileIO, location: str) -> FilesOutside:
 def delete_files_outside(file_io: FileIO, outside: FilesOutside) -> None:
     """Delete the files and the directories that are empty then; files that can't be deleted are logged and stay.
 
-    A bucket has the same name below each external path, and may have an empty directory below any of them.
+    A bucket has the same name below each external path, and may have an empty directory below any of them. The external
+    paths themselves stay: they may be directories of others, such as that of a database.
     """
     file_io.delete_quietly(outside.files)
     directories: set[str] = set()
     for path in outside.files:
         root = next(root for root in outside.roots if path.startswith(f"{root}/"))
         inner = path.removeprefix(root)
-        while inner:
-            inner = inner.rpartition("/")[0]
+        while inner := inner.rpartition("/")[0]:
             directories.update(root + inner for root in outside.roots)
     for directory in sorted(directories, key=len, reverse=True):
         try:

@@ -251,6 +251,8 @@ def _root(text: str) -> str:
         raise InvalidOptionError(
             f"Option '{EXTERNAL_PATHS}' takes URIs such as 'file:///data/t' or 's3://bucket/t', not '{text}'."
         )
+    if {".", ".."} & set(match[3].split("/")):
+        raise InvalidOptionError(f"Option '{EXTERNAL_PATHS}' takes paths without '.' and '..', not '{text}'.")
     authority = f"//{match[2]}" if match[2] else ""
     # Java's Path drops an empty authority, and manifests have its spelling.
     return f"{match[1]}:{authority}{re.sub('/+', '/', match[3]).rstrip('/')}"
