@@ -6,14 +6,18 @@ import json
 import socket
 import threading
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import pytest
 
 from interbed.catalog.server.migration.record import RecordKind
+from interbed.catalog.server.process.embedded import start_server, stop_server
 from interbed.thrift_idl.hive_metastore import ttypes
 from tests.catalog.server.migration.commands import run, run_json
 from tests.catalog.server.migration.filled import PARTITIONS, fill, fill_constraints, fill_statistics
+from tests.support.hostile_locations import ProtectedTree, hostile_locations
 from tests.support.servers.java_metastore import metastore_client
 from tests.support.servers.metastore import (
     BACKENDS,
@@ -21,8 +25,10 @@ from tests.support.servers.metastore import (
     foreign_client,
     metastore_under_test,
     new_database,
+    plain_client,
 )
 from tests.support.shares import each_run
+from tests.support.tally import Tally
 from tests.support.waits import at_most
 
 
@@ -233,3 +239,38 @@ def _answer_http(listener: socket.socket) -> None:
     with connection:
         connection.recv(65536)
         connection.sendall(b"HTTP/1.1 400 Bad Request\r\nContent-Length: 0\r\n\r\n")
+
+
+def test_hostile_locations_of_an_import_delete_nothing_of_others(exported: Path, tmp_path: Path, tally: Tally) -> None:
+    """An import writes metadata alone. A server that drops the tables checks their locations again."""
+    tree = ProtectedTree(root=tmp_path / "tree")
+    tree.make()
+    lines = exported.read_text().splitlines()
+    found = next(json.loads(line) for line in lines if '"name": "bucketed"' in line and '"type": "table"' in line)
+    locations = hostile_locations(tree, ())
+    tables = []
+    for number, location in enumerate(locations):
+        fields = {**found["fields"], "sd": {**found["fields"]["sd"], "location": location}}
+        tables.append(json.dumps({**found, "name": f"t{number}", "fields": fields}))
+    file, before = tmp_path / "hostile.jsonl", tree.entries()
+    end = json.dumps({"type": "end", "objects": len(lines) - 2 + len(tables)})
+    file.write_text("\n".join([*lines[:-1], *tables, end]))
+    output = run_json("import", "--from", file, "--db", f"sqlite:///{tree.database}", code=1)
+    failures = json.dumps(output["failures"])
+    assert "Traceback" not in failures
+    assert "SECRET" not in failures
+    server = start_server(f"sqlite:///{tree.database}", f"file:{tree.warehouse}", log=tmp_path / "server.log")
+    try:
+        with plain_client(urlsplit(server.uri).port or 0) as client:
+            names = [name for name in client.get_all_tables("shop") if name[1:].isdigit()]
+            for name in names:
+                with suppress(ttypes.MetaException):
+                    client.drop_table("shop", name, True)
+    finally:
+        stop_server(server)
+    assert 0 < output["counts"]["table"]["failed"] < len(locations)
+    after = tree.entries()
+    assert {path: after.get(path) for path in before} == before
+    assert "Traceback" not in (tmp_path / "server.log").read_text()
+    tally("hostile locations imported", len(locations))
+    tally("of these dropped later", len(names))
