@@ -263,6 +263,56 @@ def test_silent_name_nodes_do_not_delay_other_clients(tmp_path: Path) -> None:
         ends_soon(running.running)
 
 
+def test_name_nodes_that_refuse_connections_delay_no_other_client(tmp_path: Path) -> None:
+    with server(tmp_path, "--store-seconds", "1") as running:
+        with socket.create_server(("127.0.0.1", 0)) as closed:
+            location = f"hdfs://127.0.0.1:{closed.getsockname()[1]}/x"
+        errors: list[str] = []
+
+        def create(number: int) -> None:
+            with HiveMetastoreClient(running.uri, timeout_seconds=SECONDS_MAX) as client:
+                try:
+                    client.create_table(table("default", f"s_{number}", location=f"{location}/{number}"))
+                except CatalogError as error:
+                    errors.append(str(error))
+
+        threads = [threading.Thread(target=create, args=(number,)) for number in range(40)]
+        for thread in threads:
+            thread.start()
+        with HiveMetastoreClient(running.uri, timeout_seconds=SECONDS_MAX) as client:
+            for number in range(10):
+                client.create_table(table("default", f"t_{number}"))
+        for thread in threads:
+            thread.join(SECONDS_MAX)
+            assert not thread.is_alive()
+        assert len(errors) == 40
+        ends_soon(running.running)
+
+
+def test_calls_of_a_client_that_has_gone_are_not_carried_out(tmp_path: Path) -> None:
+    count = 5000
+    with server(tmp_path) as running:
+        client = socket.create_connection(("127.0.0.1", running.port), timeout=SECONDS_MAX)
+        # The connection ends at once, and not when its bytes are read.
+        client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        calls = [
+            call("create_database", struct.pack("!bhbhi", 12, 1, 11, 1, len(name)) + name + b"\x00\x00")
+            for name in (f"d{number}".encode() for number in range(count))
+        ]
+        client.sendall(b"".join(calls))
+        client.close()
+        with HiveMetastoreClient(running.uri, timeout_seconds=SECONDS_MAX) as other:
+            counts: list[int] = []
+
+            def is_settled() -> bool:
+                counts.append(len(other.get_all_databases()))
+                return len(counts) > 20 and len(set(counts[-20:])) == 1
+
+            wait_until(is_settled, "no more databases come")
+            assert counts[-1] < count / 2
+        ends_soon(running.running)
+
+
 def test_a_drop_with_a_silent_name_node_drops_the_table(tmp_path: Path) -> None:
     with server(tmp_path, "--store-seconds", "1") as running, socket.create_server(("127.0.0.1", 0)) as listener:
         location = f"hdfs://127.0.0.1:{listener.getsockname()[1]}/x"
