@@ -176,6 +176,8 @@ class TableWrites:
         # Files count, not visible rows: those of level 0 and of the postponed bucket appear with the next compaction.
         places = (restore_buckets(self.store, partition_filter=meant, buckets=b) for b in (None, (POSTPONE_BUCKET,)))
         if not any(restored.buckets() for restored in places):
+            # A table that was renamed or dropped has no files here, either.
+            self.store.check_here()
             return None
         ids = FileStoreCommit(self.store, _new_commit_user(), new_user=True).overwrite([], partition=meant)
         return ids[-1] if ids else None

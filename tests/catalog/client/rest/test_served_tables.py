@@ -2,6 +2,7 @@
 
 import inspect
 import json
+import time
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
@@ -13,6 +14,7 @@ from click.testing import CliRunner
 from interbed.catalog.client.cli.forms.duckdb_sources import CatalogTables
 from interbed.catalog.client.errors import CatalogAccessError, CatalogUnavailableError
 from interbed.catalog.client.rest.served_table import ServedTable
+from interbed.catalog.server.rest.rows.streams import CHECK_SECONDS
 from interbed.cli import main
 from interbed.storage.base.errors import (
     BranchNotFoundError,
@@ -221,12 +223,17 @@ def wide(server: RowsServer) -> None:
 def test_a_cut_stream_raises_its_reason_and_no_shorter_result(server: RowsServer) -> None:
     reader = _opened(server, name="sales.wide").scan().to_arrow_batch_reader()
     assert reader.read_next_batch().num_rows
+    read_at = time.monotonic()
     server.command("revoke", "SELECT", "on", "table", "sales.wide", "from", "user", "ann")
-    wait_until(lambda: server.rows("ann", {"limit": 0}, "wide").status == 404)
-    with pytest.raises(CatalogUnavailableError, match="ended before their end: ann lacks the privilege SELECT"):
-        reader.read_all()
-    server.command("grant", "SELECT", "on", "table", "sales.wide", "to", "user", "ann")
-    wait_until(lambda: server.rows("ann", {"limit": 0}, "wide").status == 200)
+    try:
+        wait_until(lambda: server.rows("ann", {"limit": 0}, "wide").status == 404)
+        # A stream is checked again after CHECK_SECONDS.
+        wait_until(lambda: time.monotonic() - read_at > 2 * CHECK_SECONDS)
+        with pytest.raises(CatalogUnavailableError, match="ended before their end: ann lacks the privilege SELECT"):
+            reader.read_all()
+    finally:
+        server.command("grant", "SELECT", "on", "table", "sales.wide", "to", "user", "ann")
+        wait_until(lambda: server.rows("ann", {"limit": 0}, "wide").status == 200)
 
 
 @pytest.mark.usefixtures("wide")

@@ -24,7 +24,7 @@ from tests.support.waits import at_most, wait_until
 
 pytestmark = pytest.mark.long
 
-FIELDS: list[pa.Field[Any]] = [pa.field("id", pa.int64(), nullable=False), pa.field("name", pa.string())]
+FIELDS: "list[pa.Field[Any]]" = [pa.field("id", pa.int64(), nullable=False), pa.field("name", pa.string())]
 SCHEMA = pa.schema(FIELDS)
 QUICK = {"dfs.client.failover.max.attempts": "2", "dfs.client.failover.sleep.base.millis": "10"}
 HOME = "/lake"
