@@ -2,7 +2,7 @@
 (`query-auth.enabled`).
 
 Its rows are read by scans, which ask the catalog about the columns that they need, and apply what it answers
-(`read/guarded_scan.py`), as for lookups by key, and as changes and streams (`views/changes.py`). All else that
+(`read/guarded_scan.py`), as for lookups by key, and as changes and streams (`views/guarded_changes.py`). All else that
 a table offers would go past the policies, and is refused by name: levels, system tables, plans, files, and writes.
 """
 

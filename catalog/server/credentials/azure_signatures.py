@@ -17,6 +17,7 @@ from interbed.catalog.server.credentials.issued import (
     AzureCredentials,
     CredentialsError,
     CredentialsUnavailableError,
+    RequestLimit,
     StorageOperation,
 )
 from interbed.catalog.server.service.directories.locations import parsed
@@ -24,9 +25,6 @@ from interbed.storage.base.errors import load_extra
 
 SCHEMES = frozenset({"abfs", "abfss"})
 """Schemes of accounts with a hierarchical namespace; `wasb` is without."""
-
-REQUESTS_MAX = 8
-"""Requests for keys at once; a further one is refused, so that a slow service does not hold all threads."""
 
 CONNECT_SECONDS = 3.0
 ANSWER_SECONDS = 10.0
@@ -59,7 +57,7 @@ class DelegatedSignatures:
         self._identity = identity.DefaultAzureCredential()
         self._guard = threading.Lock()
         self._keys: dict[str, tuple[Any, float]] = {}
-        self._requests = threading.BoundedSemaphore(REQUESTS_MAX)
+        self._requests = RequestLimit("keys of Azure")
 
     def serves(self, scheme: str) -> bool:
         """Return whether locations of this scheme are in an account with a hierarchical namespace."""
@@ -108,13 +106,9 @@ class DelegatedSignatures:
             found = self._keys.get(host)
             if found is not None and self._clock() + self._seconds < found[1]:
                 return found[0]
-        if not self._requests.acquire(blocking=False):
-            raise CredentialsUnavailableError("Too many requests wait for keys of Azure; try again")
-        try:
+        with self._requests.one():
             end = self._clock() + self._seconds + _KEY_SECONDS_MORE
             key = self._asked(host, datetime.fromtimestamp(end, UTC))
-        finally:
-            self._requests.release()
         with self._guard:
             self._keys[host] = (key, end)
         return key

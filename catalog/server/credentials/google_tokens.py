@@ -17,6 +17,7 @@ from interbed.catalog.server.credentials.issued import (
     CredentialsError,
     CredentialsUnavailableError,
     GoogleCredentials,
+    RequestLimit,
     StorageOperation,
 )
 from interbed.catalog.server.service.directories.locations import parsed
@@ -25,9 +26,6 @@ from interbed.storage.base.errors import load_extra
 SCHEMES = frozenset({"gs", "gcs"})
 
 TOKEN_SERVICE = "https://sts.googleapis.com/v1/token"
-
-REQUESTS_MAX = 8
-"""Requests to the service at once; a further one is refused, so that a slow service does not hold all threads."""
 
 ANSWER_SECONDS = 10.0
 
@@ -95,7 +93,7 @@ class DownscopedTokens:
                 "account"
             ) from error
         self._guard = threading.Lock()
-        self._requests = threading.BoundedSemaphore(REQUESTS_MAX)
+        self._requests = RequestLimit("the token service")
 
     def serves(self, scheme: str) -> bool:
         """Return whether locations of this scheme are in Google's store."""
@@ -105,9 +103,7 @@ class DownscopedTokens:
         """Return a token for a directory of Google's store. CredentialsError."""
         place = parsed(location)
         boundary = access_boundary(place.authority, "/".join(place.names), operation)
-        if not self._requests.acquire(blocking=False):
-            raise CredentialsUnavailableError("Too many requests wait for the token service; try again")
-        try:
+        with self._requests.one():
             token, source_end = self._own()
             answer = self._asked(
                 lambda: self._service.exchange_token(
@@ -119,8 +115,6 @@ class DownscopedTokens:
                     additional_options=boundary,
                 )
             )
-        finally:
-            self._requests.release()
         # The service leaves the time out where it is that of the exchanged token.
         seconds = answer.get("expires_in")
         end = source_end if seconds is None else min(source_end, self._clock() + float(seconds))

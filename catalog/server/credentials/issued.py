@@ -1,10 +1,18 @@
 """Credentials of a store, one kind for each cloud, and the protocol of their issuers."""
 
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Protocol
 
 from interbed.catalog.server.service.errors import MetastoreError
+
+REQUESTS_MAX = 8
+"""Requests of an issuer to its service at once; a further one is refused, so that a slow service does not hold all
+threads.
+"""
 
 
 class StorageOperation(StrEnum):
@@ -57,6 +65,24 @@ class CredentialsError(MetastoreError):
 
 class CredentialsUnavailableError(CredentialsError):
     """The issuer does not answer at present; the client may try again later."""
+
+
+class RequestLimit:
+    """Bounds the requests to a service, which `awaited` names. Safe for many threads."""
+
+    def __init__(self, awaited: str) -> None:
+        self._awaited = awaited
+        self._free = threading.BoundedSemaphore(REQUESTS_MAX)
+
+    @contextmanager
+    def one(self) -> Iterator[None]:
+        """Return the context of one request. CredentialsUnavailableError if too many are being made."""
+        if not self._free.acquire(blocking=False):
+            raise CredentialsUnavailableError(f"Too many requests wait for {self._awaited}; try again")
+        try:
+            yield
+        finally:
+            self._free.release()
 
 
 class CredentialIssuer(Protocol):

@@ -5,13 +5,13 @@ every program that uses AWS's library: variables, profile, container, instance.
 """
 
 import re
-import threading
 from collections.abc import Callable
 from typing import Any
 
 from interbed.catalog.server.credentials.issued import (
     CredentialsError,
     CredentialsUnavailableError,
+    RequestLimit,
     S3Credentials,
     StorageOperation,
 )
@@ -20,9 +20,6 @@ from interbed.catalog.server.service.directories.locations import parsed
 from interbed.storage.base.errors import load_extra
 
 SCHEMES = frozenset({"s3", "s3a", "s3n"})
-
-REQUESTS_MAX = 8
-"""Requests to the service at once; a further one is refused, so that a slow service does not hold all threads."""
 
 CONNECT_SECONDS = 3.0
 ANSWER_SECONDS = 10.0
@@ -72,7 +69,7 @@ class AssumedRole:
                 connect_timeout=CONNECT_SECONDS, read_timeout=ANSWER_SECONDS, retries={"total_max_attempts": 2}
             ),
         )
-        self._requests = threading.BoundedSemaphore(REQUESTS_MAX)
+        self._requests = RequestLimit("the token service")
 
     def serves(self, scheme: str) -> bool:
         """Return whether locations of this scheme are in S3."""
@@ -82,9 +79,7 @@ class AssumedRole:
         """Return credentials for a directory of S3. CredentialsError."""
         place = parsed(location)
         policy = s3_session_policy(place.authority, "/".join(place.names), operation, partition=self._partition)
-        if not self._requests.acquire(blocking=False):
-            raise CredentialsUnavailableError("Too many requests wait for the token service; try again")
-        try:
+        with self._requests.one():
             answer = self._asked(
                 lambda: self._client.assume_role(
                     RoleArn=self._role,
@@ -93,8 +88,6 @@ class AssumedRole:
                     DurationSeconds=self._seconds,
                 )
             )
-        finally:
-            self._requests.release()
         given = answer["Credentials"]
         return S3Credentials(
             location=location,

@@ -1,22 +1,50 @@
 """Catalog server that alone has the credentials of a store; its clients have tokens of the server."""
 
+import json
+import urllib.request
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from interbed.catalog.server.process.embedded import start_server, stop_server
 from tests.catalog.server.migration.commands import run
+from tests.support.waits import at_most
 
 
 @dataclass(frozen=True, kw_only=True)
 class KeyedServer:
-    """The address of the REST catalogs, and the token of each user."""
+    """The address of the REST catalogs, and the token of each user. Requests are those of `ann`."""
 
     http: str
     tokens: dict[str, str]
+
+    @property
+    def token(self) -> str:
+        """The token of `ann`."""
+        return self.tokens["ann"]
+
+    def ask(self, path: str, **headers: str) -> Any:
+        """Return the JSON of a response."""
+        given = {"Authorization": f"Bearer {self.token}", **headers}
+        request = urllib.request.Request(self.http + path, headers=given)
+        with urllib.request.urlopen(request, timeout=at_most(60)) as response:
+            return json.load(response)
+
+    @property
+    def options(self) -> dict[str, str]:
+        """The options of interbed's catalog, which has no credentials of the store."""
+        return {
+            "metastore": "rest",
+            "uri": f"{self.http}/paimon",
+            "warehouse": "hive",
+            "token.provider": "bear",
+            "token": self.token,
+            "data-token.enabled": "true",
+        }
 
 
 @contextmanager

@@ -2,11 +2,10 @@
 
 import http.client
 import json
-import urllib.request
 from collections.abc import Iterator
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Any
 from urllib.parse import parse_qs, quote, urlsplit
 
 import pyarrow as pa
@@ -26,7 +25,7 @@ from interbed.catalog.server.credentials.issued import (
 )
 from interbed.catalog.server.rest.paimon.tokens import token_options
 from tests.support.servers.azure_store import ACCOUNT, HOST, EnforcingAzure, enforcing_azure
-from tests.support.servers.keyed_server import keyed_server
+from tests.support.servers.keyed_server import KeyedServer, keyed_server
 from tests.support.waits import at_most
 
 CONTAINER = "lake"
@@ -36,30 +35,12 @@ READ, WRITE = StorageOperation.READ, StorageOperation.WRITE
 TOKEN = "/paimon/v1/hive/databases/shop/tables/t/token"
 
 
-class AzureServer:
+@dataclass(frozen=True, kw_only=True)
+class AzureServer(KeyedServer):
     """A server that issues signatures of a store, and a token of its principal `ann`."""
 
-    def __init__(self, http: str, azure: EnforcingAzure, token: str, directory: Path) -> None:
-        self.http, self.azure, self.token, self.directory = http, azure, token, directory
-
-    def ask(self, path: str, **headers: str) -> Any:
-        """Return the JSON of a response."""
-        given = {"Authorization": f"Bearer {self.token}", **headers}
-        request = urllib.request.Request(self.http + path, headers=given)
-        with urllib.request.urlopen(request, timeout=at_most(60)) as response:
-            return json.load(response)
-
-    @property
-    def options(self) -> dict[str, str]:
-        """The options of interbed's catalog, which has no credentials of the store."""
-        return {
-            "metastore": "rest",
-            "uri": f"{self.http}/paimon",
-            "warehouse": "hive",
-            "token.provider": "bear",
-            "token": self.token,
-            "data-token.enabled": "true",
-        }
+    azure: EnforcingAzure
+    directory: Path
 
 
 def status_of(azure: EnforcingAzure, signature: str, method: str, name: str, **headers: str) -> int:
@@ -93,7 +74,7 @@ def issuing(tmp_path_factory: pytest.TempPathFactory, azure: EnforcingAzure) -> 
     directory = tmp_path_factory.mktemp("issuing")
     flags = ("--credentials-azure-endpoint", azure.endpoint, "--credentials-azure-key-endpoint", azure.key_endpoint)
     with keyed_server(directory, f"{ROOT}/wh", azure.environment, "--credentials-azure", "on", *flags) as server:
-        issuing = AzureServer(server.http, azure, server.tokens["ann"], directory)
+        issuing = AzureServer(http=server.http, tokens=server.tokens, azure=azure, directory=directory)
         with interbed.load_catalog("lake", **issuing.options) as catalog:
             catalog.create_database("shop")
             for name in ("t", "t_old"):

@@ -1,12 +1,11 @@
 """Tokens of Google's store that are bound to the directory of a table, in a store that enforces their boundaries."""
 
-import json
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
+from dataclasses import dataclass
 from http import HTTPStatus
 from pathlib import Path
-from typing import Any
 from urllib.parse import quote
 
 import pyarrow as pa
@@ -20,7 +19,7 @@ from interbed.catalog.server.credentials.issued import (
     StorageOperation,
 )
 from tests.support.servers.google_store import EnforcingGoogle, enforcing_google
-from tests.support.servers.keyed_server import keyed_server
+from tests.support.servers.keyed_server import KeyedServer, keyed_server
 from tests.support.waits import at_most, wait_until
 
 BUCKET = "lake"
@@ -28,31 +27,12 @@ ROWS = pa.table({"id": pa.array([1, 2], pa.int64())})
 READ, WRITE = StorageOperation.READ, StorageOperation.WRITE
 
 
-class GoogleServer:
+@dataclass(frozen=True, kw_only=True)
+class GoogleServer(KeyedServer):
     """A server that issues tokens of a store, and a token of its principal `ann`."""
 
-    def __init__(self, http: str, google: EnforcingGoogle, token: str, directory: Path) -> None:
-        self.http, self.google, self.token, self.directory = http, google, token, directory
-
-    def ask(self, path: str, **headers: str) -> Any:
-        """Return the JSON of a response."""
-        given = {"Authorization": f"Bearer {self.token}", **headers}
-        with urllib.request.urlopen(
-            urllib.request.Request(self.http + path, headers=given), timeout=at_most(60)
-        ) as response:
-            return json.load(response)
-
-    @property
-    def options(self) -> dict[str, str]:
-        """The options of interbed's catalog, which has no credentials of the store."""
-        return {
-            "metastore": "rest",
-            "uri": f"{self.http}/paimon",
-            "warehouse": "hive",
-            "token.provider": "bear",
-            "token": self.token,
-            "data-token.enabled": "true",
-        }
+    google: EnforcingGoogle
+    directory: Path
 
 
 def status_of(google: EnforcingGoogle, token: str, method: str, path: str, **headers: str) -> int:
@@ -85,7 +65,7 @@ def issuing(tmp_path_factory: pytest.TempPathFactory, google: EnforcingGoogle) -
         *("--credentials-google-token-endpoint", google.token_service),
     )
     with keyed_server(directory, f"gs://{BUCKET}/wh", google.environment, *flags) as server:
-        yield GoogleServer(server.http, google, server.tokens["ann"], directory)
+        yield GoogleServer(http=server.http, tokens=server.tokens, google=google, directory=directory)
 
 
 @pytest.fixture(scope="module")
