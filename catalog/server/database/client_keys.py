@@ -1,13 +1,27 @@
-"""Keys of clients in SQL: those of requests that may be repeated, and issued tokens."""
+"""Keys of clients in SQL: those of requests that may be repeated, issued tokens, and delegation tokens with their
+master keys; and the token store of HiveServer2.
+
+Numbers of delegation tokens and master keys come from sequences: a number that was removed is not given out again.
+"""
 
 import json
 from collections.abc import Sequence
 from typing import Any, ClassVar, Generic, TypeVar
 
-from sqlalchemy import Connection, bindparam, delete, insert, select, update
+from sqlalchemy import Connection, bindparam, delete, exists, insert, select, update
 
+from interbed.catalog.server.auth.delegation.hadoop_token import TokenIdentifier
+from interbed.catalog.server.auth.delegation.records import DelegationRecord, MasterKey
 from interbed.catalog.server.auth.token_records import TokenRecord
-from interbed.catalog.server.database.models import AccessTokenRow, IdempotencyKeyRow
+from interbed.catalog.server.database.models import (
+    AccessTokenRow,
+    DelegationKeyRow,
+    DelegationTokenRow,
+    IdempotencyKeyRow,
+    SequenceRow,
+    StoredKeyRow,
+    StoredTokenRow,
+)
 from interbed.catalog.server.database.statement import Statement, insert_statement
 from interbed.catalog.server.service.requests.idempotency import KeyClaim, KeyRecord, KeyTakenError
 
@@ -134,3 +148,146 @@ class SqlAccessTokens(SqlTokens[str, TokenRecord]):
     def _values(self, record: TokenRecord) -> dict[str, Any]:
         values = {name: getattr(record, name) for name in self.columns}
         return {**values, "groups": json.dumps(list(record.groups))}
+
+
+_TOKEN = DelegationTokenRow
+_KEY = DelegationKeyRow
+_IDENTIFIER = ("owner", "renewer", "real_user", "issued_at", "max_at", "key_id")
+_KEY_COLUMNS = ("key_id", "secret", "created_at", "rolls_at")
+_KEY_SELECTED = tuple(getattr(_KEY, name) for name in _KEY_COLUMNS)
+_FIND_KEY = Statement(select(*_KEY_SELECTED).where(_KEY.key_id == bindparam("key_id")))
+_NEWEST_KEY = Statement(select(*_KEY_SELECTED).order_by(_KEY.key_id.desc()).limit(1))
+_NEXT = Statement(
+    update(SequenceRow)
+    .where(SequenceRow.name == bindparam("sequence_name"))
+    .values(value=SequenceRow.value + 1)
+    .returning(SequenceRow.value)
+)
+_ADD_STORED = insert_statement(
+    StoredTokenRow,
+    {"identifier": bindparam("identifier"), "token": bindparam("token")},
+    StoredTokenRow.identifier,
+)
+
+
+class SqlDelegationTokens(SqlTokens[int, DelegationRecord]):
+    """Repository of delegation tokens and their master keys."""
+
+    __slots__ = ()
+
+    row = DelegationTokenRow
+    columns = ("sequence", *_IDENTIFIER, "renewed_until", "groups", "revoked_at", "revoked_by")
+    order = ("sequence",)
+
+    def next_sequence(self) -> int:
+        """Return a sequence number that no token has had."""
+        return _next(self._connection, "delegation_token")
+
+    def next_key_id(self) -> int:
+        """Return an id that no master key has had."""
+        return _next(self._connection, "delegation_key")
+
+    def key(self, key_id: int) -> MasterKey | None:
+        """Return a master key, None if it is not stored."""
+        return _key(_FIND_KEY.row(self._connection, {"key_id": key_id}))
+
+    def newest_key(self) -> MasterKey | None:
+        """Return the newest master key, None if there is none."""
+        return _key(_NEWEST_KEY.row(self._connection, {}))
+
+    def add_key(self, key: MasterKey) -> None:
+        """Store a new master key."""
+        values = {name: getattr(key, name) for name in _KEY_COLUMNS}
+        self._connection.execute(insert(_KEY).values({**values, "secret": key.secret.hex()}))
+
+    def renew(self, sequence: int, until: int) -> bool:
+        """Store a later end of a token that is not revoked; return whether there is one."""
+        return self.change(sequence, renewed_until=until)
+
+    def revoke(self, key: int, at: int, by: str | None = None, /) -> bool:
+        """Record that a token was revoked, and the user that did so; return whether it was not revoked before."""
+        return self.change(key, revoked_at=at, revoked_by=by)
+
+    def expire(self, before: int) -> int:
+        """Remove the tokens that ended before a time, and the keys that no token needs and that rolled over before it.
+        Return the number of tokens.
+        """
+        removed = self._connection.execute(delete(_TOKEN).where(_TOKEN.renewed_until < before)).rowcount
+        is_needed = exists().where(_TOKEN.key_id == _KEY.key_id)
+        self._connection.execute(delete(_KEY).where(_KEY.rolls_at < before, ~is_needed))
+        return removed
+
+    def _record(self, values: dict[str, Any]) -> DelegationRecord:
+        return DelegationRecord(
+            identifier=TokenIdentifier(**{name: values[name] for name in ("sequence", *_IDENTIFIER)}),
+            renewed_until=values["renewed_until"],
+            groups=tuple(json.loads(values["groups"])),
+            revoked_at=values["revoked_at"],
+            revoked_by=values["revoked_by"],
+        )
+
+    def _values(self, record: DelegationRecord) -> dict[str, Any]:
+        of_identifier = {name: getattr(record.identifier, name) for name in ("sequence", *_IDENTIFIER)}
+        further = {name: getattr(record, name) for name in ("renewed_until", "revoked_at", "revoked_by")}
+        return {**of_identifier, **further, "groups": json.dumps(list(record.groups))}
+
+
+class SqlTokenStore:
+    """Repository of the tokens and master keys that HiveServer2 keeps in the metastore."""
+
+    __slots__ = ("_connection",)
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+
+    def add_token(self, identifier: str, token: str) -> bool:
+        """Store a token; False if its identifier is taken."""
+        values = {"identifier": identifier, "token": token}
+        return _ADD_STORED.row(self._connection, values) is not None
+
+    def token(self, identifier: str) -> str | None:
+        """Return a token, None if it is not stored."""
+        chosen = select(StoredTokenRow.token).where(StoredTokenRow.identifier == identifier)
+        return self._connection.execute(chosen).scalar_one_or_none()
+
+    def remove_token(self, identifier: str) -> bool:
+        """Remove a token, and return whether it was stored."""
+        chosen = delete(StoredTokenRow).where(StoredTokenRow.identifier == identifier)
+        return self._connection.execute(chosen).rowcount == 1
+
+    def identifiers(self) -> Sequence[str]:
+        """Return the identifiers of all tokens, in order."""
+        chosen = select(StoredTokenRow.identifier).order_by(StoredTokenRow.identifier)
+        return list(self._connection.execute(chosen).scalars())
+
+    def add_key(self, content: str) -> int:
+        """Store a new master key, and return its id."""
+        key_id = _next(self._connection, "stored_key")
+        self._connection.execute(insert(StoredKeyRow).values(key_id=key_id, content=content))
+        return key_id
+
+    def replace_key(self, key_id: int, content: str) -> bool:
+        """Replace a master key, and return whether it was stored."""
+        chosen = update(StoredKeyRow).where(StoredKeyRow.key_id == key_id).values(content=content)
+        return self._connection.execute(chosen).rowcount == 1
+
+    def remove_key(self, key_id: int) -> bool:
+        """Remove a master key, and return whether it was stored."""
+        return self._connection.execute(delete(StoredKeyRow).where(StoredKeyRow.key_id == key_id)).rowcount == 1
+
+    def keys(self) -> Sequence[str]:
+        """Return the contents of all master keys, the oldest first."""
+        return list(self._connection.execute(select(StoredKeyRow.content).order_by(StoredKeyRow.key_id)).scalars())
+
+
+def _next(connection: Connection, name: str) -> int:
+    row = _NEXT.row(connection, {"sequence_name": name})
+    assert row is not None, "the migration has made the sequence"
+    return int(row[0])
+
+
+def _key(row: Sequence[Any] | None) -> MasterKey | None:
+    if row is None:
+        return None
+    values = dict(zip(_KEY_COLUMNS, row, strict=True))
+    return MasterKey(**{**values, "secret": bytes.fromhex(values["secret"])})

@@ -5,13 +5,13 @@ import json
 from sqlalchemy import Connection, bindparam, delete, select, update
 from sqlalchemy.exc import IntegrityError
 
-from interbed.catalog.server.database.access.grants import follow
 from interbed.catalog.server.database.documents import (
     database_document,
     database_from,
     function_document,
     function_from,
 )
+from interbed.catalog.server.database.grants import follow
 from interbed.catalog.server.database.models import CatalogRow, DatabaseRow, FunctionRow, PropertyRow
 from interbed.catalog.server.database.statement import Statement, insert_unless_taken
 from interbed.catalog.server.service.access.grants import owner_key

@@ -11,8 +11,6 @@ from typing import Any
 
 from sqlalchemy import Connection, delete, insert, select, update
 
-from interbed.catalog.server.database.access.grants import kept_grants, put_back
-from interbed.catalog.server.database.access.policies import kept_policies, put_back_policies
 from interbed.catalog.server.database.documents import (
     database_document,
     database_from,
@@ -21,6 +19,7 @@ from interbed.catalog.server.database.documents import (
     table_document,
     table_from,
 )
+from interbed.catalog.server.database.grants import kept_grants, put_back
 from interbed.catalog.server.database.models import (
     ConstraintRow,
     DatabaseRow,
@@ -31,6 +30,7 @@ from interbed.catalog.server.database.models import (
     TableRow,
     TableStatisticsRow,
 )
+from interbed.catalog.server.database.policies import kept_policies, put_back_policies
 from interbed.catalog.server.service.access.objects import SecuredKind
 from interbed.catalog.server.service.dropped import DroppedKind, DroppedObject, DroppedState
 from interbed.catalog.server.service.model import Function, MetastoreDatabase, MetastoreTable

@@ -1,15 +1,17 @@
-"""The notification log in SQL.
+"""The notification log and the history of metadata in SQL.
 
-Bodies of events are stored as packed JSON, because a partition's columns repeat those of its table.
+Bodies of events are stored as packed JSON, because a partition's columns repeat those of its table. A row of the
+history has the body of a change as events have it. Its ids grow with time, so that the oldest rows are those of the
+smallest ids. The sequence `history` has the time since which all changes are kept.
 """
 
 import json
 import time
 import zlib
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from sqlalchemy import ColumnElement, Connection, bindparam, delete, func, insert, select, update
+from sqlalchemy import ColumnElement, Connection, and_, bindparam, delete, func, insert, or_, select, update
 
 from interbed.catalog.server.database.client_keys import SqlIdempotencyKeys
 from interbed.catalog.server.database.documents import (
@@ -27,9 +29,18 @@ from interbed.catalog.server.database.documents import (
     table_document,
     table_from,
 )
-from interbed.catalog.server.database.models import EventRow, SequenceRow
+from interbed.catalog.server.database.models import EventRow, HistoryRow, SequenceRow
 from interbed.catalog.server.database.statement import Statement
 from interbed.catalog.server.service.events import ChangedName, EventBody, NotificationEvent
+from interbed.catalog.server.service.history.changes import changes_of
+from interbed.catalog.server.service.history.entries import (
+    ACCESS_KINDS,
+    ChangeOrigin,
+    HistoryEntry,
+    HistoryKind,
+    HistoryPolicy,
+    HistoryQuery,
+)
 from interbed.catalog.server.service.model import Function, MetastoreCatalog, MetastoreDatabase, MetastoreTable
 from interbed.catalog.server.service.requests.idempotency import current_claim
 
@@ -48,7 +59,7 @@ _TAKE = Statement(
     .returning(SequenceRow.value)
 )
 _CURRENT = Statement(select(SequenceRow.value).where(SequenceRow.name == EVENT_SEQUENCE))
-_INSERT = Statement(insert(EventRow))
+_INSERT_EVENT = Statement(insert(EventRow))
 _TOUCHED = (
     select(EventRow.id, EventRow.type, EventRow.catalog, EventRow.database, EventRow.table, EventRow.previous)
     .where(EventRow.id > bindparam("after"))
@@ -155,7 +166,7 @@ class SqlEvents:
         self._record(events, packed)
         [(last,)] = _TAKE.rows(self._connection, {"count": len(events)})
         now = int(time.time())
-        _INSERT.change_many(
+        _INSERT_EVENT.change_many(
             self._connection,
             [
                 {
@@ -191,7 +202,7 @@ class SqlEvents:
         bytes_max: int | None = None,
     ) -> list[NotificationEvent]:
         """Return the events with larger ids, in order, at most `bytes_max` as they are stored, but at least one."""
-        conditions = _conditions(last, catalog, database, tables)
+        conditions = _event_conditions(last, catalog, database, tables)
         if types:
             conditions.append(EventRow.type.in_(sorted(types)))
         if skipped_types:
@@ -219,7 +230,7 @@ class SqlEvents:
         tables: Collection[str] = (),
     ) -> int:
         """Return the number of events that `after` would give, with ids of at most `up_to`."""
-        conditions = _conditions(last, catalog, database, tables)
+        conditions = _event_conditions(last, catalog, database, tables)
         if up_to is not None:
             conditions.append(EventRow.id <= up_to)
         return self._connection.execute(select(func.count()).select_from(EventRow).where(*conditions)).scalar_one()
@@ -242,7 +253,7 @@ class SqlEvents:
         return self._connection.execute(delete(EventRow).where(EventRow.time < before)).rowcount
 
 
-def _conditions(
+def _event_conditions(
     last: int, catalog: str | None, database: str | None, tables: Collection[str]
 ) -> list[ColumnElement[bool]]:
     conditions: list[ColumnElement[bool]] = [EventRow.id > last]
@@ -276,5 +287,171 @@ def _event(row: Any) -> NotificationEvent:
         database=row.database,
         table=row.table,
         previous=name_from(row.previous),
+        body=unpacked_body(row.body),
+    )
+
+
+HISTORY_SEQUENCE = "history"
+EXPIRED_AT_ONCE = 5000
+
+_ROWS_AT_ONCE = 100
+
+_HISTORY = HistoryRow
+_INSERT_HISTORY = Statement(insert(_HISTORY))
+
+
+class SqlHistory:
+    """Changes of metadata by id."""
+
+    __slots__ = ("_clock", "_connection", "_origin")
+
+    def __init__(self, connection: Connection, policy: HistoryPolicy) -> None:
+        self._connection = connection
+        self._origin = policy.origin
+        self._clock = policy.clock or time.time
+
+    def record(self, *changes: NotificationEvent) -> None:
+        """Store changes without notification events."""
+        self.record_packed(changes, {})
+
+    def record_packed(self, changes: Sequence[NotificationEvent], packed: Mapping[int, bytes]) -> None:
+        """Store changes; `packed` has the packed bodies of events, by the identity of the event."""
+        if self._origin is None:
+            return
+        recorded = list(changes_of(changes))
+        if not recorded:
+            return
+        origin = self._origin()
+        now = int(self._clock() * 1000)
+        rows = []
+        for change in recorded:
+            event = change.event
+            body = packed.get(id(event)) if change.is_whole else None
+            rows.append(
+                {
+                    "time_millis": now,
+                    "kind": str(change.kind),
+                    "change": str(event.type),
+                    "catalog": event.catalog,
+                    "database": event.database,
+                    "name": event.body.function.name if event.body.function is not None else event.table,
+                    "object_id": change.object_id,
+                    "principal": origin.principal,
+                    "interface": origin.interface,
+                    "operation": origin.operation,
+                    "request_id": origin.request_id,
+                    "body": packed_body(change.body) if body is None else body,
+                }
+            )
+        _INSERT_HISTORY.change_many(self._connection, rows)
+
+    def select(self, query: HistoryQuery) -> list[HistoryEntry]:
+        """Return the entries of a selection, oldest first; with a limit the latest ones."""
+        statement = (
+            select(_HISTORY.__table__)
+            .where(*_history_conditions(query))
+            .order_by(_HISTORY.id.desc())
+            .limit(query.limit)
+        )
+        return [_history_entry(row) for row in reversed(self._connection.execute(statement).all())]
+
+    def iterate(self, query: HistoryQuery) -> Iterator[HistoryEntry]:
+        """Yield the entries of a selection without a limit, oldest first, with few of them in memory."""
+        statement = select(_HISTORY.__table__).where(*_history_conditions(query)).order_by(_HISTORY.id)
+        for row in self._connection.execute(statement.execution_options(yield_per=_ROWS_AT_ONCE)):
+            yield _history_entry(row)
+
+    def table_ids(self, catalog: str, database: str, name: str) -> list[int]:
+        """Return the numbers of the tables that ever had a name, the latest last."""
+        statement = (
+            select(_HISTORY.object_id, func.max(_HISTORY.id))
+            .where(
+                _HISTORY.catalog == catalog,
+                _HISTORY.database == database,
+                _HISTORY.name == name,
+                _HISTORY.object_id.is_not(None),
+            )
+            .group_by(_HISTORY.object_id)
+            .order_by(func.max(_HISTORY.id))
+        )
+        return [number for number, _ in self._connection.execute(statement) if number is not None]
+
+    def since_millis(self) -> int:
+        """Return the time from which all changes are kept."""
+        found = self._connection.execute(select(SequenceRow.value).where(SequenceRow.name == HISTORY_SEQUENCE))
+        return int(found.scalar_one())
+
+    def expire(self, before_millis: int, entries_max: int, limit: int = EXPIRED_AT_ONCE) -> int:
+        """Remove up to `limit` entries that are older than a time, or more than the maximum; return their number."""
+        newest: int | None = self._connection.execute(select(func.max(_HISTORY.id))).scalar_one()
+        if newest is None:
+            self._advance(before_millis)
+            return 0
+        oldest = self._connection.execute(
+            select(_HISTORY.id, _HISTORY.time_millis).order_by(_HISTORY.id).limit(limit)
+        ).all()
+        last, since = None, before_millis
+        for number, time_millis in oldest:
+            if time_millis >= before_millis and number > newest - entries_max:
+                break
+            last, since = number, max(since, time_millis + 1)
+        self._advance(since)
+        if last is None:
+            return 0
+        return self._connection.execute(delete(_HISTORY).where(_HISTORY.id <= last)).rowcount
+
+    def _advance(self, since_millis: int) -> None:
+        self._connection.execute(
+            update(SequenceRow)
+            .where(SequenceRow.name == HISTORY_SEQUENCE, SequenceRow.value < since_millis)
+            .values(value=since_millis)
+        )
+
+
+def _history_conditions(query: HistoryQuery) -> list[ColumnElement[bool]]:
+    of_access = _HISTORY.kind.in_([str(kind) for kind in ACCESS_KINDS])
+    conditions: list[ColumnElement[bool]] = [of_access if query.of_access else ~of_access]
+    if query.kind is not None:
+        conditions.append(_HISTORY.kind == query.kind)
+    if query.before_id is not None:
+        conditions.append(_HISTORY.id < query.before_id)
+    if query.after_millis is not None:
+        conditions.append(_HISTORY.time_millis > query.after_millis)
+    named = [
+        column == wanted
+        for column, wanted in (
+            (_HISTORY.catalog, query.catalog),
+            (_HISTORY.database, query.database),
+            (_HISTORY.name, query.name),
+        )
+        if wanted is not None
+    ]
+    if query.object_ids:
+        conditions.append(
+            or_(_HISTORY.object_id.in_(query.object_ids), and_(_HISTORY.object_id.is_(None), *named))
+            if named
+            else _HISTORY.object_id.in_(query.object_ids)
+        )
+    else:
+        conditions.extend(named)
+    return conditions
+
+
+def _history_entry(row: Any) -> HistoryEntry:
+    return HistoryEntry(
+        id=row.id,
+        time_millis=row.time_millis,
+        kind=HistoryKind(row.kind),
+        change=row.change,
+        catalog=row.catalog,
+        database=row.database,
+        name=row.name,
+        object_id=row.object_id,
+        origin=ChangeOrigin(
+            principal=row.principal,
+            interface=row.interface,
+            operation=row.operation,
+            request_id=row.request_id,
+        ),
         body=unpacked_body(row.body),
     )

@@ -4,18 +4,21 @@ from functools import partial
 
 from sqlalchemy import Connection
 
-from interbed.catalog.server.database.access.delegation import SqlDelegationTokens, SqlTokenStore
-from interbed.catalog.server.database.access.grants import SqlAccess
-from interbed.catalog.server.database.access.policies import SqlPolicies
-from interbed.catalog.server.database.client_keys import SqlAccessTokens, SqlIdempotencyKeys
+from interbed.catalog.server.database.client_keys import (
+    SqlAccessTokens,
+    SqlDelegationTokens,
+    SqlIdempotencyKeys,
+    SqlTokenStore,
+)
 from interbed.catalog.server.database.databases import SqlCatalogs, SqlDatabases, SqlFunctions, SqlProperties
 from interbed.catalog.server.database.dropped import SqlDroppedObjects
 from interbed.catalog.server.database.engine import SqlUnits, open_engine
-from interbed.catalog.server.database.events import SqlEvents
-from interbed.catalog.server.database.history import SqlHistory
+from interbed.catalog.server.database.events import SqlEvents, SqlHistory
+from interbed.catalog.server.database.grants import SqlAccess
 from interbed.catalog.server.database.locks import SqlLocks
 from interbed.catalog.server.database.partitions import SqlPartitions
 from interbed.catalog.server.database.places import SqlLocationIndex, SqlMoves
+from interbed.catalog.server.database.policies import SqlPolicies
 from interbed.catalog.server.database.queries import SqlQueries, SqlRunStatistics
 from interbed.catalog.server.database.statistics import SqlStatistics
 from interbed.catalog.server.database.tables import SqlConstraints, SqlTables

@@ -25,8 +25,8 @@ from sqlalchemy import (
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.orm import aliased
 
-from interbed.catalog.server.database.access.grants import follow, follow_columns
 from interbed.catalog.server.database.documents import constraint_document, constraint_from, table_document, table_from
+from interbed.catalog.server.database.grants import follow, follow_columns
 from interbed.catalog.server.database.kinds import fill_kinds, names_of_kinds
 from interbed.catalog.server.database.models import ConstraintRow, DatabaseRow, TableRow
 from interbed.catalog.server.database.statement import Statement, insert_statement, insert_unless_taken

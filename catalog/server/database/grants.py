@@ -1,9 +1,11 @@
-"""Roles, their members and grants in SQL.
+"""Roles, their members and grants in SQL, and the owners of databases, tables and functions.
 
 A grant refers to the row of its object, so that a rename keeps it and a removal removes it. The sequence `access`
-counts the changes: those made here, and renames and removals of objects with grants (`follow`).
+counts the changes: those made here, and renames and removals of objects with grants (`follow`). An owner is a text such
+as `user:ann`, in an indexed column of the object's row.
 """
 
+import json
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
@@ -20,10 +22,10 @@ from sqlalchemy import (
     null,
     or_,
     select,
+    text,
     update,
 )
 
-from interbed.catalog.server.database.access import owners as owned_objects
 from interbed.catalog.server.database.documents import table_from
 from interbed.catalog.server.database.engine import DatabaseError
 from interbed.catalog.server.database.models import (
@@ -48,8 +50,64 @@ from interbed.catalog.server.service.access.grants import (
     grantee_from_key,
     role_named,
 )
-from interbed.catalog.server.service.access.objects import Privilege, SecuredKind, SecuredObject
+from interbed.catalog.server.service.access.objects import (
+    Privilege,
+    SecuredKind,
+    SecuredObject,
+    database_object,
+    function_object,
+    table_object,
+)
 from interbed.catalog.server.service.model import MetastoreTable
+
+_OWNED_TABLES = {SecuredKind.TABLE: "tables", SecuredKind.FUNCTION: "functions"}
+
+
+def _with_lists(form: str) -> Statement:
+    """Return a statement whose lists are arrays on PostgreSQL and JSON on SQLite."""
+    lists = {name: f"= ANY(CAST(:{name} AS text[]))" for name in ("owners", "names")}
+    on_sqlite = {name: f"IN (SELECT value FROM json_each(:{name}))" for name in ("owners", "names")}
+    return Statement(text(form.format(**lists)), for_sqlite=text(form.format(**on_sqlite)))
+
+
+_DATABASES_OWNED = _with_lists("SELECT d.catalog, d.name FROM databases d WHERE d.owner {owners}")
+_DATABASES_AROUND = {
+    kind: _with_lists(
+        "SELECT d.catalog, d.name FROM databases d "
+        f"WHERE EXISTS (SELECT 1 FROM {table} o WHERE o.owner {{owners}} AND o.database_id = d.id)"
+    )
+    for kind, table in _OWNED_TABLES.items()
+}
+_OWNED = (
+    "SELECT o.name FROM {table} o JOIN databases d ON d.id = o.database_id "
+    "WHERE d.catalog = :catalog AND d.name = :database AND o.owner {{owners}}"
+)
+_ALL_OWNED = {kind: _with_lists(_OWNED.format(table=table)) for kind, table in _OWNED_TABLES.items()}
+_NAMED_OWNED = {
+    kind: _with_lists(_OWNED.format(table=table) + " AND o.name {names}") for kind, table in _OWNED_TABLES.items()
+}
+_OWNED_ANYWHERE = {
+    kind: _with_lists(
+        f"SELECT d.catalog, d.name, o.name AS object_name FROM {table} o JOIN databases d ON d.id = o.database_id "
+        "WHERE o.owner {owners}"
+    )
+    for kind, table in _OWNED_TABLES.items()
+}
+_FIRST_OWNED = {
+    kind: Statement(
+        text(
+            f"SELECT d.catalog, d.name, o.name AS object_name FROM {table} o "
+            "JOIN databases d ON d.id = o.database_id WHERE o.owner = :owner LIMIT 1"
+        )
+    )
+    for kind, table in _OWNED_TABLES.items()
+}
+_FIRST_OWNED_DATABASE = Statement(text("SELECT catalog, name FROM databases WHERE owner = :owner LIMIT 1"))
+
+
+def _places(rows: Sequence[Sequence[Any]]) -> set[tuple[str, str]]:
+    return {(catalog, name) for catalog, name in rows}
+
 
 ACCESS_SEQUENCE = "access"
 
@@ -287,23 +345,43 @@ class SqlAccess:
 
     def owned_databases(self, owners: Collection[Grantee]) -> set[tuple[str, str]]:
         """Return catalog and name of the databases that belong to one of these owners."""
-        return owned_objects.owned_databases(self._connection, owners)
+        return _places(_DATABASES_OWNED.rows(self._connection, {"owners": self._keys(owners)}))
 
     def databases_with_owned(self, owners: Collection[Grantee]) -> set[tuple[str, str]]:
         """Return catalog and name of the databases with a table or a function of one of these owners."""
-        return owned_objects.databases_with_owned(self._connection, owners)
+        values = {"owners": self._keys(owners)}
+        return set().union(*(_places(each.rows(self._connection, values)) for each in _DATABASES_AROUND.values()))
 
     def owned(self, scope: OwnedScope, owners: Collection[Grantee]) -> set[str]:
-        """Return the names of the objects that belong to one of these owners."""
-        return owned_objects.owned(self._connection, scope, owners)
+        """Return the names of the objects of a scope that belong to one of these owners."""
+        values = {"catalog": scope.catalog, "database": scope.database, "owners": self._keys(owners)}
+        if scope.names is None:
+            return {name for (name,) in _ALL_OWNED[scope.kind].rows(self._connection, values)}
+        named = {**values, "names": self._listed(sorted(scope.names))}
+        return {name for (name,) in _NAMED_OWNED[scope.kind].rows(self._connection, named)}
 
     def owned_anywhere(self, kind: SecuredKind, owners: Collection[Grantee]) -> set[tuple[str, str, str]]:
         """Return catalog, database and name of all tables or functions that belong to one of these owners."""
-        return owned_objects.owned_anywhere(self._connection, kind, owners)
+        rows = _OWNED_ANYWHERE[kind].rows(self._connection, {"owners": self._keys(owners)})
+        return {(catalog, database, name) for catalog, database, name in rows}
 
     def first_owned(self, owner: Grantee) -> SecuredObject | None:
         """Return an object that belongs to an owner, None if there is none."""
-        return owned_objects.first_owned(self._connection, owner)
+        values = {"owner": owner.key}
+        database = _FIRST_OWNED_DATABASE.row(self._connection, values)
+        if database is not None:
+            return database_object(*database)
+        for kind, statement in _FIRST_OWNED.items():
+            found = statement.row(self._connection, values)
+            if found is not None:
+                return table_object(*found) if kind is SecuredKind.TABLE else function_object(*found)
+        return None
+
+    def _keys(self, owners: Collection[Grantee]) -> Any:
+        return self._listed(sorted(owner.key for owner in owners))
+
+    def _listed(self, texts: Sequence[str]) -> Any:
+        return json.dumps(texts) if self._connection.dialect.name == "sqlite" else list(texts)
 
     def _object_column(self, on: SecuredObject) -> ColumnElement[bool] | None:
         """Return the condition for the grants on an object, None if it does not exist."""
