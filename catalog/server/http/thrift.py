@@ -19,6 +19,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from interbed.catalog.server.auth.authentication import Authentication
 from interbed.catalog.server.auth.impersonation import Impersonation
 from interbed.catalog.server.http.application import (
+    AuthenticatedApplication,
     HttpAnswers,
     HttpError,
     application,
@@ -28,7 +29,6 @@ from interbed.catalog.server.http.application import (
     refuse,
     respond,
 )
-from interbed.catalog.server.http.authenticated import AuthenticatedApplication
 from interbed.catalog.server.http.connection import HttpClient
 from interbed.catalog.server.http.server import HttpServer
 from interbed.catalog.server.session import AnswerLaterError, ClientLink

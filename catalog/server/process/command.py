@@ -112,7 +112,7 @@ def _serve(settings: ServerSettings, sources: dict[str, str]) -> None:
     from interbed.catalog.server.database.engine import parse_database_url
     from interbed.catalog.server.database.sqlite import readable_by_others
     from interbed.catalog.server.ops.logs import configure_logging
-    from interbed.catalog.server.process.limits import allow_connections, end_at_last, leave_no_core_dump
+    from interbed.catalog.server.ops.vital_signs import allow_connections, end_at_last, leave_no_core_dump
     from interbed.catalog.server.process.main import HTTP_LINE, READY_LINE, run
 
     configure_logging(settings.log_level, settings.log_format)

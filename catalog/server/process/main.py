@@ -24,13 +24,15 @@ from interbed.catalog.server.process.authenticating import (
     admission,
     authentication_for,
     credentials_for,
+    delegation_for,
+    delegation_handler_for,
     identity_for,
     identity_is_needed,
     impersonation_for,
     port_authentication,
     signing_for,
+    with_delegation,
 )
-from interbed.catalog.server.process.delegating import delegation_for, delegation_handler_for, with_delegation
 from interbed.catalog.server.process.opening import grant_handler_for, open_metastore
 from interbed.catalog.server.process.workers import CLOSED, END_SOON, READY, Supervisor, received
 from interbed.catalog.server.service.directories.remote_files import REMOTE_FILES

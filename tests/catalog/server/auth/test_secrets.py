@@ -167,7 +167,7 @@ def test_a_server_that_crashes_leaves_no_file(tmp_path: Path) -> None:
     code = (
         "import resource, os, signal\n"
         "resource.setrlimit(resource.RLIMIT_CORE, (resource.getrlimit(resource.RLIMIT_CORE)[1],) * 2)\n"
-        "from interbed.catalog.server.process.limits import leave_no_core_dump\n"
+        "from interbed.catalog.server.ops.vital_signs import leave_no_core_dump\n"
         "leave_no_core_dump()\n"
         "os.kill(os.getpid(), signal.SIGSEGV)\n"
     )

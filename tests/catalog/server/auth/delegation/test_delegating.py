@@ -4,7 +4,7 @@ import pytest
 
 from interbed.catalog.server.auth.delegation.hadoop_token import HadoopToken
 from interbed.catalog.server.database.session import SqlRepository
-from interbed.catalog.server.process.delegating import delegation_for
+from interbed.catalog.server.process.authenticating import delegation_for
 from interbed.catalog.server.service.errors import AccessDeniedError, InvalidObjectError
 from interbed.catalog.server.settings import ServerSettings
 from tests.catalog.server.auth.delegation.issued import ANN, HIVE, PEER, identifier_of
