@@ -33,9 +33,8 @@ from interbed.catalog.server.http.connection import HttpClient
 from interbed.catalog.server.http.server import HttpServer
 from interbed.catalog.server.session import AnswerLaterError, ClientLink
 from interbed.catalog.server.threads import ThreadDeaths
-from interbed.catalog.server.thrift.edge.budgets import HEAVY_BYTES_MIN, LIGHT_BYTES_MAX
-from interbed.catalog.server.thrift.edge.codec import MemorySource, codec_named
-from interbed.catalog.server.thrift.edge.scan import too_long
+from interbed.catalog.server.thrift.edge.codec import MemorySource, codec_named, too_long
+from interbed.catalog.server.thrift.edge.pool import HEAVY_BYTES_MIN, LIGHT_BYTES_MAX
 from interbed.catalog.server.thrift.edge.serving import too_heavy
 from interbed.catalog.server.thrift.edge.transport import BAD_INPUT
 

@@ -24,7 +24,7 @@ from interbed.catalog.server.http.application import pages
 from interbed.catalog.server.http.server import HttpServer
 from interbed.catalog.server.ops.vital_signs import HandleReserve
 from interbed.catalog.server.threads import SupervisedThread, ThreadDeaths
-from interbed.catalog.server.thrift.edge.budgets import EdgeLimits
+from interbed.catalog.server.thrift.edge.pool import EdgeLimits
 from interbed.catalog.server.thrift.edge.transport import listen
 
 T = TypeVar("T")

@@ -31,8 +31,8 @@ import interbed
 from interbed.catalog.server.ops.logs import shortened
 from interbed.catalog.server.service.directories.remote_files import RemoteFigures
 from interbed.catalog.server.threads import SupervisedThread, ThreadDeaths
-from interbed.catalog.server.thrift.edge.budgets import EdgeFigures, RowFigures
 from interbed.catalog.server.thrift.edge.call import Call, CallOutcome
+from interbed.catalog.server.thrift.edge.pool import EdgeFigures, RowFigures
 from interbed.storage.base.shown_text import escaped
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"

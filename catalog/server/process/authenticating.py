@@ -56,10 +56,9 @@ from interbed.catalog.server.service.access.policy_rules import PolicyRules
 from interbed.catalog.server.service.errors import MetastoreError
 from interbed.catalog.server.setting_kinds import listed, mechanisms_of
 from interbed.catalog.server.settings import ServerSettings
-from interbed.catalog.server.thrift.calls.delegation import DelegationHandler
+from interbed.catalog.server.thrift.calls.grants import DelegationHandler
 from interbed.catalog.server.thrift.edge.authenticating import PortAuthentication
-from interbed.catalog.server.thrift.edge.call import ClientSession
-from interbed.catalog.server.thrift.edge.caller import present_principal
+from interbed.catalog.server.thrift.edge.call import ClientSession, present_principal
 from interbed.storage.base.errors import load_extra
 
 if TYPE_CHECKING:

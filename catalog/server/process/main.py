@@ -43,7 +43,6 @@ from interbed.catalog.server.settings import ServerSettings
 from interbed.catalog.server.threads import ThreadDeaths
 from interbed.catalog.server.thrift.calls.locks import LockClients
 from interbed.catalog.server.thrift.calls.service import all_handlers
-from interbed.catalog.server.thrift.edge.budgets import EdgeLimits, RowFigures
 from interbed.catalog.server.thrift.edge.cache import AnswerCache
 from interbed.catalog.server.thrift.edge.call import (
     CallObserver,
@@ -52,6 +51,7 @@ from interbed.catalog.server.thrift.edge.codec import codec_named
 from interbed.catalog.server.thrift.edge.dispatch import Dispatcher
 from interbed.catalog.server.thrift.edge.listeners import AnyService, HttpService, Service, server_context
 from interbed.catalog.server.thrift.edge.loop import EventLoop
+from interbed.catalog.server.thrift.edge.pool import EdgeLimits, RowFigures
 from interbed.catalog.server.thrift.edge.transport import BufferedFraming, FramedFraming, listen
 
 if TYPE_CHECKING:

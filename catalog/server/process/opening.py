@@ -25,8 +25,13 @@ from interbed.catalog.server.setting_kinds import listed
 from interbed.catalog.server.settings import ServerSettings
 from interbed.catalog.server.shown_settings import client_values
 from interbed.catalog.server.thrift.calls.grants import GrantHandler
-from interbed.catalog.server.thrift.edge.call import current_method, current_operation, current_request, current_session
-from interbed.catalog.server.thrift.edge.caller import present_caller
+from interbed.catalog.server.thrift.edge.call import (
+    current_method,
+    current_operation,
+    current_request,
+    current_session,
+    present_caller,
+)
 from interbed.storage.base.shown_text import escaped
 
 

@@ -42,9 +42,7 @@ from interbed.catalog.server.rest.interface import (
 )
 from interbed.catalog.server.service.directories.remote_files import MissedDeadlines, missed_deadlines
 from interbed.catalog.server.session import current_link, session_settings
-from interbed.catalog.server.thrift.edge.budgets import HEAVY_BYTES_MIN, LIGHT_BYTES_MAX
 from interbed.catalog.server.thrift.edge.cache import CacheEntry
-from interbed.catalog.server.thrift.edge.cache_scopes import Scope as AnswerScope
 from interbed.catalog.server.thrift.edge.call import (
     Call,
     CallOutcome,
@@ -53,7 +51,9 @@ from interbed.catalog.server.thrift.edge.call import (
     current_request,
     current_session,
 )
+from interbed.catalog.server.thrift.edge.call import Scope as AnswerScope
 from interbed.catalog.server.thrift.edge.dispatch import set_variables
+from interbed.catalog.server.thrift.edge.pool import HEAVY_BYTES_MIN, LIGHT_BYTES_MAX
 from interbed.storage.base.backoff import ExponentialBackoff, RetryLoop
 from interbed.storage.base.shown_text import without_credentials
 

@@ -15,8 +15,7 @@ from urllib.parse import unquote_plus
 import msgspec
 
 from interbed.catalog.server.service.access.objects import Privilege
-from interbed.catalog.server.thrift.edge.cache_scopes import Scope
-from interbed.catalog.server.thrift.edge.call import ClientSession
+from interbed.catalog.server.thrift.edge.call import ClientSession, Scope
 
 T = TypeVar("T")
 

@@ -26,8 +26,7 @@ from interbed.catalog.server.service.access.guard import AccessGuard
 from interbed.catalog.server.service.errors import MetastoreError
 from interbed.catalog.server.service.model import Function, MetastoreDatabase, MetastorePartition
 from interbed.catalog.server.service.service import Metastore
-from interbed.catalog.server.thrift.calls.delegation import DelegationHandler
-from interbed.catalog.server.thrift.calls.grants import GrantHandler
+from interbed.catalog.server.thrift.calls.grants import DelegationHandler, GrantHandler
 from interbed.catalog.server.thrift.edge.call import ClientSession
 from interbed.catalog.server.thrift.edge.codec import BinaryCodec
 from interbed.catalog.server.thrift.edge.dispatch import CallAnswer, Dispatcher, Request

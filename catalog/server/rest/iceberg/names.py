@@ -22,7 +22,7 @@ from interbed.catalog.server.service.names import (
     normalized,
     shortened,
 )
-from interbed.catalog.server.thrift.edge.cache_scopes import Scope, database_scope, tables_scope
+from interbed.catalog.server.thrift.edge.call import Scope, database_scope, tables_scope
 
 SEPARATOR = "\x1f"
 """The character between the levels of a namespace in a path."""

@@ -30,7 +30,7 @@ from typing import TYPE_CHECKING, Any
 from interbed.catalog.server.auth.principals import AuthenticationError, AuthenticationUnavailableError
 from interbed.catalog.server.rest.endpoint import request_retries
 from interbed.catalog.server.rest.interface import RestError
-from interbed.catalog.server.thrift.edge.budgets import RowFigures, WeightBudget
+from interbed.catalog.server.thrift.edge.pool import RowFigures, WeightBudget
 
 if TYPE_CHECKING:
     import pyarrow as pa

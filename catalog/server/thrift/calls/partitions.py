@@ -12,6 +12,7 @@ from interbed.catalog.server.service.names import (
 )
 from interbed.catalog.server.service.partitions.reads import Found, TableKey
 from interbed.catalog.server.service.service import Metastore
+from interbed.catalog.server.thrift.calls.statistics import statistics_struct
 from interbed.catalog.server.thrift.structs import convert
 from interbed.catalog.server.thrift.structs.convert import partition_to_thrift, split_catalog
 from interbed.catalog.server.thrift.structs.partitions import (
@@ -26,7 +27,6 @@ from interbed.catalog.server.thrift.structs.partitions import (
     table_key,
 )
 from interbed.catalog.server.thrift.structs.requests import Projection, UndeclaredError, is_purge
-from interbed.catalog.server.thrift.structs.statistics import statistics_struct
 from interbed.thrift_idl.hive_metastore import ttypes
 
 

@@ -18,8 +18,7 @@ from interbed.catalog.server.service.schedule import QueryState, RuntimeStatisti
 from interbed.catalog.server.service.service import ConfigValues, Metastore
 from interbed.catalog.server.session import session_settings
 from interbed.catalog.server.thrift.calls.databases import CatalogHandler, DatabaseHandler, FunctionHandler
-from interbed.catalog.server.thrift.calls.delegation import NoDelegationHandler, TokenStoreHandler
-from interbed.catalog.server.thrift.calls.grants import NoGrantHandler
+from interbed.catalog.server.thrift.calls.grants import NoDelegationHandler, NoGrantHandler, TokenStoreHandler
 from interbed.catalog.server.thrift.calls.locks import LockClients, LockHandler
 from interbed.catalog.server.thrift.calls.partitions import PartitionReadHandler, PartitionWriteHandler
 from interbed.catalog.server.thrift.calls.statistics import StatisticsHandler

@@ -30,9 +30,16 @@ from interbed.catalog.server.database.generation import (
 )
 from interbed.catalog.server.service.access.guard import OPEN_ACCESS, AccessGuard
 from interbed.catalog.server.threads import SupervisedThread, ThreadDeaths
-from interbed.catalog.server.thrift.edge.cache_scopes import NAMES, SCOPES, Scope, scopes_of_table, with_owners
-from interbed.catalog.server.thrift.edge.call import CallOutcome, ClientSession
-from interbed.catalog.server.thrift.edge.caller import caller_of
+from interbed.catalog.server.thrift.edge.call import (
+    NAMES,
+    SCOPES,
+    CallOutcome,
+    ClientSession,
+    Scope,
+    caller_of,
+    scopes_of_table,
+    with_owners,
+)
 from interbed.catalog.server.thrift.edge.codec import Codec
 from interbed.catalog.server.thrift.edge.dispatch import CallAnswer
 

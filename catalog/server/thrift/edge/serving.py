@@ -14,7 +14,6 @@ from typing import Protocol
 from interbed.catalog.server.database.generation import GenerationReader
 from interbed.catalog.server.session import AnswerLaterError, ClientLink
 from interbed.catalog.server.thrift.edge.authenticating import await_authentication
-from interbed.catalog.server.thrift.edge.budgets import HEAVY_BYTES_MIN, LIGHT_BYTES_MAX, EdgeLimits, WeightBudget
 from interbed.catalog.server.thrift.edge.buffers import PartialMessages
 from interbed.catalog.server.thrift.edge.cache import AnswerCache, CacheHit
 from interbed.catalog.server.thrift.edge.call import ClientSession
@@ -27,7 +26,14 @@ from interbed.catalog.server.thrift.edge.listeners import (
     client_subject,
     handshake_step,
 )
-from interbed.catalog.server.thrift.edge.pool import ClientShare, ThreadPool
+from interbed.catalog.server.thrift.edge.pool import (
+    HEAVY_BYTES_MIN,
+    LIGHT_BYTES_MAX,
+    ClientShare,
+    EdgeLimits,
+    ThreadPool,
+    WeightBudget,
+)
 from interbed.catalog.server.thrift.edge.transport import BAD_INPUT, ClientConnection, send_some
 
 logger = logging.getLogger(__name__)

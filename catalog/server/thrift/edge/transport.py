@@ -1,6 +1,6 @@
 """Framing of Thrift's messages on a socket, and the connections that carry them.
 
-Buffered: messages follow one another, and only their values show where one ends (scan.py). Framed: a length precedes
+Buffered: messages follow one another, and only their values show where one ends (codec.py). Framed: a length precedes
 each message. HTTP is in the package `server/http`. Most messages arrive whole in one piece, and `whole` returns them
 unchanged; all others are gathered as IncomingBytes, from which `next` takes a message when it is complete. The cost of
 a client is bounded: bytes of a message, elements of a list, seconds for the rest of a partial message and for reading a
@@ -34,11 +34,9 @@ from interbed.catalog.server.auth.sasl import (
     SaslMechanisms,
     SaslStatus,
 )
-from interbed.catalog.server.thrift.edge.budgets import MESSAGE_BYTES_MAX
 from interbed.catalog.server.thrift.edge.call import ClientSession
-from interbed.catalog.server.thrift.edge.codec import Codec, IncompleteMessageError
-from interbed.catalog.server.thrift.edge.pool import ClientShare
-from interbed.catalog.server.thrift.edge.scan import Scanner, too_long
+from interbed.catalog.server.thrift.edge.codec import Codec, IncompleteMessageError, Scanner, too_long
+from interbed.catalog.server.thrift.edge.pool import MESSAGE_BYTES_MAX, ClientShare
 
 MECHANISM_BYTES_MAX = 20
 """The longest name of a mechanism (RFC 4422)."""

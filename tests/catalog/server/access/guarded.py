@@ -28,8 +28,7 @@ from interbed.catalog.server.service.model import (
     StorageDescriptor,
 )
 from interbed.catalog.server.service.service import Metastore
-from interbed.catalog.server.thrift.edge.call import ClientSession, current_session
-from interbed.catalog.server.thrift.edge.caller import present_caller
+from interbed.catalog.server.thrift.edge.call import ClientSession, current_session, present_caller
 from tests.support.grants import GrantsInMemory, administrator, owned_in
 
 STORAGE = StorageDescriptor(

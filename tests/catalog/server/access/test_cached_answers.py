@@ -7,8 +7,7 @@ from interbed.catalog.server.service.access.guard import AccessGuard
 from interbed.catalog.server.service.access.objects import Privilege
 from interbed.catalog.server.service.events import EventType
 from interbed.catalog.server.thrift.edge.cache import AnswerCache, CacheEntry
-from interbed.catalog.server.thrift.edge.cache_scopes import database_scope, tables_scope
-from interbed.catalog.server.thrift.edge.call import CallOutcome
+from interbed.catalog.server.thrift.edge.call import CallOutcome, database_scope, tables_scope
 from tests.catalog.server.access.guarded import ORDERS, session_of
 from tests.support.grants import GrantsInMemory
 

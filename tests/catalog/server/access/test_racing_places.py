@@ -21,7 +21,7 @@ from interbed.catalog.server.service.model import (
     StorageDescriptor,
 )
 from interbed.catalog.server.service.service import Metastore
-from interbed.catalog.server.thrift.edge.caller import present_caller
+from interbed.catalog.server.thrift.edge.call import present_caller
 from tests.catalog.server.access.guarded import KEYS, STORAGE, served
 from tests.support.grants import GrantsInMemory, owned_in
 from tests.support.waits import at_most

@@ -19,8 +19,7 @@ from interbed.catalog.server.service.access.guard import AccessGuard
 from interbed.catalog.server.service.access.policy_administration import PolicyAdministration
 from interbed.catalog.server.service.model import MetastoreDatabase
 from interbed.catalog.server.service.service import Metastore
-from interbed.catalog.server.thrift.edge.call import current_session
-from interbed.catalog.server.thrift.edge.caller import present_caller
+from interbed.catalog.server.thrift.edge.call import current_session, present_caller
 from tests.catalog.server.access.guarded import session_of, table
 
 

@@ -1,6 +1,5 @@
 """Scheduling of clients: service time counts against a client, and many clients do not delay the next one for long."""
 
-from interbed.catalog.server.thrift.edge.budgets import WeightBudget
 from interbed.catalog.server.thrift.edge.pool import (
     BUSY_SECONDS,
     CROWD,
@@ -8,6 +7,7 @@ from interbed.catalog.server.thrift.edge.pool import (
     ClientShare,
     FairQueue,
     JobKind,
+    WeightBudget,
 )
 
 
