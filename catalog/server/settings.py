@@ -39,17 +39,20 @@ from interbed.catalog.server.setting_kinds import (
     SOME_BYTES,
     TEXT,
     ServerSettingsError,
+    Setting,
     about,
     choice,
+    from_environment,
+    from_file,
     integer,
     listed,
     mechanisms_of,
     named_locations,
     optional,
+    parsed,
     some_of,
     switch,
 )
-from interbed.catalog.server.setting_sources import Setting, from_environment, from_file, parsed
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -20,8 +20,7 @@ from typing import IO, TYPE_CHECKING
 
 from interbed.catalog.server.auth.delegation.tokens import DelegationTokenService
 from interbed.catalog.server.auth.own_optimizer import OptimizerIdentity
-from interbed.catalog.server.ops.audit import AuditLog
-from interbed.catalog.server.ops.logs import SlowCallLog
+from interbed.catalog.server.ops.logs import AuditLog, SlowCallLog
 from interbed.catalog.server.ops.metrics import CONTENT_TYPE, DatabaseFigures, MetricsPage, ServerMetrics
 from interbed.catalog.server.ops.reaper import Reaper
 from interbed.catalog.server.service.directories.guard import DeletionGuard

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Self
 
 from interbed.catalog.server.service.errors import MetastoreError
-from interbed.catalog.server.setting_sources import ENVIRONMENT_PREFIX
+from interbed.catalog.server.setting_kinds import ENVIRONMENT_PREFIX
 from interbed.catalog.server.settings import SETTINGS
 from interbed.catalog.server.shown_settings import without_password
 

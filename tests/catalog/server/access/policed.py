@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import Any
 
 from interbed.catalog.server.process.main import dispatcher_for
-from interbed.catalog.server.rest.guarding import guarded_iceberg, guarded_paimon
 from interbed.catalog.server.rest.iceberg.names import NamespaceMapping
 from interbed.catalog.server.rest.iceberg.routes import interface as iceberg_interface
 from interbed.catalog.server.rest.interface import RestError, RestInterface, RestRequest, RestResponse, RouteTable
+from interbed.catalog.server.rest.mounted import guarded_iceberg, guarded_paimon
 from interbed.catalog.server.rest.paimon.access import CatalogAccess
 from interbed.catalog.server.rest.paimon.interface import paimon_interface
 from interbed.catalog.server.service.access.grants import grantee_from_key

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from interbed.catalog.server.auth.delegation.hadoop_token import HadoopToken, TokenIdentifier
-from interbed.catalog.server.ops.audit import AuditLog, is_change, subject
+from interbed.catalog.server.ops.logs import AuditLog, is_change, subject
 from interbed.catalog.server.thrift.edge.call import Call, CallOutcome, ClientSession
 from interbed.thrift_idl.hive_metastore import ThriftHiveMetastore, ttypes
 from tests.support.servers.metastore import table

@@ -6,7 +6,7 @@ import re
 from prometheus_client.parser import text_string_to_metric_families
 
 from interbed.catalog.server.ops.metrics import DatabaseFigures, MetricsPage, ServerMetrics
-from interbed.catalog.server.setting_sources import ENVIRONMENT_PREFIX
+from interbed.catalog.server.setting_kinds import ENVIRONMENT_PREFIX
 from interbed.catalog.server.settings import SETTINGS
 from tests.support.operating_docs import PAGE, settings_table, with_settings
 

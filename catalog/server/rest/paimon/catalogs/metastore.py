@@ -64,7 +64,7 @@ class RegisteredCatalog(HiveCatalog, ServedCatalog):
         return self.views_after(database, "")
 
     def _for_reader(self, identifier: Identifier, entry: Any, table: Table) -> Table:
-        # Clients of REST get the policies by an operation of their own, and guarding.py refuses what would show more.
+        # Clients of REST get the policies by an operation of their own, and mounted.py refuses what would show more.
         return table
 
     def _missing(self, identifier: Identifier, error: TableNotFoundError) -> TableNotFoundError:

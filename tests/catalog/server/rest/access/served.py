@@ -10,8 +10,8 @@ from urllib.parse import parse_qsl
 
 from interbed.catalog.server.database import schema
 from interbed.catalog.server.database.session import SqlRepository
-from interbed.catalog.server.rest.guarding import guarded_own
 from interbed.catalog.server.rest.interface import RestError, RestInterface, RestRequest, RestRoute, RouteTable
+from interbed.catalog.server.rest.mounted import guarded_own
 from interbed.catalog.server.rest.own_interface import own_interface
 from interbed.catalog.server.service.access.administration import AccessAdministration
 from interbed.catalog.server.service.access.builtin import BuiltinAuthorizer

@@ -4,9 +4,9 @@ from typing import Any
 
 import pytest
 
-from interbed.catalog.server.ops.audit import subject
+from interbed.catalog.server.ops.logs import subject
 from interbed.catalog.server.rest.endpoint import request_subject
-from interbed.catalog.server.rest.guarding import guarded_own
+from interbed.catalog.server.rest.mounted import guarded_own
 from interbed.catalog.server.rest.own_interface import own_interface
 from tests.catalog.server.rest.access.served import ManagedAccess
 

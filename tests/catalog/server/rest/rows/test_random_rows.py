@@ -12,8 +12,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from interbed.catalog.server.process.main import dispatcher_for
-from interbed.catalog.server.rest.guarding import guarded_own
 from interbed.catalog.server.rest.interface import RestError
+from interbed.catalog.server.rest.mounted import guarded_own
 from interbed.catalog.server.rest.own_interface import own_interface
 from interbed.catalog.server.rest.paimon.access import CatalogAccess
 from interbed.catalog.server.rest.rows.routes import RowRoutes
