@@ -15,7 +15,7 @@ from click.testing import CliRunner, Result
 import interbed
 from interbed.catalog.client.cli.forms.file_rows import FORMATS
 from interbed.catalog.client.cli.maintenance import compaction
-from interbed.catalog.client.cli.rows import load
+from interbed.catalog.client.cli.table import load
 from interbed.cli import main
 from interbed.storage.views.simulate.workload import InsertOrder, KeyDistribution
 from tests.support.unmeasured import unmeasured_environment

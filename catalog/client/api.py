@@ -10,7 +10,6 @@ from dataclasses import dataclass, field
 from types import TracebackType
 from typing import TYPE_CHECKING, Self, cast
 
-from interbed.catalog.client.access.grants import CatalogGrants
 from interbed.catalog.client.dropped import CatalogDrops
 from interbed.catalog.client.errors import (
     UNREADABLE,
@@ -21,6 +20,7 @@ from interbed.catalog.client.errors import (
     ViewNotFoundError,
 )
 from interbed.catalog.client.functions import CatalogFunctions
+from interbed.catalog.client.grants import CatalogGrants
 from interbed.catalog.client.identifier import SYSTEM_DATABASE, Identifier, TableName, check_not_system_database
 from interbed.catalog.client.identifier import parse_table_name as parse_table_name
 from interbed.catalog.client.options import UNNAMED, CatalogOptions

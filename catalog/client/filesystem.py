@@ -144,7 +144,7 @@ class FileSystemCatalog(Catalog):
 
     def _drop_with_tables(self, name: str, tables: Sequence[str]) -> None:
         from interbed.catalog.client.files.database_directory import drop_with_tables
-        from interbed.catalog.client.files.outside import (
+        from interbed.catalog.client.files.dropped_directories import (
             delete_files_outside,
             delete_log,
             files_outside,
@@ -384,11 +384,11 @@ class FileSystemCatalog(Catalog):
 
     def _drop_files(self, database: str, table: str, *, purge: bool = False) -> bool:
         """Move the files of a table aside, or delete them; return False if another process has done so."""
-        from interbed.catalog.client.files.dropped_directories import is_whole
-        from interbed.catalog.client.files.outside import (
+        from interbed.catalog.client.files.dropped_directories import (
             delete_files_outside,
             delete_log,
             files_outside,
+            is_whole,
             table_with_log,
         )
         from interbed.catalog.client.files.table_files import delete_table_files

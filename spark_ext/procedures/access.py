@@ -7,7 +7,7 @@ conditions and expressions readers can apply.
 
 import json
 
-from interbed.catalog.client.access.grants import GrantHolder, GrantObject
+from interbed.catalog.client.grants import GrantHolder, GrantObject
 from interbed.spark_ext.procedures.procedure import (
     TABLE,
     Answer,

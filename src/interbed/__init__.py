@@ -75,13 +75,6 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from interbed.catalog.client.access.grants import (
-        AccessGrant,
-        AccessPolicy,
-        GrantHolder,
-        GrantObject,
-        RoleMembership,
-    )
     from interbed.catalog.client.api import Catalog, Database
     from interbed.catalog.client.dropped import DroppedEntry
     from interbed.catalog.client.errors import (
@@ -107,6 +100,13 @@ if TYPE_CHECKING:
     from interbed.catalog.client.factory import CatalogFactory, load_catalog
     from interbed.catalog.client.filesystem import FileSystemCatalog
     from interbed.catalog.client.functions import CatalogFunction, FunctionChange, FunctionDefinition
+    from interbed.catalog.client.grants import (
+        AccessGrant,
+        AccessPolicy,
+        GrantHolder,
+        GrantObject,
+        RoleMembership,
+    )
     from interbed.catalog.client.hive.catalog import HiveCatalog
     from interbed.catalog.client.identifier import Identifier
     from interbed.catalog.client.partition import Partition
@@ -341,7 +341,7 @@ __all__ = [
 
 # Module -> the public names that it holds.
 _HOLDS = {
-    "interbed.catalog.client.access.grants": "AccessGrant AccessPolicy GrantHolder GrantObject RoleMembership",
+    "interbed.catalog.client.grants": "AccessGrant AccessPolicy GrantHolder GrantObject RoleMembership",
     "interbed.catalog.client.api": "Catalog Database",
     "interbed.catalog.client.errors": (
         "CallStateUnknownError CatalogAccessError CatalogError CatalogUnavailableError DatabaseExistsError "

@@ -36,7 +36,7 @@ from cryptography.hazmat.primitives.asymmetric import rsa
 from rich.console import Console
 from rich.table import Table
 
-from interbed.catalog.client.kerberos import GssapiLogin, KerberosLogin
+from interbed.catalog.client.credentials import GssapiLogin, KerberosLogin
 from interbed.catalog.server.auth.issued_tokens import TokenService
 from interbed.catalog.server.auth.sasl import SaslStatus
 from interbed.catalog.server.database.engine import open_engine

@@ -10,8 +10,8 @@ import pyarrow as pa
 import pytest
 
 import interbed
-from interbed.catalog.client.access.grants import GrantHolder, GrantObject
 from interbed.catalog.client.errors import CatalogError
+from interbed.catalog.client.grants import GrantHolder, GrantObject
 from interbed.storage.base.errors import InterbedError, InvalidInputError, NotSupportedError
 from interbed.storage.meta.schema.change import RenameColumn
 from tests.catalog.server.migration.commands import run

@@ -10,8 +10,6 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, cast
 
-from interbed.catalog.client.access.grants import GrantCalls
-from interbed.catalog.client.access.reader_policies import is_bound, rules_of_parameters
 from interbed.catalog.client.api import Catalog, Database, View, parse_table_name
 from interbed.catalog.client.dropped import DropCalls, ServedDrops
 from interbed.catalog.client.errors import (
@@ -21,13 +19,14 @@ from interbed.catalog.client.errors import (
     TableNotFoundError,
     ViewNotFoundError,
 )
+from interbed.catalog.client.grants import GrantCalls
 from interbed.catalog.client.hive.client import HiveMetastoreClient
 from interbed.catalog.client.hive.commit_lock import LockSettings
 from interbed.catalog.client.hive.databases import HiveDatabases, HiveViews
-from interbed.catalog.client.hive.entries import MetastoreEntries, unregistered
+from interbed.catalog.client.hive.entries import HiveRenames, MetastoreEntries, unregistered
+from interbed.catalog.client.hive.extended_calls import is_bound, rules_of_parameters
 from interbed.catalog.client.hive.publisher import MetastorePartitions
 from interbed.catalog.client.hive.registration import is_of_iceberg, is_partitioned_in_metastore
-from interbed.catalog.client.hive.renames import HiveRenames
 from interbed.catalog.client.hive.repair import MetastoreRepair
 from interbed.catalog.client.hive.settings import hive_settings
 from interbed.catalog.client.hive.tables import HiveTables

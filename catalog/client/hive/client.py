@@ -13,7 +13,6 @@ from typing import Any, Self, TypeVar
 
 from thrift.Thrift import TApplicationException, TException
 
-from interbed.catalog.client.access.thrift_calls import ThriftGrants
 from interbed.catalog.client.errors import (
     CatalogError,
     DatabaseExistsError,
@@ -33,7 +32,7 @@ from interbed.catalog.client.hive.connection import (
     current_user,
     refusal,
 )
-from interbed.catalog.client.hive.kept_drops import KeptDrops
+from interbed.catalog.client.hive.extended_calls import KeptDrops, ThriftGrants
 from interbed.storage.base.errors import InvalidOptionError
 from interbed.storage.base.quantities import parse_duration_millis
 from interbed.thrift_idl.hive_metastore import ttypes

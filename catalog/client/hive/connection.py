@@ -29,11 +29,16 @@ from thrift.transport.TSocket import TSocket
 from thrift.transport.TSSLSocket import TSSLSocket
 from thrift.transport.TTransport import TBufferedTransport, TFramedTransport, TTransportException
 
+from interbed.catalog.client.credentials import (
+    GssapiLogin,
+    KerberosLogin,
+    NegotiateTokens,
+    OAuth2Token,
+    server_principal,
+)
 from interbed.catalog.client.errors import CallStateUnknownError as CallStateUnknownError
 from interbed.catalog.client.errors import CatalogAccessError, CatalogError, CatalogUnavailableError
 from interbed.catalog.client.hive.transports import HttpTransport, KerberosTransport, SaslPlainTransport
-from interbed.catalog.client.kerberos import GssapiLogin, KerberosLogin, NegotiateTokens, server_principal
-from interbed.catalog.client.oauth2 import OAuth2Token
 from interbed.storage.base.backoff import NO_JITTER, ExponentialBackoff
 from interbed.storage.base.errors import InterbedError, InvalidOptionError
 from interbed.thrift_idl.hive_metastore import ThriftHiveMetastore, ttypes

@@ -16,8 +16,14 @@ from typing import Any
 
 from interbed.catalog.client.hive.client import HiveMetastoreClient
 from interbed.catalog.client.hive.connection import current_user
-from interbed.catalog.client.hive.hive_types import type_of_hive
-from interbed.catalog.client.hive.registration import Locations, hive_type_name, is_of_iceberg, is_ours, is_view
+from interbed.catalog.client.hive.registration import (
+    Locations,
+    hive_type_name,
+    is_of_iceberg,
+    is_ours,
+    is_view,
+    type_of_hive,
+)
 from interbed.catalog.client.identifier import Identifier
 from interbed.storage.base.errors import InterbedError, NotSupportedError
 from interbed.storage.base.types.data_type import DataField

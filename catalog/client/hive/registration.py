@@ -1,8 +1,8 @@
-"""Registration of a table in a metastore, exactly as Paimon's Hive catalog registers it.
+"""Registration of a table in a metastore, exactly as Paimon's Hive catalog registers it; and types by Hive's names.
 
 Paimon, and Hive with Paimon's connector, recognise a table by its input and output format; the parameters are for
 people. interbed adds one parameter, the pointer to the current snapshot. Columns have the names of Hive's types for
-Paimon's.
+Paimon's: `array<struct<a:int,b:varchar(10)>>`. `type_of_hive` reads these names.
 
 The location is in its own field, or with `location-in-properties` in the parameter `paimon_location`: for metastores
 that would otherwise open an object store that they cannot reach. Then both are read, the parameter first, as Paimon
@@ -17,7 +17,7 @@ from typing import Any
 
 from interbed.catalog.client.hive.connection import current_user
 from interbed.catalog.client.identifier import Identifier
-from interbed.storage.base.errors import InvalidInputError
+from interbed.storage.base.errors import InvalidInputError, NotSupportedError
 from interbed.storage.base.types.data_type import (
     ArrayType,
     AtomicType,
@@ -28,6 +28,7 @@ from interbed.storage.base.types.data_type import (
     RowType,
     TypeRoot,
 )
+from interbed.storage.base.types.parse import data_type
 from interbed.storage.io.resolve import one_scheme
 from interbed.storage.meta.schema.table_schema import TableSchema
 from interbed.thrift_idl.hive_metastore.ttypes import FieldSchema, SerDeInfo, StorageDescriptor
@@ -384,3 +385,44 @@ def _column(field: DataField, comment_max: int | None = None) -> FieldSchema:
 
 def _identity(column: Any) -> tuple[str, str, str]:
     return column.name.lower(), column.type.lower(), column.comment or ""
+
+
+_PAIMON_NAMES = {
+    "binary": "BYTES",
+    "timestamp with local time zone": "TIMESTAMP_LTZ(6)",
+    "timestamplocaltz": "TIMESTAMP_LTZ(6)",
+    "timestamp": "TIMESTAMP(6)",
+    "decimal": "DECIMAL(10, 0)",
+}
+
+
+def paimon_type(hive_name: str) -> str:
+    """Return the text of Paimon's type by its name in Hive: `ROW<`a` INT>` for `struct<a:int>`."""
+    text = hive_name.strip()
+    name, bracket, rest = text.partition("<")
+    if not bracket or not rest.endswith(">"):
+        return _PAIMON_NAMES.get(text.lower(), text)
+    parts = _split(rest[:-1])
+    if name.lower() != "struct":
+        return f"{name}<{', '.join(map(paimon_type, parts))}>"
+    fields = (part.partition(":") for part in parts)
+    return f"ROW<{', '.join(f'`{field.strip()}` {paimon_type(of)}' for field, _, of in fields)}>"
+
+
+def type_of_hive(hive_name: str, column: str) -> DataType:
+    """Return the type of a column of a metastore; raises NotSupportedError for one that Paimon lacks."""
+    try:
+        return data_type(paimon_type(hive_name))
+    except InvalidInputError as error:
+        raise NotSupportedError(f"The column {column!r} is of Hive's type {hive_name}, which is not read.") from error
+
+
+def _split(text: str) -> list[str]:
+    """Return the parts between the commas outside of brackets."""
+    parts, depth, start = [], 0, 0
+    for position, character in enumerate(text):
+        depth += (character in "<(") - (character in ">)")
+        if character == "," and depth == 0:
+            parts.append(text[start:position])
+            start = position + 1
+    return [*parts, text[start:]]

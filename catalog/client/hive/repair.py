@@ -19,7 +19,7 @@ from interbed.catalog.client.files.table_files import (
     was_dropped,
 )
 from interbed.catalog.client.hive.databases import HiveDatabases
-from interbed.catalog.client.hive.entries import MetastoreEntries
+from interbed.catalog.client.hive.entries import HiveRenames, MetastoreEntries
 from interbed.catalog.client.hive.publisher import MetastorePartitions
 from interbed.catalog.client.hive.registration import (
     CURRENT_SNAPSHOT,
@@ -28,7 +28,6 @@ from interbed.catalog.client.hive.registration import (
     is_partitioned_in_metastore,
     same_location,
 )
-from interbed.catalog.client.hive.renames import HiveRenames
 from interbed.catalog.client.hive.tables import HiveTables
 from interbed.catalog.client.identifier import DB_SUFFIX, Identifier, check_table_name, parse_table_name
 from interbed.catalog.client.partition import partition_name, partitions_of

@@ -16,9 +16,8 @@ from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
 
+from interbed.catalog.client.credentials import ClientCredentials, KerberosLogin, OAuth2Token, server_principal
 from interbed.catalog.client.hive.connection import POOL_SIZE, TransportSettings, current_user
-from interbed.catalog.client.kerberos import KerberosLogin, server_principal
-from interbed.catalog.client.oauth2 import ClientCredentials, OAuth2Token
 from interbed.catalog.client.options import CatalogOptions
 from interbed.storage.base.errors import InvalidOptionError, NotSupportedError
 

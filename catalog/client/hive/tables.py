@@ -17,7 +17,12 @@ from interbed.catalog.client.errors import (
     TableModifiedError,
     TableNotFoundError,
 )
-from interbed.catalog.client.files.outside import delete_files_outside, delete_log, files_outside, table_with_log
+from interbed.catalog.client.files.dropped_directories import (
+    delete_files_outside,
+    delete_log,
+    files_outside,
+    table_with_log,
+)
 from interbed.catalog.client.files.table_files import (
     ChangeMark,
     MarkedChange,
@@ -35,7 +40,7 @@ from interbed.catalog.client.files.table_files import (
     withdraw_schema,
 )
 from interbed.catalog.client.hive.connection import CallStateUnknownError
-from interbed.catalog.client.hive.entries import MetastoreEntries, unregistered
+from interbed.catalog.client.hive.entries import HiveRenames, MetastoreEntries, unregistered
 from interbed.catalog.client.hive.registration import (
     COLUMN_CHANGES,
     CURRENT_SNAPSHOT,
@@ -51,7 +56,6 @@ from interbed.catalog.client.hive.registration import (
     wants_external,
     with_schema,
 )
-from interbed.catalog.client.hive.renames import HiveRenames
 from interbed.catalog.client.identifier import Identifier
 from interbed.catalog.client.staging import TableFill, publish_replacement
 from interbed.storage.base.errors import CommitStateUnknownError, InterbedError, InvalidOptionError

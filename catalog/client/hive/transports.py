@@ -23,9 +23,8 @@ from urllib.parse import urlencode
 
 from thrift.transport.TTransport import CReadableTransport, TFramedTransport, TTransportBase, TTransportException
 
+from interbed.catalog.client.credentials import GSSAPI, AuthorizationSource, GssapiLogin, OAuth2Token
 from interbed.catalog.client.errors import CatalogAccessError, CatalogUnavailableError
-from interbed.catalog.client.kerberos import GSSAPI, AuthorizationSource, GssapiLogin
-from interbed.catalog.client.oauth2 import OAuth2Token
 from interbed.storage.base.errors import InvalidOptionError
 from interbed.storage.base.shown_text import MASK, escaped
 

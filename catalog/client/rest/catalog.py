@@ -9,7 +9,6 @@ tables are made by the server; those of an external table are made in its files,
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from interbed.catalog.client.access.grants import GrantCalls
 from interbed.catalog.client.api import Catalog, Database, View, ViewColumn, parse_table_name
 from interbed.catalog.client.dropped import DropCalls, ServedDrops
 from interbed.catalog.client.errors import (
@@ -21,6 +20,7 @@ from interbed.catalog.client.errors import (
     TableNotFoundError,
     ViewNotFoundError,
 )
+from interbed.catalog.client.grants import GrantCalls
 from interbed.catalog.client.identifier import (
     SYSTEM_DATABASE,
     Identifier,
@@ -29,7 +29,7 @@ from interbed.catalog.client.identifier import (
     check_database_name,
 )
 from interbed.catalog.client.options import CatalogOptions
-from interbed.catalog.client.rest.functions import RestFunctions
+from interbed.catalog.client.rest.client import RestFunctions
 from interbed.catalog.client.rest.http import CONFLICT, NOT_FOUND, RestRefusedError, catalog_error
 from interbed.catalog.client.rest.messages import has_dialect, view_changes, view_from_json, view_to_json
 from interbed.catalog.client.rest.settings import open_client

@@ -6,7 +6,8 @@ Its OpenAPI document is docs/access-openapi.yaml. Other servers have no such int
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar
 
-from interbed.catalog.client.access.grants import (
+from interbed.catalog.client.errors import CatalogError
+from interbed.catalog.client.grants import (
     AccessGrant,
     AccessPolicy,
     GrantHolder,
@@ -14,7 +15,6 @@ from interbed.catalog.client.access.grants import (
     Privileges,
     RoleMembership,
 )
-from interbed.catalog.client.errors import CatalogError
 from interbed.catalog.client.rest.http import NOT_FOUND, RestHttp, RestRefusedError, catalog_error, encoded
 from interbed.storage.base.errors import NotSupportedError
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from interbed.catalog.client.api import View, ViewColumn
-from interbed.catalog.client.hive.hive_types import paimon_type
+from interbed.catalog.client.hive.registration import paimon_type
 from interbed.storage.base.errors import CorruptFileError, NotSupportedError
 from interbed.storage.base.types.data_type import field_from_json, field_to_json, type_to_json
 from interbed.storage.base.types.parse import data_type

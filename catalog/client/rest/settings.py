@@ -10,8 +10,13 @@ from collections.abc import Mapping
 from functools import partial
 from typing import Any
 
-from interbed.catalog.client.kerberos import KerberosLogin, NegotiateTokens, server_principal
-from interbed.catalog.client.oauth2 import ClientCredentials, OAuth2Token
+from interbed.catalog.client.credentials import (
+    ClientCredentials,
+    KerberosLogin,
+    NegotiateTokens,
+    OAuth2Token,
+    server_principal,
+)
 from interbed.catalog.client.options import CatalogOptions, is_known
 from interbed.catalog.client.rest.client import RestClient
 from interbed.catalog.client.rest.http import NOT_FOUND, RestAddress, RestHttp, RestRefusedError, catalog_error

@@ -14,11 +14,10 @@ from interbed.catalog.client.errors import NotAnInterbedTableError, TableNotFoun
 from interbed.catalog.client.identifier import Identifier
 from interbed.catalog.client.options import CatalogOptions, RowOrigin
 from interbed.catalog.client.rest.client import RestClient, RestRows
-from interbed.catalog.client.rest.commit import RestPublisher, RestVersions, send_changes
 from interbed.catalog.client.rest.data_tokens import DataTokens
 from interbed.catalog.client.rest.http import RestRefusedError, catalog_error
 from interbed.catalog.client.rest.messages import TableEntry, schema_to_json
-from interbed.catalog.client.rest.served_table import ServedTable
+from interbed.catalog.client.rest.through_server import RestPublisher, RestVersions, ServedTable, send_changes
 from interbed.storage.base.errors import InterbedError, InvalidOptionError, NotSupportedError
 from interbed.storage.io.api import FileIO
 from interbed.storage.io.resolve import file_io_for
@@ -131,7 +130,6 @@ class RestTables:
         return rows
 
     def _guarded(self, identifier: Identifier, table: Table) -> "GuardedTable":
-        from interbed.catalog.client.rest.tables import rules_from_json
         from interbed.storage.table.guarded_table import GuardedTable
 
         def rules_of(branch: str, columns: Sequence[str]) -> "RowRules":
@@ -197,7 +195,7 @@ class RestTables:
 
     def drop(self, identifier: Identifier) -> None:
         """Drop a table; the server deletes the directory of a managed one, the client its files elsewhere."""
-        from interbed.catalog.client.files.outside import (
+        from interbed.catalog.client.files.dropped_directories import (
             FilesOutside,
             delete_files_outside,
             delete_log,

@@ -19,8 +19,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any, Protocol
 
-from interbed.catalog.client.kerberos import AuthorizationSource
-from interbed.catalog.client.oauth2 import RETRIED_SECONDS, OAuth2Token
+from interbed.catalog.client.credentials import RETRIED_SECONDS, AuthorizationSource, OAuth2Token
 from interbed.storage.base.errors import InvalidOptionError
 from interbed.storage.base.shown_text import MASK
 

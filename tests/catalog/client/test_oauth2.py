@@ -14,9 +14,9 @@ import pyarrow as pa
 import pytest
 
 import interbed
+from interbed.catalog.client.credentials import RENEWED_AT, RETRIED_SECONDS, ClientCredentials, OAuth2Token
 from interbed.catalog.client.errors import CatalogAccessError, CatalogUnavailableError
 from interbed.catalog.client.hive.settings import hive_settings
-from interbed.catalog.client.oauth2 import RENEWED_AT, RETRIED_SECONDS, ClientCredentials, OAuth2Token
 from interbed.catalog.client.options import CatalogOptions
 from interbed.catalog.client.rest.settings import token_provider
 from interbed.storage.base.backoff import ExponentialBackoff

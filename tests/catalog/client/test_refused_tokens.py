@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 import interbed
+from interbed.catalog.client.credentials import RETRIED_SECONDS, ClientCredentials, OAuth2Token
 from interbed.catalog.client.errors import CatalogAccessError, CatalogUnavailableError
-from interbed.catalog.client.oauth2 import RETRIED_SECONDS, ClientCredentials, OAuth2Token
 from interbed.catalog.client.rest import tokens
 from interbed.catalog.client.rest.http import RestHttp, RestRefusedError
 from interbed.catalog.client.rest.tokens import (

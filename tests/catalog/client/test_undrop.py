@@ -26,7 +26,7 @@ from interbed.catalog.client.files import dropped_directories
 from interbed.catalog.client.files.dropped_directories import ABANDONED_SECONDS, EXPIRED_AT_ONCE
 from interbed.catalog.client.files.table_files import delete_tree
 from interbed.catalog.client.filesystem import FileSystemCatalog
-from interbed.catalog.client.hive.kept_drops import KeptDrops
+from interbed.catalog.client.hive.extended_calls import KeptDrops
 from interbed.catalog.client.rest.catalog import RestCatalog
 from interbed.storage.base.clock import now_millis
 from interbed.storage.base.errors import (

@@ -2,5 +2,6 @@
 
 file_rows.py reads files, with csv_rows.py and json_rows.py; file_batch.py has the rows and the rejected lines of a
 file. text_values.py converts texts to values and guesses types. row_formats.py writes rows, column_text.py parses and
-writes columns. duckdb_sources.py gives DuckDB the tables of a catalog, and files.
+writes columns. duckdb_sources.py gives DuckDB the tables of a catalog, and files;
+duckdb_objects.py has the functions and the files in forms that lose nothing.
 """

@@ -1,8 +1,8 @@
 """Sources of a query that DuckDB runs: tables of a catalog, and files with types that lose nothing.
 
 Each table that a query names becomes a view, which reads the columns and rows that DuckDB requests, and each function
-of the catalog a macro (duckdb_functions.py). SHOW and DESCRIBE,
-as DuckDB parses them, are answered from the catalog, because DuckDB's own catalog has none of the tables.
+of the catalog a macro (duckdb_objects.py). SHOW and DESCRIBE, as DuckDB parses them, are answered from the catalog,
+because DuckDB's own catalog has none of the tables.
 
 DuckDB guesses DOUBLE for any number with a fraction. So a CSV file is read by DuckDB, which detects its dialect, but
 columns that it guesses to be DOUBLE, dates or times are read as texts first. Numbers of which a DOUBLE would lose
@@ -24,8 +24,7 @@ import sqlglot
 from sqlglot import expressions as exp
 
 from interbed.catalog.client.api import Catalog
-from interbed.catalog.client.cli.forms.duckdb_functions import CatalogMacros, objects
-from interbed.catalog.client.cli.forms.exact_files import ExactFile, check_query, noting
+from interbed.catalog.client.cli.forms.duckdb_objects import CatalogMacros, ExactFile, check_query, noting, objects
 from interbed.catalog.client.cli.forms.text_values import GuessedColumn
 from interbed.catalog.client.cli.group import suggesting
 from interbed.storage.base.errors import InterbedError, InvalidInputError, NotSupportedError

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pytest
 
 import interbed
-from interbed.catalog.client.rest import commit as rest_commit
+from interbed.catalog.client.rest import through_server
 from interbed.catalog.client.rest.catalog import RestCatalog
 from interbed.storage.base.errors import CommitConflictError, CommitError, CommitStateUnknownError
 from tests.catalog.client.rest.answering_server import CLOSE, ChosenAnswer, ReceivedRequest, answering_server
@@ -25,7 +25,7 @@ ROWS = pa.table({"id": [1, 2]})
 @pytest.fixture(autouse=True)
 def no_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let commits make their pauses at once."""
-    monkeypatch.setattr(rest_commit, "BACKOFF", replace(rest_commit.BACKOFF, sleep=lambda seconds: None))
+    monkeypatch.setattr(through_server, "BACKOFF", replace(through_server.BACKOFF, sleep=lambda seconds: None))
 
 
 Altered = Callable[[ReceivedRequest, Callable[[], ChosenAnswer]], "ChosenAnswer | str"]

@@ -13,7 +13,7 @@ from click.testing import CliRunner
 
 from interbed.catalog.client.cli.forms.duckdb_sources import CatalogTables
 from interbed.catalog.client.errors import CatalogAccessError, CatalogUnavailableError
-from interbed.catalog.client.rest.served_table import ServedTable
+from interbed.catalog.client.rest.through_server import ServedTable
 from interbed.catalog.server.rest.rows.streams import CHECK_SECONDS
 from interbed.cli import main
 from interbed.storage.base.errors import (

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 import interbed
+from interbed.catalog.client.credentials import ClientCredentials, OAuth2Token
 from interbed.catalog.client.errors import CatalogAccessError, CatalogUnavailableError
-from interbed.catalog.client.oauth2 import ClientCredentials, OAuth2Token
 from tests.support.servers.keycloak import AUDIENCE, SECRETS, Keycloak, running_keycloak
 from tests.support.servers.metastore import MetastoreUnderTest, metastore_under_test
 from tests.support.waits import at_most

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from interbed.catalog.client.kerberos import GssapiLogin, KerberosLogin
+from interbed.catalog.client.credentials import GssapiLogin, KerberosLogin
 from interbed.catalog.server.auth.sasl import SaslStatus
 from interbed.catalog.server.thrift.edge.transport import packed
 from tests.catalog.server.auth.test_sasl_plain import answered, received

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pytest
 
 import interbed
-from interbed.catalog.client.kerberos import gssapi
+from interbed.catalog.client.credentials import gssapi
 from interbed.storage.base.errors import InvalidOptionError, StorageAccessError
 from interbed.storage.io.hdfs.settings import UMASK
 from interbed.storage.io.resolve import file_io_for

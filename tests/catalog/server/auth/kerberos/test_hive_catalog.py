@@ -8,8 +8,8 @@ import pyarrow as pa
 import pytest
 
 import interbed
+from interbed.catalog.client.credentials import gssapi
 from interbed.catalog.client.errors import CatalogAccessError
-from interbed.catalog.client.kerberos import gssapi
 from interbed.storage.base.errors import InvalidOptionError
 from tests.catalog.server.auth.kerberos.served import KerberosServer, kerberos_server
 from tests.catalog.server.migration.commands import run

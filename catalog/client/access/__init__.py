@@ -1,1 +1,0 @@
-"""Roles and grants of a catalog's server: grants.py has values and the calls of catalogs, thrift_calls.py Hive's."""
