@@ -20,8 +20,8 @@ from interbed.catalog.server.cli.opened import server_options
 from interbed.storage.base.terminal import print_columns, print_line
 
 if TYPE_CHECKING:
-    from interbed.catalog.server.service.dropped import DroppedObject
     from interbed.catalog.server.service.history.entries import HistoryEntry
+    from interbed.catalog.server.service.model import DroppedObject
     from interbed.catalog.server.service.undrop.histories import HistoryService
     from interbed.catalog.server.service.undrop.undrops import UndropService
 

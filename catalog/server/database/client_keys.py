@@ -23,7 +23,7 @@ from interbed.catalog.server.database.models import (
     StoredTokenRow,
 )
 from interbed.catalog.server.database.statement import Statement, insert_statement
-from interbed.catalog.server.service.requests.idempotency import KeyClaim, KeyRecord, KeyTakenError
+from interbed.catalog.server.service.idempotency import KeyClaim, KeyRecord, KeyTakenError
 
 K = TypeVar("K")
 R = TypeVar("R")

@@ -32,8 +32,14 @@ from interbed.catalog.server.database.models import (
 )
 from interbed.catalog.server.database.policies import kept_policies, put_back_policies
 from interbed.catalog.server.service.access.objects import SecuredKind
-from interbed.catalog.server.service.dropped import DroppedKind, DroppedObject, DroppedState
-from interbed.catalog.server.service.model import Function, MetastoreDatabase, MetastoreTable
+from interbed.catalog.server.service.model import (
+    DroppedKind,
+    DroppedObject,
+    DroppedState,
+    Function,
+    MetastoreDatabase,
+    MetastoreTable,
+)
 
 _encode = json.JSONEncoder(separators=(",", ":"), ensure_ascii=True).encode
 

@@ -32,7 +32,6 @@ from interbed.catalog.server.database.documents import (
 from interbed.catalog.server.database.models import EventRow, HistoryRow, SequenceRow
 from interbed.catalog.server.database.statement import Statement
 from interbed.catalog.server.service.events import ChangedName, EventBody, NotificationEvent
-from interbed.catalog.server.service.history.changes import changes_of
 from interbed.catalog.server.service.history.entries import (
     ACCESS_KINDS,
     ChangeOrigin,
@@ -40,9 +39,10 @@ from interbed.catalog.server.service.history.entries import (
     HistoryKind,
     HistoryPolicy,
     HistoryQuery,
+    changes_of,
 )
+from interbed.catalog.server.service.idempotency import current_claim
 from interbed.catalog.server.service.model import Function, MetastoreCatalog, MetastoreDatabase, MetastoreTable
-from interbed.catalog.server.service.requests.idempotency import current_claim
 
 _PACKING = 1
 """zlib's fastest level: the log is written with every change and mostly never read."""

@@ -32,8 +32,7 @@ from interbed.catalog.server.service.history.entries import ChangeOrigin, Histor
 from interbed.catalog.server.service.model import Function, MetastoreCatalog, MetastoreDatabase, MetastoreTable
 from interbed.catalog.server.service.names import normalized, partition_name
 from interbed.catalog.server.service.repository import StoredRow, Transaction
-from interbed.catalog.server.service.tables.column_names import names_after
-from interbed.catalog.server.service.tables.rules import same_keys
+from interbed.catalog.server.service.tables.rules import names_after, same_keys
 from interbed.catalog.server.thrift.calls.statistics import statistics_from_objects
 from interbed.catalog.server.thrift.structs import convert
 from interbed.thrift_idl.hive_metastore import ttypes

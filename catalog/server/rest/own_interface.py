@@ -50,7 +50,6 @@ from interbed.catalog.server.rest.rows.routes import RowRoutes
 from interbed.catalog.server.service.access.administration import AccessAdministration
 from interbed.catalog.server.service.access.objects import Privilege
 from interbed.catalog.server.service.access.policy_administration import PolicyAdministration
-from interbed.catalog.server.service.dropped import DroppedObject
 from interbed.catalog.server.service.errors import (
     AccessDeniedError,
     AccessUnavailableError,
@@ -62,6 +61,7 @@ from interbed.catalog.server.service.errors import (
     OutcomeUnknownError,
 )
 from interbed.catalog.server.service.history.shown import entry_json, moment_of, moment_text, value_json
+from interbed.catalog.server.service.model import DroppedObject
 from interbed.catalog.server.service.names import shortened
 from interbed.catalog.server.service.service import Metastore
 from interbed.catalog.server.service.tables.pointers import PointerMovedError, TableLockedError

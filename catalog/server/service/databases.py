@@ -47,7 +47,7 @@ from interbed.catalog.server.service.model import (
     MetastoreDatabase,
     MetastoreTable,
 )
-from interbed.catalog.server.service.moves import settle_all
+from interbed.catalog.server.service.moves import settle_all, settle_drops
 from interbed.catalog.server.service.names import (
     is_valid_name,
     is_valid_paimon_function_name,
@@ -58,7 +58,6 @@ from interbed.catalog.server.service.names import (
 from interbed.catalog.server.service.repository import Repository, Transaction
 from interbed.catalog.server.service.tables.rules import data_locations, skips_trash
 from interbed.catalog.server.service.undrop.drops import DatabaseContents, SoftDrops
-from interbed.catalog.server.service.undrop.journal import settle_drops
 from interbed.catalog.server.service.warehouse import Warehouse
 
 IDENTITY_PROPERTY = "metastore.uuid"

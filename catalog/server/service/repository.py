@@ -11,14 +11,15 @@ from dataclasses import dataclass
 from typing import Generic, Protocol, TypeVar
 
 from interbed.catalog.server.service.column_statistics import Statistics
-from interbed.catalog.server.service.dropped import DroppedObjects
 from interbed.catalog.server.service.events import ChangedName, NotificationEvent
 from interbed.catalog.server.service.filters.tree import EVERYTHING, PartitionFilter
 from interbed.catalog.server.service.history.entries import History
+from interbed.catalog.server.service.idempotency import IdempotencyKeys
 from interbed.catalog.server.service.lock_model import EarlierLock, Lock, LockCutoff, LockFigures, LockRequest
 from interbed.catalog.server.service.model import (
     Constraint,
     ConstraintKind,
+    DroppedObjects,
     Function,
     MetastoreCatalog,
     MetastoreColumn,
@@ -28,7 +29,6 @@ from interbed.catalog.server.service.model import (
     TableKind,
     TableMeta,
 )
-from interbed.catalog.server.service.requests.idempotency import IdempotencyKeys
 from interbed.catalog.server.service.schedule import Queries, RunStatistics
 
 T = TypeVar("T")

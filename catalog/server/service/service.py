@@ -16,20 +16,20 @@ from interbed.catalog.server.service.directories.deletions import GuardedDeletio
 from interbed.catalog.server.service.directories.guard import DATABASES, WAREHOUSE, DeletionGuard
 from interbed.catalog.server.service.directories.locations import LocationRules, parsed
 from interbed.catalog.server.service.errors import ConfigValueError, MetastoreError
+from interbed.catalog.server.service.idempotency import IdempotencyService
 from interbed.catalog.server.service.locks import COMPONENTS_MAX, LEASE_SECONDS, LockService
 from interbed.catalog.server.service.names import DEFAULT_PARTITION_NAME, shortened
 from interbed.catalog.server.service.notifications import NotificationService
 from interbed.catalog.server.service.partitions.changes import PartitionService
 from interbed.catalog.server.service.queries import RuntimeStatisticsService, ScheduledQueryService
 from interbed.catalog.server.service.repository import Repository
-from interbed.catalog.server.service.requests.idempotency import IdempotencyService
 from interbed.catalog.server.service.statistics import StatisticsService
 from interbed.catalog.server.service.tables.pointers import PointerService
 from interbed.catalog.server.service.tables.tables import TableService
-from interbed.catalog.server.service.token_store.keeping import TokenStoreRepository, TokenStoreService
-from interbed.catalog.server.service.trash import Trash
+from interbed.catalog.server.service.token_store import TokenStoreRepository, TokenStoreService
 from interbed.catalog.server.service.undrop.drops import SoftDrops, aside_root
 from interbed.catalog.server.service.undrop.histories import HistoryService
+from interbed.catalog.server.service.undrop.trash import Trash
 from interbed.catalog.server.service.undrop.undrops import UndropService
 from interbed.catalog.server.service.warehouse import Warehouse
 

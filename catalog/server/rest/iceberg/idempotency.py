@@ -27,13 +27,13 @@ from interbed.catalog.server.rest.interface import (
     json_response,
 )
 from interbed.catalog.server.service.errors import AccessDeniedError, AccessUnavailableError
-from interbed.catalog.server.service.names import shortened
-from interbed.catalog.server.service.requests.idempotency import (
+from interbed.catalog.server.service.idempotency import (
     LIFETIME_SECONDS,
     IdempotencyService,
     KeyRecord,
     KeyTakenError,
 )
+from interbed.catalog.server.service.names import shortened
 from interbed.catalog.server.service.tables.pointers import PointerMovedError, TableLockedError
 
 HEADER = "idempotency-key"

@@ -1,3 +1,3 @@
-"""History of metadata. Read entries.py (values, their repository, and objects at a time) first, then changes.py
-(entries of events). shown.py has their texts and JSON. What operators do with it is in undrop/.
+"""History of metadata. Read entries.py (values, their repository, objects at a time, entries of events) first. shown.py
+has their texts and JSON. What operators do with it is in undrop/.
 """

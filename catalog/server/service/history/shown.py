@@ -6,11 +6,11 @@ from dataclasses import asdict
 from datetime import UTC, datetime
 from typing import Any
 
-from interbed.catalog.server.service.history.changes import masked_value
 from interbed.catalog.server.service.history.entries import (
     ACCESS_KINDS,
     HistoryEntry,
     MetadataValue,
+    masked_value,
     value_after,
     value_before,
 )

@@ -28,13 +28,13 @@ from interbed.catalog.server.service.model import (
 from interbed.catalog.server.service.moves import DirectoryMover, carry_out
 from interbed.catalog.server.service.names import is_valid_table_name, normalized, shortened
 from interbed.catalog.server.service.repository import Repository, StoredRow, Transaction
-from interbed.catalog.server.service.tables.column_names import names_after
 from interbed.catalog.server.service.tables.rules import (
     CASCADE,
     KEEP_STATISTICS,
     check_columns,
     check_expected_parameter,
     check_without_transactions,
+    names_after,
     owns_data,
     same_keys,
     skips_trash,

@@ -60,8 +60,7 @@ from interbed.catalog.server.service.model import (
 )
 from interbed.catalog.server.service.names import escaped, normalized
 from interbed.catalog.server.service.repository import Repository, StoredRow, Transaction
-from interbed.catalog.server.service.tables.column_names import names_after
-from interbed.catalog.server.service.tables.rules import table_not_found
+from interbed.catalog.server.service.tables.rules import names_after, table_not_found
 from interbed.catalog.server.service.warehouse import Warehouse, with_files
 from interbed.storage.base.decompression import TooManyBytesError, plain_content
 from interbed.storage.io.api import FileIO

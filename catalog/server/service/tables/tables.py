@@ -278,7 +278,7 @@ class TableService(TableAlterations):
         if there is no such database, as in Hive. BadFilterError.
         """
         # Imported here, because a server starts without the parser.
-        from interbed.catalog.server.service.filters.table_filter import compile_table_filter
+        from interbed.catalog.server.service.filters.grammar import compile_table_filter
 
         predicate = compile_table_filter(text)
         within = normalized(database)

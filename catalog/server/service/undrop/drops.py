@@ -18,19 +18,25 @@ from interbed.catalog.server.service import events
 from interbed.catalog.server.service import warehouse as files
 from interbed.catalog.server.service.directories.deletions import GuardedDeletions
 from interbed.catalog.server.service.directories.guard import DeletionClaim
-from interbed.catalog.server.service.dropped import DroppedKind, DroppedObject, DroppedState
 from interbed.catalog.server.service.errors import MetastoreError
-from interbed.catalog.server.service.model import Function, MetastoreDatabase, MetastoreTable
-from interbed.catalog.server.service.repository import Repository, StoredRow, Transaction
-from interbed.catalog.server.service.tables.rules import owns_data, skips_trash
-from interbed.catalog.server.service.undrop.journal import (
-    ATTEMPTS_MAX,
-    DIRECTORY_NAME,
+from interbed.catalog.server.service.model import (
+    DroppedKind,
+    DroppedObject,
+    DroppedState,
+    Function,
+    MetastoreDatabase,
+    MetastoreTable,
+)
+from interbed.catalog.server.service.moves import (
+    DROPPED_DIRECTORY,
+    TRANSFER_ATTEMPTS_MAX,
     DirectoryStaysError,
     DirectoryTransfer,
     EntryChangedError,
     settle_later,
 )
+from interbed.catalog.server.service.repository import Repository, StoredRow, Transaction
+from interbed.catalog.server.service.tables.rules import owns_data, skips_trash
 from interbed.catalog.server.service.warehouse import Warehouse
 
 logger = logging.getLogger(__name__)
@@ -115,7 +121,7 @@ class SoftDrops:
         """Drop a table or view, keep its entry, and return it. None if it cannot be kept or does not exist, or
         `with_directory` if its directory is not moved aside: nothing is changed then.
         """
-        for _ in range(ATTEMPTS_MAX):
+        for _ in range(TRANSFER_ATTEMPTS_MAX):
             read = self._store.read(lambda transaction: _table_with_strays(transaction, key))
             if read is None:
                 return None
@@ -148,7 +154,7 @@ class SoftDrops:
         """
         staying: set[str] = set()
         changes = 0
-        while changes < ATTEMPTS_MAX:
+        while changes < TRANSFER_ATTEMPTS_MAX:
             contents = self._store.read(read)
             if contents is None:
                 return None
@@ -347,7 +353,7 @@ class SoftDrops:
 
 def aside_root(warehouse: str) -> str:
     """Return the directory of dropped objects of a warehouse."""
-    return files.child(warehouse, DIRECTORY_NAME)
+    return files.child(warehouse, DROPPED_DIRECTORY)
 
 
 def _table_with_strays(transaction: Transaction, key: Key) -> tuple[MetastoreTable, bool] | None:

@@ -55,6 +55,7 @@ from interbed.catalog.server.service.history.entries import (
     states_at,
 )
 from interbed.catalog.server.service.model import MetastoreColumn, MetastoreTable, StorageDescriptor
+from interbed.catalog.server.service.moves import check_free
 from interbed.catalog.server.service.names import normalized, shortened
 from interbed.catalog.server.service.repository import Repository, Transaction
 from interbed.catalog.server.service.tables.pointers import (
@@ -64,7 +65,6 @@ from interbed.catalog.server.service.tables.pointers import (
     read_unpacked,
 )
 from interbed.catalog.server.service.tables.rules import owns_data
-from interbed.catalog.server.service.undrop.journal import check_free
 from interbed.storage.base.shown_text import MASK, without_credentials
 
 METADATA_LOCATION = "metadata_location"

@@ -21,26 +21,31 @@ from interbed.catalog.server.service.access.objects import (
 )
 from interbed.catalog.server.service.access.secured import SecuredService, filtered, secured_inside, unsecured
 from interbed.catalog.server.service.directories.deletions import GuardedDeletions
-from interbed.catalog.server.service.dropped import DroppedKind, DroppedObject, DroppedState
 from interbed.catalog.server.service.errors import (
     AlreadyExistsError,
     InvalidObjectError,
     InvalidOperationError,
     NoSuchObjectError,
 )
-from interbed.catalog.server.service.model import MetastoreDatabase, MetastoreTable
-from interbed.catalog.server.service.names import is_valid_table_name, normalized, shortened
-from interbed.catalog.server.service.repository import Repository, Transaction
-from interbed.catalog.server.service.tables.rules import owns_data
-from interbed.catalog.server.service.undrop.drops import aside_root
-from interbed.catalog.server.service.undrop.journal import (
-    ATTEMPTS_MAX,
+from interbed.catalog.server.service.model import (
+    DroppedKind,
+    DroppedObject,
+    DroppedState,
+    MetastoreDatabase,
+    MetastoreTable,
+)
+from interbed.catalog.server.service.moves import (
+    TRANSFER_ATTEMPTS_MAX,
     DirectoryTransfer,
     EntryChangedError,
     check_free,
     settle_drops,
     settle_later,
 )
+from interbed.catalog.server.service.names import is_valid_table_name, normalized, shortened
+from interbed.catalog.server.service.repository import Repository, Transaction
+from interbed.catalog.server.service.tables.rules import owns_data
+from interbed.catalog.server.service.undrop.drops import aside_root
 from interbed.catalog.server.service.warehouse import Warehouse
 
 logger = logging.getLogger(__name__)
@@ -103,7 +108,7 @@ class UndropService(SecuredService):
             self._access.require((Privilege.CREATE,), _container(entry))
         if entry.kind == DroppedKind.DATABASE and new_name is not None:
             raise InvalidOperationError(f"{entry.qualified} is a database, which gets no other name")
-        for _ in range(ATTEMPTS_MAX):
+        for _ in range(TRANSFER_ATTEMPTS_MAX):
             present = self._store.read(lambda transaction: transaction.dropped.find(entry.id))
             if present is None or present.state != DroppedState.DROPPED:
                 raise _busy(entry)

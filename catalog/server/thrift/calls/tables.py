@@ -8,7 +8,6 @@ from contextlib import contextmanager
 from typing import Any
 
 from interbed.catalog.server.service.access.objects import table_object
-from interbed.catalog.server.service.dropped import DroppedKind, DroppedObject
 from interbed.catalog.server.service.errors import (
     InvalidObjectError,
     InvalidOperationError,
@@ -16,7 +15,7 @@ from interbed.catalog.server.service.errors import (
     NoSuchObjectError,
     UnknownDatabaseError,
 )
-from interbed.catalog.server.service.model import Constraint, ConstraintKind, MetastoreTable
+from interbed.catalog.server.service.model import Constraint, ConstraintKind, DroppedKind, DroppedObject, MetastoreTable
 from interbed.catalog.server.service.names import normalized, required, shortened
 from interbed.catalog.server.service.service import Metastore
 from interbed.catalog.server.service.tables.rules import CASCADE, EXPECTED_PARAMETER_KEY, EXPECTED_PARAMETER_VALUE

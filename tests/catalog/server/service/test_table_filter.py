@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from interbed.catalog.server.service.errors import BadFilterError
-from interbed.catalog.server.service.filters.table_filter import compile_table_filter
+from interbed.catalog.server.service.filters.grammar import compile_table_filter
 from interbed.catalog.server.service.model import MetastoreTable
 from tests.support.examples import examples
 

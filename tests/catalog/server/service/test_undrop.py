@@ -13,7 +13,6 @@ from interbed.catalog.server.database import schema
 from interbed.catalog.server.database.session import SqlRepository
 from interbed.catalog.server.ops.reaper import Reaper
 from interbed.catalog.server.service.column_statistics import ColumnStatistics, StatisticsData, StatisticsKind
-from interbed.catalog.server.service.dropped import DroppedKind, DroppedState
 from interbed.catalog.server.service.errors import (
     AlreadyExistsError,
     InvalidOperationError,
@@ -23,6 +22,8 @@ from interbed.catalog.server.service.errors import (
 from interbed.catalog.server.service.model import (
     Constraint,
     ConstraintKind,
+    DroppedKind,
+    DroppedState,
     Function,
     MetastoreColumn,
     MetastoreDatabase,

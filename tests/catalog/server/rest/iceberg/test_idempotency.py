@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from interbed.catalog.server.rest.iceberg import idempotency
 from interbed.catalog.server.rest.iceberg.routes import interface
-from interbed.catalog.server.service.requests.idempotency import KEPT_SECONDS, IdempotencyService
+from interbed.catalog.server.service.idempotency import KEPT_SECONDS, IdempotencyService
 from interbed.catalog.server.service.tables.pointers import PointerService, TableLockedError
 from tests.catalog.server.rest.iceberg.local_requests import LocalRequests, copied
 from tests.catalog.server.rest.iceberg.rest_server import SCHEMA, IcebergRest, new_view, set_properties
@@ -283,7 +283,7 @@ def test_old_keys_are_removed(tmp_path: Path) -> None:
 _PROGRAM = """
 import os, signal, sys
 from pathlib import Path
-from interbed.catalog.server.service.requests.idempotency import IdempotencyService
+from interbed.catalog.server.service.idempotency import IdempotencyService
 from interbed.catalog.server.database.client_keys import SqlIdempotencyKeys
 from interbed.catalog.server.rest.iceberg.idempotency import RepeatableRoutes
 from tests.catalog.server.rest.iceberg.test_idempotency import LocalRequests, UPDATE

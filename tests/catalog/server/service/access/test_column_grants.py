@@ -21,7 +21,7 @@ from interbed.catalog.server.service.access.objects import (
 from interbed.catalog.server.service.errors import InvalidObjectError, NoSuchObjectError
 from interbed.catalog.server.service.history.shown import changed_fields
 from interbed.catalog.server.service.model import PAIMON_FORMATS, MetastoreColumn, MetastoreTable, StorageDescriptor
-from interbed.catalog.server.service.tables import column_names
+from interbed.catalog.server.service.tables import rules
 from tests.catalog.server.service.access.conftest import AccessLake
 
 ORDERS = table_object("hive", "sales", "orders")
@@ -184,7 +184,7 @@ def test_columns_of_paimon_tables_are_followed_by_their_field_ids_alone(lake: Ac
     for each in (ID, CITY):
         lake.grant("SELECT", each, "user:ann")
     pairs = [["id", "city"], ["city", "id"], ["phone", None], ["dt", "dt"]]
-    properties = {column_names.COLUMN_CHANGES: json.dumps(pairs)}
+    properties = {rules.COLUMN_CHANGES: json.dumps(pairs)}
     lake.grant("SELECT", PHONE, "user:eve")
     change(lake, "city int", "id string", "phone string", properties=properties)
     assert sorted(map(str, granted(lake))) == ["city", "id"]
@@ -201,12 +201,12 @@ def test_changes_that_cannot_be_read_do_not_count(lake: AccessLake, text: str) -
     add_orders(lake, of_paimon=True)
     lake.grant("SELECT", ID, "user:ann")
     lake.grant("SELECT", CITY, "user:ann")
-    change(lake, "id int", "town string", "phone string", properties={column_names.COLUMN_CHANGES: text})
+    change(lake, "id int", "town string", "phone string", properties={rules.COLUMN_CHANGES: text})
     assert granted(lake) == ["id"]
 
 
 def test_the_client_and_the_server_have_one_name_for_changes_of_columns() -> None:
-    assert registration.COLUMN_CHANGES == column_names.COLUMN_CHANGES
+    assert registration.COLUMN_CHANGES == rules.COLUMN_CHANGES
 
 
 def test_grants_on_columns_follow_a_renamed_table_and_come_back_with_a_dropped_one(each_lake: AccessLake) -> None:

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from interbed.catalog.server.service.undrop.journal import DIRECTORY_NAME
+from interbed.catalog.server.service.moves import DROPPED_DIRECTORY
 from interbed.thrift_idl.hive_metastore import ttypes
 from tests.support.hostile_names import NAMES
 from tests.support.servers.java_metastore import metastore_client
@@ -47,7 +47,7 @@ def _tree(root: Path, besides: Path) -> set[str]:
     """Return files and directories below `root`, but not those of one directory and of dropped objects."""
     found: set[str] = set()
     for directory, names, files in os.walk(root):
-        names[:] = [name for name in names if Path(directory, name) != besides and name != DIRECTORY_NAME]
+        names[:] = [name for name in names if Path(directory, name) != besides and name != DROPPED_DIRECTORY]
         found.update(os.path.join(directory, name) for name in (*names, *files))
     return {path for path in found if "metastore.db" not in path and not path.endswith(".log")}
 

@@ -1,1 +1,0 @@
-"""The token store of HiveServer2: keeping.py has the repository and the service."""
