@@ -25,8 +25,8 @@ from interbed.catalog.server.credentials.request_signing import TableSigning
 from interbed.catalog.server.credentials.table_credentials import TableCredentials
 from interbed.catalog.server.http.application import HttpAnswers
 from interbed.catalog.server.rest.endpoint import RestEndpoint
+from interbed.catalog.server.rest.iceberg.entries import OwnTables
 from interbed.catalog.server.rest.iceberg.names import NamespaceMapping, levels_of
-from interbed.catalog.server.rest.iceberg.own_tables import OwnTables
 from interbed.catalog.server.rest.iceberg.routes import interface as iceberg_interface
 from interbed.catalog.server.rest.interface import (
     ObjectKind,

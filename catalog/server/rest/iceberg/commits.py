@@ -20,11 +20,9 @@ from interbed.catalog.server.rest.iceberg.entries import (
     names_by_ids,
     new_entry,
 )
-from interbed.catalog.server.rest.iceberg.errors import bad_request, no_table, no_view, read_only
-from interbed.catalog.server.rest.iceberg.files import codec_of, folder_of, next_version
-from interbed.catalog.server.rest.iceberg.metadata.base import Document
 from interbed.catalog.server.rest.iceberg.metadata.builder import created, updated
 from interbed.catalog.server.rest.iceberg.metadata.documents import written
+from interbed.catalog.server.rest.iceberg.metadata.schemas import Document
 from interbed.catalog.server.rest.iceberg.metadata.snapshots import current_snapshot, files_to_delete
 from interbed.catalog.server.rest.iceberg.metadata.updates import (
     AddSnapshot,
@@ -41,8 +39,16 @@ from interbed.catalog.server.rest.iceberg.metadata.updates import (
     check_requirements,
 )
 from interbed.catalog.server.rest.iceberg.metadata.views import completed_view, updated_view
-from interbed.catalog.server.rest.iceberg.names import IcebergName
-from interbed.catalog.server.rest.iceberg.store import StoredTable, TableStore, now_ms, pointer_change
+from interbed.catalog.server.rest.iceberg.names import IcebergName, bad_request, no_table, no_view, read_only
+from interbed.catalog.server.rest.iceberg.store import (
+    StoredTable,
+    TableStore,
+    codec_of,
+    folder_of,
+    next_version,
+    now_ms,
+    pointer_change,
+)
 from interbed.catalog.server.rest.interface import RestError
 from interbed.catalog.server.service.access.guard import AnyOf
 from interbed.catalog.server.service.access.objects import Privilege

@@ -29,8 +29,7 @@ from interbed.catalog.server.credentials.issued import (
 from interbed.catalog.server.credentials.request_signing import TableSigning
 from interbed.catalog.server.credentials.s3_requests import S3Request
 from interbed.catalog.server.credentials.table_credentials import TableCredentials
-from interbed.catalog.server.rest.iceberg.errors import bad_request
-from interbed.catalog.server.rest.iceberg.names import IcebergName, NamespaceMapping, catalog_of
+from interbed.catalog.server.rest.iceberg.names import IcebergName, NamespaceMapping, bad_request, catalog_of
 from interbed.catalog.server.rest.interface import (
     Handler,
     RestError,

@@ -12,10 +12,12 @@ from http import HTTPStatus
 
 import msgspec
 
-from interbed.catalog.server.rest.iceberg.errors import bad_request, exists, no_namespace
 from interbed.catalog.server.rest.iceberg.names import (
+    bad_request,
     catalog_of,
+    exists,
     levels_of,
+    no_namespace,
     page_of,
 )
 from interbed.catalog.server.rest.iceberg.store import TableStore

@@ -19,8 +19,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
 
-from interbed.catalog.server.rest.iceberg.errors import bad_request
-from interbed.catalog.server.rest.iceberg.own_tables import is_own, uuid_of
+from interbed.catalog.server.rest.iceberg.entries import is_own, uuid_of
+from interbed.catalog.server.rest.iceberg.names import bad_request
 from interbed.catalog.server.rest.iceberg.store import TableStore
 from interbed.catalog.server.rest.interface import NO_CONTENT, RestError, RestRequest, RestResponse, json_response
 from interbed.catalog.server.service.access.objects import table_object

@@ -17,11 +17,18 @@ import msgspec
 
 from interbed.catalog.server.rest.endpoint import retries_of
 from interbed.catalog.server.rest.iceberg.commits import BACKOFF, TableCommit, TableCommitter, check_not_published
-from interbed.catalog.server.rest.iceberg.entries import LOCATION, TABLE, VIEW, changed_entry, kind_of, new_view_entry
-from interbed.catalog.server.rest.iceberg.errors import bad_request
-from interbed.catalog.server.rest.iceberg.files import codec_of, folder_of
-from interbed.catalog.server.rest.iceberg.metadata.base import Document, InvalidMetadataError
+from interbed.catalog.server.rest.iceberg.entries import (
+    LOCATION,
+    TABLE,
+    VIEW,
+    changed_entry,
+    is_own,
+    kind_of,
+    new_view_entry,
+    uuid_of,
+)
 from interbed.catalog.server.rest.iceberg.metadata.documents import completed, new_table, written
+from interbed.catalog.server.rest.iceberg.metadata.schemas import Document, InvalidMetadataError
 from interbed.catalog.server.rest.iceberg.metadata.snapshots import with_referenced_snapshots
 from interbed.catalog.server.rest.iceberg.metadata.updates import (
     AssertViewUuid,
@@ -30,9 +37,15 @@ from interbed.catalog.server.rest.iceberg.metadata.updates import (
     ViewUpdate,
 )
 from interbed.catalog.server.rest.iceberg.metadata.views import new_view, registered_view
-from interbed.catalog.server.rest.iceberg.names import IcebergIdentifier, IcebergName, catalog_of, levels_of, page_of
-from interbed.catalog.server.rest.iceberg.own_tables import is_own, uuid_of
-from interbed.catalog.server.rest.iceberg.store import TableStore, now_ms, pointer_change
+from interbed.catalog.server.rest.iceberg.names import (
+    IcebergIdentifier,
+    IcebergName,
+    bad_request,
+    catalog_of,
+    levels_of,
+    page_of,
+)
+from interbed.catalog.server.rest.iceberg.store import TableStore, codec_of, folder_of, now_ms, pointer_change
 from interbed.catalog.server.rest.interface import FOUND, NO_CONTENT, RestRequest, RestResponse, json_response
 from interbed.catalog.server.service.errors import MetastoreError, NoSuchObjectError
 from interbed.catalog.server.service.model import MetastoreDatabase, MetastoreTable

@@ -1,4 +1,4 @@
-"""The tables of this interface as Iceberg's interface serves them: rest/iceberg/own_tables.py.
+"""The tables of this interface as Iceberg's interface serves them: rest/iceberg/entries.py.
 
 A table is opened by the catalog of the request, as for Paimon's clients; interbed.iceberg makes its metadata.
 """
@@ -10,9 +10,8 @@ from typing import TYPE_CHECKING
 from interbed.catalog.client.errors import CatalogUnavailableError, DatabaseNotFoundError, TableNotFoundError
 from interbed.catalog.client.hive.registration import INPUT_FORMAT, OUTPUT_FORMAT
 from interbed.catalog.client.identifier import Identifier
-from interbed.catalog.server.rest.iceberg.errors import no_table
-from interbed.catalog.server.rest.iceberg.names import IcebergName
-from interbed.catalog.server.rest.iceberg.own_tables import OwnMetadata
+from interbed.catalog.server.rest.iceberg.entries import OwnMetadata
+from interbed.catalog.server.rest.iceberg.names import IcebergName, no_table
 from interbed.catalog.server.rest.interface import RestError, RestRequest
 from interbed.catalog.server.rest.paimon.access import CatalogAccess
 from interbed.storage.base.errors import (

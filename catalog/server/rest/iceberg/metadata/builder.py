@@ -7,24 +7,21 @@ update names are kept as they are. The base is not changed.
 from collections.abc import Iterable
 from typing import Any
 
-from interbed.catalog.server.rest.iceberg.metadata.base import Document, InvalidMetadataError
-from interbed.catalog.server.rest.iceberg.metadata.document_types import (
+from interbed.catalog.server.rest.iceberg.metadata.documents import (
+    FORMAT_VERSION,
     BranchShape,
     EncryptionKeyShape,
     PartitionStatisticsShape,
     SnapshotShape,
     StatisticsShape,
     TagShape,
-    shaped,
-)
-from interbed.catalog.server.rest.iceberg.metadata.documents import (
-    FORMAT_VERSION,
     by_id,
     check_version,
     current_schema,
     default_order,
     default_spec,
     empty_document,
+    shaped,
     stored_properties,
 )
 from interbed.catalog.server.rest.iceberg.metadata.partitions import (
@@ -41,7 +38,14 @@ from interbed.catalog.server.rest.iceberg.metadata.partitions import (
     same_spec,
     with_field_ids,
 )
-from interbed.catalog.server.rest.iceberg.metadata.schemas import check_schema, highest_id, same_schema, without_nulls
+from interbed.catalog.server.rest.iceberg.metadata.schemas import (
+    Document,
+    InvalidMetadataError,
+    check_schema,
+    highest_id,
+    same_schema,
+    without_nulls,
+)
 from interbed.catalog.server.rest.iceberg.metadata.snapshots import (
     MAIN,
     ROW_LINEAGE_VERSION,

@@ -7,8 +7,13 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from interbed.catalog.server.rest.iceberg.metadata.base import Document, InvalidMetadataError
-from interbed.catalog.server.rest.iceberg.metadata.schemas import columns, is_id, types_by_id
+from interbed.catalog.server.rest.iceberg.metadata.schemas import (
+    Document,
+    InvalidMetadataError,
+    columns,
+    is_id,
+    types_by_id,
+)
 from interbed.catalog.server.service.names import shortened
 
 FIRST_PARTITION_ID = 1000

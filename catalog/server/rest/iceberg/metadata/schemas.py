@@ -1,4 +1,5 @@
-"""Schemas in JSON: their columns by id, fresh ids, and what a version of the format allows.
+"""JSON objects of metadata, the error of invalid ones, and schemas: their columns by id, fresh ids, and what a version
+of the format allows.
 
 A primitive type is text (`decimal(9, 2)`); a struct, list or map is an object whose parts have ids. Source: Iceberg's
 table specification, Appendix C, "Schemas".
@@ -13,7 +14,13 @@ from collections.abc import Callable, Iterator
 from datetime import date, time
 from typing import Any
 
-from interbed.catalog.server.rest.iceberg.metadata.base import Document, InvalidMetadataError
+Document = dict[str, Any]
+"""A JSON object."""
+
+
+class InvalidMetadataError(Exception):
+    """The metadata or their change are invalid: nothing was changed."""
+
 
 DEFAULTS = ("initial-default", "write-default")
 

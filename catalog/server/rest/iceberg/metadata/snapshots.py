@@ -6,7 +6,7 @@ Source: Iceberg's table specification, "Snapshots", "Snapshot References", "Tabl
 from collections.abc import Collection, Sequence
 from typing import Any
 
-from interbed.catalog.server.rest.iceberg.metadata.base import Document, InvalidMetadataError
+from interbed.catalog.server.rest.iceberg.metadata.schemas import Document, InvalidMetadataError
 
 MAIN = "main"
 ROW_LINEAGE_VERSION = 3

@@ -11,7 +11,7 @@ from typing import Any
 
 import msgspec
 
-from interbed.catalog.server.rest.iceberg.metadata.base import Document
+from interbed.catalog.server.rest.iceberg.metadata.schemas import Document
 
 
 class Update(msgspec.Struct, tag_field="action", rename="kebab", kw_only=True):

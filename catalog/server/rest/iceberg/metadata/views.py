@@ -7,10 +7,15 @@ import uuid
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from interbed.catalog.server.rest.iceberg.metadata.base import Document, InvalidMetadataError
-from interbed.catalog.server.rest.iceberg.metadata.document_types import ViewVersionShape, check_view, shaped
+from interbed.catalog.server.rest.iceberg.metadata.documents import ViewVersionShape, check_view, shaped
 from interbed.catalog.server.rest.iceberg.metadata.partitions import next_id
-from interbed.catalog.server.rest.iceberg.metadata.schemas import check_schema, same_schema, without_nulls
+from interbed.catalog.server.rest.iceberg.metadata.schemas import (
+    Document,
+    InvalidMetadataError,
+    check_schema,
+    same_schema,
+    without_nulls,
+)
 from interbed.catalog.server.rest.iceberg.metadata.updates import (
     AddSchema,
     AddViewVersion,

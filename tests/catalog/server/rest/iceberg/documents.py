@@ -5,9 +5,9 @@ from typing import Any
 import msgspec
 from pyiceberg.table.metadata import TableMetadataUtil
 
-from interbed.catalog.server.rest.iceberg.metadata.base import Document
 from interbed.catalog.server.rest.iceberg.metadata.builder import updated
 from interbed.catalog.server.rest.iceberg.metadata.documents import new_table, written
+from interbed.catalog.server.rest.iceberg.metadata.schemas import Document
 from interbed.catalog.server.rest.iceberg.metadata.updates import TableUpdate
 
 NOW = 1_700_000_000_000

@@ -7,7 +7,7 @@ from typing import Any
 
 from interbed.catalog.server.database import schema
 from interbed.catalog.server.database.session import SqlRepository
-from interbed.catalog.server.rest.iceberg.errors import translated
+from interbed.catalog.server.rest.iceberg.names import translated
 from interbed.catalog.server.rest.iceberg.routes import interface
 from interbed.catalog.server.rest.interface import RestError, RestRequest, RouteTable
 from interbed.catalog.server.service.service import Metastore

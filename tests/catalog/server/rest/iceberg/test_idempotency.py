@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from interbed.catalog.server.rest.iceberg import idempotency
+from interbed.catalog.server.rest.iceberg import routes
 from interbed.catalog.server.rest.iceberg.routes import interface
 from interbed.catalog.server.service.idempotency import KEPT_SECONDS, IdempotencyService
 from interbed.catalog.server.service.tables.pointers import PointerService, TableLockedError
@@ -155,7 +155,7 @@ def _changes() -> st.SearchStrategy[Change]:
 def test_an_answer_that_is_not_stored_is_loaded_again(
     template: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(idempotency, "ANSWER_BYTES_MAX", 0)
+    monkeypatch.setattr(routes, "ANSWER_BYTES_MAX", 0)
     server = copied(template, tmp_path)
     version = {"version-id": 1, "schema-id": 0, "timestamp-ms": 1, "summary": {}, "representations": []}
     view = {"name": "v", "schema": SCHEMA, "view-version": {**version, "default-namespace": ["a"]}, "properties": {}}
@@ -285,7 +285,7 @@ import os, signal, sys
 from pathlib import Path
 from interbed.catalog.server.service.idempotency import IdempotencyService
 from interbed.catalog.server.database.client_keys import SqlIdempotencyKeys
-from interbed.catalog.server.rest.iceberg.idempotency import RepeatableRoutes
+from interbed.catalog.server.rest.iceberg.routes import RepeatableRoutes
 from tests.catalog.server.rest.iceberg.test_idempotency import LocalRequests, UPDATE
 
 def kill(*_, **__):

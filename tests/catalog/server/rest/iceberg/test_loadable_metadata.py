@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from interbed.catalog.server.rest.iceberg.metadata.base import Document, InvalidMetadataError
 from interbed.catalog.server.rest.iceberg.metadata.documents import new_table
+from interbed.catalog.server.rest.iceberg.metadata.schemas import Document, InvalidMetadataError
 from interbed.catalog.server.rest.iceberg.metadata.views import new_view
 from tests.catalog.server.rest.iceberg.documents import LOCATION, NOW, SCHEMA
 from tests.catalog.server.rest.iceberg.documents import add as _add

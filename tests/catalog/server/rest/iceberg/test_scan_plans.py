@@ -15,10 +15,9 @@ from pyiceberg.table.metadata import TableMetadataUtil
 from pyiceberg.transforms import IdentityTransform
 
 from interbed.catalog.server.rest.iceberg import scan_plans
-from interbed.catalog.server.rest.iceberg.files import MetadataContent
 from interbed.catalog.server.rest.iceberg.names import IcebergName
 from interbed.catalog.server.rest.iceberg.scan_plans import ScanPlanHandler
-from interbed.catalog.server.rest.iceberg.store import TableStore
+from interbed.catalog.server.rest.iceberg.store import MetadataContent, TableStore
 from interbed.catalog.server.rest.interface import RestError, RestRequest, RestResponse
 from interbed.catalog.server.service.service import Metastore
 from interbed.catalog.server.thrift.edge.call import ClientSession
