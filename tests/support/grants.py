@@ -3,10 +3,11 @@
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
-from interbed.catalog.server.service.access.authorizer import AuthorizerUnavailableError, Caller
 from interbed.catalog.server.service.access.objects import (
     SERVER,
     Access,
+    AuthorizerUnavailableError,
+    Caller,
     Privilege,
     SecuredKind,
     SecuredObject,

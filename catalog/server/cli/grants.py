@@ -157,8 +157,7 @@ def why_denied(
     """Explain why a user may use a privilege on an object, or not: `why-denied ann SELECT table sales.orders`. The
     privilege SEE asks whether the object exists for the user. The exit code is 0 if it is permitted, otherwise 1.
     """
-    from interbed.catalog.server.service.access.authorizer import Caller
-    from interbed.catalog.server.service.access.objects import Access
+    from interbed.catalog.server.service.access.objects import Access, Caller
 
     wanted = None if privilege.upper() == _SEE else _parsed_privilege(privilege)
     question = Access(wanted, _parsed_object(words, catalog))

@@ -16,10 +16,9 @@ from interbed.catalog.server.cli.opened import db_option, opened
 from interbed.storage.base.terminal import SuggestingGroup, print_columns, print_line
 
 if TYPE_CHECKING:
-    from interbed.catalog.server.service.access.grants import Grantee
+    from interbed.catalog.server.service.access.grants import Grantee, TablePolicy
     from interbed.catalog.server.service.access.objects import SecuredObject
-    from interbed.catalog.server.service.access.policies import TablePolicy
-    from interbed.catalog.server.service.access.policy_administration import PolicyAdministration
+    from interbed.catalog.server.service.access.policies import PolicyAdministration
 
 _catalog = click.option("--catalog", default="hive", show_default=True, metavar="NAME", help="The table's catalog.")
 _table = click.argument("table", metavar="DATABASE.TABLE")
@@ -145,7 +144,7 @@ def _cells(each: "TablePolicy") -> list[str]:
 def _set(
     db: str | None, catalog: str, table: str, fields: dict[str, Any], bound: tuple[str, ...], exempt: tuple[str, ...]
 ) -> None:
-    from interbed.catalog.server.service.access.policies import PolicyKind, TablePolicy
+    from interbed.catalog.server.service.access.grants import PolicyKind, TablePolicy
 
     made = TablePolicy(
         kind=PolicyKind.MASK if "column" in fields else PolicyKind.FILTER,
@@ -164,7 +163,7 @@ def _administered(db: str | None) -> "Iterator[PolicyAdministration]":
     # Need SQL, which is slow to import for the help of a command.
     from interbed.catalog.client.hive.connection import current_user
     from interbed.catalog.server.service.access.builtin import BuiltinAuthorizer
-    from interbed.catalog.server.service.access.policy_administration import PolicyAdministration
+    from interbed.catalog.server.service.access.policies import PolicyAdministration
 
     with opened(db) as (store, _):
         yield PolicyAdministration(store, BuiltinAuthorizer(store), operator=current_user())

@@ -18,7 +18,7 @@ from interbed.catalog.server.credentials.issued import (
 )
 from interbed.catalog.server.service.access.guard import WRITE, AccessGuard
 from interbed.catalog.server.service.access.objects import Privilege, SecuredObject, column_object, table_object
-from interbed.catalog.server.service.access.policy_rules import PolicyRules
+from interbed.catalog.server.service.access.policies import PolicyRules
 from interbed.catalog.server.service.directories.locations import parsed
 from interbed.catalog.server.service.repository import Repository, Transaction
 

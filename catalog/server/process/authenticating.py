@@ -52,7 +52,7 @@ from interbed.catalog.server.credentials.s3_requests import S3Address
 from interbed.catalog.server.credentials.table_credentials import TableCredentials, permitted_operation
 from interbed.catalog.server.database.session import SqlRepository
 from interbed.catalog.server.service.access.guard import AccessGuard
-from interbed.catalog.server.service.access.policy_rules import PolicyRules
+from interbed.catalog.server.service.access.policies import PolicyRules
 from interbed.catalog.server.service.errors import MetastoreError
 from interbed.catalog.server.setting_kinds import listed, mechanisms_of
 from interbed.catalog.server.settings import ServerSettings

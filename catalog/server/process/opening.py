@@ -9,10 +9,10 @@ from contextlib import contextmanager
 
 from interbed.catalog.server.database.session import SqlRepository
 from interbed.catalog.server.service.access.administration import AccessAdministration
-from interbed.catalog.server.service.access.authorizer import Authorizer
 from interbed.catalog.server.service.access.builtin import BuiltinAuthorizer
 from interbed.catalog.server.service.access.guard import AccessGuard
-from interbed.catalog.server.service.access.policy_administration import PolicyAdministration
+from interbed.catalog.server.service.access.objects import Authorizer
+from interbed.catalog.server.service.access.policies import PolicyAdministration
 from interbed.catalog.server.service.directories.locations import SCHEMES, LocationRules
 from interbed.catalog.server.service.directories.remote_files import REMOTE_FILES
 from interbed.catalog.server.service.errors import MetastoreError

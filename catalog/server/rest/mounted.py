@@ -41,7 +41,6 @@ from interbed.catalog.server.rest.rows.routes import RowRoutes
 from interbed.catalog.server.rest.rows.streams import RowStreams
 from interbed.catalog.server.service.access.administration import AccessAdministration
 from interbed.catalog.server.service.access.guard import WRITE, AccessGuard, AnyOf, Requirement
-from interbed.catalog.server.service.access.hiding import hidden_objects
 from interbed.catalog.server.service.access.objects import (
     SERVER,
     Privilege,
@@ -52,7 +51,8 @@ from interbed.catalog.server.service.access.objects import (
     function_object,
     table_object,
 )
-from interbed.catalog.server.service.access.policy_administration import PolicyAdministration
+from interbed.catalog.server.service.access.policies import PolicyAdministration
+from interbed.catalog.server.service.access.secured import hidden_objects
 from interbed.catalog.server.service.names import normalized
 from interbed.catalog.server.service.service import Metastore
 from interbed.catalog.server.thrift.edge.serving import SharedEdge

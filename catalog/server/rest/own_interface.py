@@ -49,7 +49,7 @@ from interbed.catalog.server.rest.interface import (
 from interbed.catalog.server.rest.rows.routes import RowRoutes
 from interbed.catalog.server.service.access.administration import AccessAdministration
 from interbed.catalog.server.service.access.objects import Privilege
-from interbed.catalog.server.service.access.policy_administration import PolicyAdministration
+from interbed.catalog.server.service.access.policies import PolicyAdministration
 from interbed.catalog.server.service.errors import (
     AccessDeniedError,
     AccessUnavailableError,

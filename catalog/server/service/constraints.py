@@ -11,7 +11,6 @@ import zlib
 from collections.abc import Callable, Iterable, Sequence
 
 from interbed.catalog.server.service import events
-from interbed.catalog.server.service.access.hiding import tables_of
 from interbed.catalog.server.service.access.objects import Privilege, SecuredObject, catalog_object
 from interbed.catalog.server.service.access.secured import (
     Arguments,
@@ -19,6 +18,7 @@ from interbed.catalog.server.service.access.secured import (
     filtered,
     needs,
     secured,
+    tables_of,
     the_table,
 )
 from interbed.catalog.server.service.errors import InvalidObjectError, MetastoreError, NoSuchObjectError

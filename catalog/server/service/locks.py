@@ -25,7 +25,6 @@ from collections.abc import Callable, Collection, Iterable
 from dataclasses import replace
 
 from interbed.catalog.server.service.access.guard import WRITE
-from interbed.catalog.server.service.access.hiding import unhidden
 from interbed.catalog.server.service.access.objects import (
     SERVER,
     Privilege,
@@ -35,7 +34,7 @@ from interbed.catalog.server.service.access.objects import (
     database_object,
     table_object,
 )
-from interbed.catalog.server.service.access.secured import SecuredService, filtered, secured_inside, unsecured
+from interbed.catalog.server.service.access.secured import SecuredService, filtered, secured_inside, unhidden, unsecured
 from interbed.catalog.server.service.errors import InvalidObjectError, NoSuchLockError
 from interbed.catalog.server.service.lock_model import (
     IN_PROCESS,

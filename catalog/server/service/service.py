@@ -5,10 +5,9 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import cast
 
 from interbed.catalog.server.service.access.guard import OPEN_ACCESS, AccessGuard
-from interbed.catalog.server.service.access.hiding import HidingRepository
 from interbed.catalog.server.service.access.places import TablePlaceRules
-from interbed.catalog.server.service.access.policy_rules import PolicyReads, PolicyRules
-from interbed.catalog.server.service.access.secured import SecuredService
+from interbed.catalog.server.service.access.policies import PolicyReads, PolicyRules
+from interbed.catalog.server.service.access.secured import HidingRepository, SecuredService
 from interbed.catalog.server.service.catalogs import CatalogService
 from interbed.catalog.server.service.constraints import ConstraintService
 from interbed.catalog.server.service.databases import DatabaseService, FunctionService

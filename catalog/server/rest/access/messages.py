@@ -11,7 +11,16 @@ from collections.abc import Mapping, Sequence
 import msgspec
 
 from interbed.catalog.server.service.access.granting import GrantRequest
-from interbed.catalog.server.service.access.grants import Grant, Grantee, GranteeKind, Role, RoleMember, role_named
+from interbed.catalog.server.service.access.grants import (
+    Grant,
+    Grantee,
+    GranteeKind,
+    PolicyKind,
+    Role,
+    RoleMember,
+    TablePolicy,
+    role_named,
+)
 from interbed.catalog.server.service.access.objects import (
     SERVER,
     Privilege,
@@ -20,7 +29,6 @@ from interbed.catalog.server.service.access.objects import (
     catalog_object,
     database_object,
 )
-from interbed.catalog.server.service.access.policies import PolicyKind, TablePolicy
 from interbed.catalog.server.service.errors import InvalidObjectError
 from interbed.catalog.server.service.names import normalized, shortened
 

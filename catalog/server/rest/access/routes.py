@@ -47,17 +47,17 @@ from interbed.catalog.server.rest.interface import (
     route,
 )
 from interbed.catalog.server.service.access.administration import AccessAdministration
-from interbed.catalog.server.service.access.authorizer import Caller
 from interbed.catalog.server.service.access.grants import Grantee, GranteeKind, group_named, role_named, user_named
 from interbed.catalog.server.service.access.objects import (
     COLUMN_PRIVILEGES,
     SERVER,
     Access,
+    Caller,
     Privilege,
     SecuredKind,
     SecuredObject,
 )
-from interbed.catalog.server.service.access.policy_administration import PolicyAdministration
+from interbed.catalog.server.service.access.policies import PolicyAdministration
 from interbed.catalog.server.service.errors import AccessDeniedError
 from interbed.catalog.server.service.names import shortened
 from interbed.catalog.server.service.service import Metastore

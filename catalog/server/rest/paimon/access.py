@@ -31,7 +31,7 @@ from interbed.catalog.server.rest.paimon.catalogs.served import ServedCatalog
 from interbed.catalog.server.rest.paimon.messages import Name
 from interbed.catalog.server.rest.paimon.refusals import invalid, missing
 from interbed.catalog.server.service.access.objects import Privilege, SecuredObject, catalog_object, table_object
-from interbed.catalog.server.service.access.policy_rules import PolicyRules
+from interbed.catalog.server.service.access.policies import PolicyRules
 from interbed.catalog.server.service.errors import AccessDeniedError, AccessUnavailableError, NoSuchObjectError
 from interbed.catalog.server.service.model import DEFAULT_CATALOG
 from interbed.catalog.server.service.names import normalized

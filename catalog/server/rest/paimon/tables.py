@@ -41,7 +41,7 @@ from interbed.catalog.server.rest.paimon.messages import (
 from interbed.catalog.server.rest.paimon.refusals import ResourceType, existing, invalid, missing, paimon_route
 from interbed.catalog.server.rest.paimon.schema_json import given_changes, given_schema, refused_change, shown_schema
 from interbed.catalog.server.service.access.objects import Privilege
-from interbed.catalog.server.service.access.policy_rules import ReaderRules
+from interbed.catalog.server.service.access.policies import ReaderRules
 from interbed.storage.base.errors import InvalidInputError, NotSupportedError
 from interbed.storage.meta.paths import TablePaths
 from interbed.storage.meta.schema.table_schema import Schema

@@ -46,7 +46,7 @@ from interbed.catalog.server.rest.paimon.refusals import (
 )
 from interbed.catalog.server.rest.paimon.schema_json import given_fields
 from interbed.catalog.server.service.access.objects import Privilege
-from interbed.catalog.server.service.access.paimon_types import paimon_type
+from interbed.catalog.server.service.access.policies import paimon_type
 from interbed.catalog.server.service.errors import InvalidObjectError
 from interbed.storage.base.errors import CorruptFileError, InvalidInputError, NotSupportedError
 from interbed.storage.base.types.data_type import (

@@ -13,12 +13,12 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import replace
 from typing import Protocol, TypeVar
 
-from interbed.catalog.server.service.access import records
-from interbed.catalog.server.service.access.authorizer import AuthorizerUnavailableError, Caller
+from interbed.catalog.server.service.access import granting
 from interbed.catalog.server.service.access.builtin import AccessExplanation, BuiltinAuthorizer, explain
 from interbed.catalog.server.service.access.granting import (
     ActorRules,
     GrantRequest,
+    RoleGraph,
     check_grantee,
     check_privilege,
     check_role,
@@ -35,14 +35,21 @@ from interbed.catalog.server.service.access.grants import (
     Grant,
     Grantee,
     GranteeKind,
+    PolicyRepository,
     Role,
     RoleMember,
     role_name_fault,
     role_named,
 )
-from interbed.catalog.server.service.access.objects import Access, Privilege, SecuredKind, SecuredObject, column_object
-from interbed.catalog.server.service.access.policies import PolicyRepository
-from interbed.catalog.server.service.access.rights import RoleGraph
+from interbed.catalog.server.service.access.objects import (
+    Access,
+    AuthorizerUnavailableError,
+    Caller,
+    Privilege,
+    SecuredKind,
+    SecuredObject,
+    column_object,
+)
 from interbed.catalog.server.service.errors import (
     AccessDeniedError,
     AccessUnavailableError,
@@ -115,7 +122,7 @@ class AccessAdministration:
             role = Role(name=key, created_by=rules.name, created_at=self._now())
             if not transaction.access.add_role(role):
                 raise AlreadyExistsError(f"the role {key} already exists")
-            transaction.history.record(records.role_created(key))
+            transaction.history.record(granting.role_created(key))
 
         self._store.write(work)
 
@@ -139,7 +146,7 @@ class AccessAdministration:
             if filtered is not None:
                 raise InvalidOperationError(f"the role {key} is in a policy of the {filtered}: drop or set that first")
             transaction.access.remove_role(key)
-            transaction.history.record(records.role_dropped(key))
+            transaction.history.record(granting.role_dropped(key))
 
         self._store.write(work)
 
@@ -219,7 +226,7 @@ class AccessAdministration:
                     granted_at=self._now(),
                 )
             )
-            transaction.history.record(records.member_added(key, member, admin_option=admin_option))
+            transaction.history.record(granting.member_added(key, member, admin_option=admin_option))
 
         self._store.write(work)
 
@@ -240,7 +247,7 @@ class AccessAdministration:
                 access.put_member(replace(present, admin_option=False))
             else:
                 access.remove_member(key, member)
-            transaction.history.record(records.member_removed(key, member, admin_option_only=admin_option_only))
+            transaction.history.record(granting.member_removed(key, member, admin_option_only=admin_option_only))
 
         self._store.write(work)
 
@@ -346,12 +353,12 @@ class AccessAdministration:
                 else:
                     access.remove_grants([each.id for each in found])
                 transaction.history.record(
-                    *(records.revoked(access, each, option_only=grant_option_only) for each in found)
+                    *(granting.revoked(access, each, option_only=grant_option_only) for each in found)
                 )
                 revoked.extend(found)
             if cascade:
                 dependent = remove_dependent(access, revoked)
-                transaction.history.record(*(records.revoked(access, each, option_only=False) for each in dependent))
+                transaction.history.record(*(granting.revoked(access, each, option_only=False) for each in dependent))
                 revoked.extend(dependent)
             return revoked
 
@@ -389,7 +396,7 @@ class AccessAdministration:
             rules.require_admin(f"replace the grants on the {on}")
             old = access.grants(on=on)
             access.remove_grants([each.id for each in old])
-            transaction.history.record(*(records.revoked(access, each, option_only=False) for each in old))
+            transaction.history.record(*(granting.revoked(access, each, option_only=False) for each in old))
             for request in requests:
                 if request.on != on and not (_is_any_column(on) and request.on.container == on.container):
                     raise InvalidObjectError(f"the grants on the {on} cannot be replaced by one on the {request.on}")
@@ -447,7 +454,7 @@ class AccessAdministration:
             return
         access.remove_grants([each.id for each in same])
         access.put_grant(grant)
-        transaction.history.record(records.granted(access, grant))
+        transaction.history.record(granting.granted(access, grant))
 
     def _now(self) -> int:
         return int(self._clock())

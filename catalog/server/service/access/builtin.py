@@ -17,7 +17,13 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol, TypeVar
 
-from interbed.catalog.server.service.access.authorizer import AuthorizerUnavailableError, Caller
+from interbed.catalog.server.service.access.granting import (
+    ONLY_OF_CONTAINERS,
+    CallerRights,
+    GrantIndex,
+    RoleGraph,
+    described_path,
+)
 from interbed.catalog.server.service.access.grants import (
     ADMIN_ROLE,
     PUBLIC,
@@ -33,16 +39,11 @@ from interbed.catalog.server.service.access.grants import (
 from interbed.catalog.server.service.access.objects import (
     COLUMN_PRIVILEGES,
     Access,
+    AuthorizerUnavailableError,
+    Caller,
     Privilege,
     SecuredKind,
     SecuredObject,
-)
-from interbed.catalog.server.service.access.rights import (
-    ONLY_OF_CONTAINERS,
-    CallerRights,
-    GrantIndex,
-    RoleGraph,
-    described_path,
 )
 from interbed.catalog.server.service.errors import MetastoreError
 from interbed.catalog.server.service.model import DEFAULT_CATALOG

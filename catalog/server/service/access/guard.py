@@ -2,7 +2,8 @@
 
 Calls of the process itself, such as those of its reaper, are the system's and may do everything. A call of a client
 without a principal is refused. What the caller may not see does not exist for it: the guard answers which objects that
-are, and the service runs as if they were missing (hiding.py), so that errors and their texts are those of missing ones.
+are, and the service runs as if they were missing (secured.py), so that errors and their texts are those of missing
+ones.
 
 Authorizers are asked outside of transactions. Where the decision depends on stored values, such as a change of the
 owner, a service asks for all rights on the object first, and holds the change against them in its transaction.
@@ -14,8 +15,16 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Protocol, TypeVar, cast, runtime_checkable
 
-from interbed.catalog.server.service.access.authorizer import Authorizer, AuthorizerUnavailableError, Caller
-from interbed.catalog.server.service.access.objects import SERVER, Access, Privilege, SecuredKind, SecuredObject
+from interbed.catalog.server.service.access.objects import (
+    SERVER,
+    Access,
+    Authorizer,
+    AuthorizerUnavailableError,
+    Caller,
+    Privilege,
+    SecuredKind,
+    SecuredObject,
+)
 from interbed.catalog.server.service.errors import AccessDeniedError, AccessUnavailableError
 
 T = TypeVar("T")

@@ -1,12 +1,17 @@
-"""Privileges and the objects that they are on.
+"""Privileges, the objects that they are on, and the protocol of authorizers, which decide what a caller may do.
 
 An object lies in its containers: server, catalog, database, then table, view or function, and columns in their table. A
 privilege on a container holds for everything in it. Names of privileges are those of Hive (SQL standard based
 authorization). On columns only SELECT is granted, as in Hive.
+
+The setting `access_authorizer` chooses an authorizer. One of one's own is a class with a constructor without arguments,
+by its name `package.module:Class`.
 """
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 from enum import StrEnum
+from typing import Protocol
 
 
 class Privilege(StrEnum):
@@ -121,3 +126,31 @@ class Access:
 
     privilege: Privilege | None
     on: SecuredObject
+
+
+@dataclass(frozen=True, slots=True)
+class Caller:
+    """The authenticated principal that a call is made for: its name, and the groups that its credentials have."""
+
+    name: str
+    groups: frozenset[str] = field(default_factory=frozenset)
+
+
+class Authorizer(Protocol):
+    """Decides what callers may do. Safe for many threads. It is asked on the thread of the call, outside of
+    transactions: an answer should come from memory, or from one short query.
+    """
+
+    def decide(self, caller: Caller, questions: Sequence[Access]) -> Sequence[bool]:
+        """Return an answer to each question, in their order. May raise AuthorizerUnavailableError: the call is refused
+        then, whatever it asks for.
+
+        A privilege on an object holds for everything in it. The owner of an object has all privileges on it and on
+        everything in it. A caller sees an object on which, or in which, or on whose container it has a privilege;
+        USAGE and CREATE on a container show only the container.
+        """
+        ...
+
+
+class AuthorizerUnavailableError(Exception):
+    """The authorizer cannot decide at present."""

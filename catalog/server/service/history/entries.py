@@ -254,7 +254,7 @@ _IGNORED = {EventType.INSERT, EventType.UPDATE_PARTITION_COLUMN_STAT, EventType.
 _TABLE_STATISTICS = {EventType.UPDATE_TABLE_COLUMN_STAT, EventType.DELETE_TABLE_COLUMN_STAT}
 
 _ACCESS = {"CREATE_ROLE", "DROP_ROLE", "GRANT_ROLE", "REVOKE_ROLE", "GRANT", "REVOKE", "SET_POLICY", "DROP_POLICY"}
-"""Changes of roles, grants and policies (access/records.py); a policy is in the history as a grant."""
+"""Changes of roles, grants and policies (access/granting.py); a policy is in the history as a grant."""
 
 _MASKED_FIELDS = ("table", "table_before", "catalog", "catalog_before", "database", "database_before", "function")
 

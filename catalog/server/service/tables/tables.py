@@ -7,7 +7,6 @@ from collections.abc import Callable, Collection, Sequence
 
 from interbed.catalog.server.service import events
 from interbed.catalog.server.service import warehouse as files
-from interbed.catalog.server.service.access.hiding import unhidden
 from interbed.catalog.server.service.access.objects import (
     Privilege,
     SecuredKind,
@@ -17,7 +16,15 @@ from interbed.catalog.server.service.access.objects import (
     table_object,
 )
 from interbed.catalog.server.service.access.places import CheckedPlace
-from interbed.catalog.server.service.access.secured import Arguments, filtered, needs, secured, the_table, unsecured
+from interbed.catalog.server.service.access.secured import (
+    Arguments,
+    filtered,
+    needs,
+    secured,
+    the_table,
+    unhidden,
+    unsecured,
+)
 from interbed.catalog.server.service.constraints import add_constraints
 from interbed.catalog.server.service.directories.guard import Directory, directory_at
 from interbed.catalog.server.service.directories.locations import place_text

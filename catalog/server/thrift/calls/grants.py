@@ -15,11 +15,11 @@ from typing import Any
 from interbed.catalog.server.auth.delegation.tokens import DelegationTokenService
 from interbed.catalog.server.auth.principals import Principal
 from interbed.catalog.server.service.access.administration import AccessAdministration
-from interbed.catalog.server.service.access.authorizer import Caller
 from interbed.catalog.server.service.access.granting import GrantRequest
 from interbed.catalog.server.service.access.grants import Grant, Grantee, GranteeKind, RoleMember, role_named
 from interbed.catalog.server.service.access.objects import (
     SERVER,
+    Caller,
     Privilege,
     SecuredKind,
     SecuredObject,

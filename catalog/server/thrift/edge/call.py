@@ -9,7 +9,7 @@ from enum import StrEnum
 from typing import Any, Protocol
 
 from interbed.catalog.server.auth.principals import Mechanism, Principal
-from interbed.catalog.server.service.access.authorizer import Caller
+from interbed.catalog.server.service.access.objects import Caller
 from interbed.catalog.server.service.errors import AccessDeniedError
 from interbed.catalog.server.service.events import EventType
 from interbed.catalog.server.service.model import DEFAULT_CATALOG

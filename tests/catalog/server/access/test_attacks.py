@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from interbed.catalog.server.service.access.hiding import hidden_objects
 from interbed.catalog.server.service.access.objects import Privilege, catalog_object, database_object, table_object
+from interbed.catalog.server.service.access.secured import hidden_objects
 from interbed.catalog.server.service.errors import (
     AccessDeniedError,
     AlreadyExistsError,

@@ -8,8 +8,14 @@ import pytest
 
 from interbed.catalog.server.credentials.issued import StorageOperation
 from interbed.catalog.server.credentials.table_credentials import permitted_operation
-from interbed.catalog.server.service.access.authorizer import Caller
-from interbed.catalog.server.service.access.objects import Access, Privilege, SecuredKind, column_object, table_object
+from interbed.catalog.server.service.access.objects import (
+    Access,
+    Caller,
+    Privilege,
+    SecuredKind,
+    column_object,
+    table_object,
+)
 from interbed.catalog.server.service.column_statistics import ColumnStatistics, StatisticsData, StatisticsKind
 from interbed.catalog.server.service.errors import AccessDeniedError
 from interbed.catalog.server.service.events import EventType

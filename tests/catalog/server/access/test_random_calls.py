@@ -7,10 +7,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from interbed.catalog.server.service.access.authorizer import Caller
 from interbed.catalog.server.service.access.objects import (
     SERVER,
     Access,
+    Caller,
     Privilege,
     SecuredObject,
     catalog_object,

@@ -8,8 +8,7 @@ import pytest
 from interbed.catalog.server.database import schema
 from interbed.catalog.server.database.session import SqlRepository
 from interbed.catalog.server.process.opening import administration_for, authorizer_for
-from interbed.catalog.server.service.access.authorizer import Caller
-from interbed.catalog.server.service.access.objects import SERVER, Access, Privilege
+from interbed.catalog.server.service.access.objects import SERVER, Access, Caller, Privilege
 from interbed.catalog.server.service.errors import MetastoreError
 from interbed.catalog.server.settings import ServerSettings
 

@@ -35,7 +35,7 @@ from interbed.catalog.server.rest.rows.streams import RowStreams
 from interbed.catalog.server.service.access.administration import AccessAdministration
 from interbed.catalog.server.service.access.builtin import BuiltinAuthorizer
 from interbed.catalog.server.service.access.guard import AccessGuard
-from interbed.catalog.server.service.access.policy_administration import PolicyAdministration
+from interbed.catalog.server.service.access.policies import PolicyAdministration
 from interbed.catalog.server.service.errors import AlreadyExistsError, MetastoreError, NoSuchObjectError
 from interbed.catalog.server.service.model import MetastoreDatabase, MetastoreTable, StorageDescriptor
 from interbed.catalog.server.service.service import Metastore

@@ -16,7 +16,7 @@ from interbed.catalog.server.rest.own_interface import own_interface
 from interbed.catalog.server.service.access.administration import AccessAdministration
 from interbed.catalog.server.service.access.builtin import BuiltinAuthorizer
 from interbed.catalog.server.service.access.guard import AccessGuard
-from interbed.catalog.server.service.access.policy_administration import PolicyAdministration
+from interbed.catalog.server.service.access.policies import PolicyAdministration
 from interbed.catalog.server.service.model import MetastoreDatabase
 from interbed.catalog.server.service.service import Metastore
 from interbed.catalog.server.thrift.edge.call import current_session, present_caller

@@ -9,7 +9,7 @@ import pytest
 from interbed.catalog.client.api import View, ViewColumn
 from interbed.catalog.client.hive.catalog import HiveCatalog
 from interbed.catalog.server.rest.paimon.versions import java_duration
-from interbed.catalog.server.service.access.paimon_types import paimon_type
+from interbed.catalog.server.service.access.policies import paimon_type
 from interbed.catalog.server.service.errors import InvalidObjectError
 from tests.catalog.server.rest.paimon.conftest import RestClient
 

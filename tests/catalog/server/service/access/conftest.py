@@ -9,11 +9,10 @@ import pytest
 from interbed.catalog.server.database import schema
 from interbed.catalog.server.database.session import SqlRepository
 from interbed.catalog.server.service.access.administration import AccessAdministration
-from interbed.catalog.server.service.access.authorizer import Caller
 from interbed.catalog.server.service.access.builtin import BuiltinAuthorizer
 from interbed.catalog.server.service.access.granting import GrantRequest
 from interbed.catalog.server.service.access.grants import Grantee, grantee_from_key
-from interbed.catalog.server.service.access.objects import Access, Privilege, SecuredObject, table_object
+from interbed.catalog.server.service.access.objects import Access, Caller, Privilege, SecuredObject, table_object
 from interbed.catalog.server.service.model import (
     Function,
     MetastoreColumn,

@@ -8,9 +8,9 @@ import pytest
 
 from interbed.catalog.client.hive import registration
 from interbed.catalog.server.database import schema
-from interbed.catalog.server.service.access.authorizer import Caller
 from interbed.catalog.server.service.access.objects import (
     Access,
+    Caller,
     Privilege,
     SecuredObject,
     catalog_object,

@@ -3,7 +3,6 @@
 from collections.abc import Callable, Sequence
 from typing import TypeVar, cast
 
-from interbed.catalog.server.service.access.authorizer import Caller
 from interbed.catalog.server.service.access.builtin import BuiltinAuthorizer, GrantsTransaction
 from interbed.catalog.server.service.access.grants import (
     AccessRepository,
@@ -17,6 +16,7 @@ from interbed.catalog.server.service.access.grants import (
 )
 from interbed.catalog.server.service.access.objects import (
     Access,
+    Caller,
     Privilege,
     SecuredKind,
     SecuredObject,

@@ -10,7 +10,6 @@ from hypothesis import strategies as st
 
 from interbed.catalog.server.database import schema
 from interbed.catalog.server.database.session import SqlRepository, SqlTransaction
-from interbed.catalog.server.service.access.authorizer import Caller
 from interbed.catalog.server.service.access.builtin import BuiltinAuthorizer
 from interbed.catalog.server.service.access.grants import (
     PUBLIC,
@@ -24,6 +23,7 @@ from interbed.catalog.server.service.access.grants import (
 from interbed.catalog.server.service.access.objects import (
     SERVER,
     Access,
+    Caller,
     Privilege,
     SecuredKind,
     SecuredObject,

@@ -5,12 +5,13 @@ import dataclasses
 import pytest
 
 from interbed.catalog.server.database import schema
-from interbed.catalog.server.service.access.authorizer import AuthorizerUnavailableError, Caller
 from interbed.catalog.server.service.access.builtin import CHECKED_SECONDS, BuiltinAuthorizer
 from interbed.catalog.server.service.access.granting import GrantRequest
 from interbed.catalog.server.service.access.objects import (
     SERVER,
     Access,
+    AuthorizerUnavailableError,
+    Caller,
     Privilege,
     SecuredObject,
     catalog_object,

@@ -7,12 +7,10 @@ from contextlib import contextmanager
 
 import pytest
 
-from interbed.catalog.server.service.access.authorizer import Caller
+from interbed.catalog.server.service.access.grants import PolicyKind, TablePolicy
 from interbed.catalog.server.service.access.guard import AccessGuard
-from interbed.catalog.server.service.access.objects import SecuredObject, table_object
-from interbed.catalog.server.service.access.policies import PolicyKind, TablePolicy
-from interbed.catalog.server.service.access.policy_administration import PolicyAdministration
-from interbed.catalog.server.service.access.policy_rules import PolicyRules
+from interbed.catalog.server.service.access.objects import Caller, SecuredObject, table_object
+from interbed.catalog.server.service.access.policies import PolicyAdministration, PolicyRules
 from interbed.catalog.server.service.errors import (
     AccessDeniedError,
     InvalidObjectError,

@@ -2,7 +2,7 @@
 
 import pytest
 
-from interbed.catalog.server.service.access.authorizer import Caller
+from interbed.catalog.server.service.access.objects import Caller
 from interbed.catalog.server.service.errors import (
     AccessDeniedError,
     AlreadyExistsError,

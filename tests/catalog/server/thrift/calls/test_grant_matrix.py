@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from interbed.catalog.server.service.access.authorizer import Caller
+from interbed.catalog.server.service.access.objects import Caller
 from interbed.catalog.server.service.errors import AccessDeniedError, NoSuchObjectError
 from interbed.catalog.server.thrift.calls.grants import GrantHandler, NoGrantHandler
 from interbed.thrift_idl.hive_metastore import ttypes

@@ -7,8 +7,7 @@ from typing import Any
 import pytest
 
 from interbed.catalog.server.ops.logs import subject
-from interbed.catalog.server.service.access.authorizer import Caller
-from interbed.catalog.server.service.access.objects import catalog_object, column_object, table_object
+from interbed.catalog.server.service.access.objects import Caller, catalog_object, column_object, table_object
 from interbed.catalog.server.service.errors import (
     AccessDeniedError,
     InvalidObjectError,
