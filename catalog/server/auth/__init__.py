@@ -1,7 +1,7 @@
 """Authentication of the server's clients.
 
 Read principals.py (values, the protocol of a mechanism), authentication.py (the mechanisms of a server together) with
-attempts.py (failures, and what waits because of them), verification.py (the threads), then the mechanisms of tokens:
-issued_tokens.py with token_records.py, json_web_tokens.py with jwt_rules.py and signing_keys.py; ldap_directory.py has
-that of passwords. sasl.py has the contract of a mechanism of SASL on Thrift's port, and PLAIN.
+attempts.py (failures, and what waits because of them), then the mechanisms of tokens: issued_tokens.py, and
+json_web_tokens.py with jwt_rules.py; ldap_directory.py has that of passwords. sasl.py has the contract of a mechanism
+of SASL on Thrift's port, and PLAIN.
 """

@@ -18,7 +18,7 @@ from interbed.catalog.server.setting_kinds import parse_seconds
 from interbed.storage.base.terminal import SuggestingGroup, print_columns, print_line
 
 if TYPE_CHECKING:
-    from interbed.catalog.server.auth.delegation.records import DelegationRecord
+    from interbed.catalog.server.auth.delegation.tokens import DelegationRecord
 
 _SEQUENCE = re.compile(r"\d{1,10}", re.ASCII)
 """The ids of delegation tokens; those of issued tokens have 16 digits."""

@@ -11,8 +11,8 @@ from typing import Any, ClassVar, Generic, TypeVar
 from sqlalchemy import Connection, bindparam, delete, exists, insert, select, update
 
 from interbed.catalog.server.auth.delegation.hadoop_token import TokenIdentifier
-from interbed.catalog.server.auth.delegation.records import DelegationRecord, MasterKey
-from interbed.catalog.server.auth.token_records import TokenRecord
+from interbed.catalog.server.auth.delegation.tokens import DelegationRecord, MasterKey
+from interbed.catalog.server.auth.issued_tokens import TokenRecord
 from interbed.catalog.server.database.models import (
     AccessTokenRow,
     DelegationKeyRow,

@@ -10,7 +10,7 @@ generation serves all requests that came in before it, as for the clients of the
 
 Requests are authenticated before their body is read, and before any interface sees them. `AuthenticatedApplication`
 covers the whole port, so that no interface can be reached past it. Verification that needs the database or the
-issuer of tokens runs on a few threads of its own (auth/verification.py).
+issuer of tokens runs on a few threads of its own (auth/authentication.py).
 """
 
 import asyncio
@@ -31,7 +31,7 @@ from starlette.types import ASGIApp, ExceptionHandler, Message, Receive, Scope, 
 from thrift.transport.TTransport import TTransportException
 
 from interbed.catalog.server.auth.attempts import TooManyAttemptsError, address_of
-from interbed.catalog.server.auth.authentication import Authentication
+from interbed.catalog.server.auth.authentication import Authentication, VerificationQueue
 from interbed.catalog.server.auth.impersonation import Impersonation, ImpersonationError, no_groups
 from interbed.catalog.server.auth.principals import (
     AuthenticationError,
@@ -39,7 +39,6 @@ from interbed.catalog.server.auth.principals import (
     Credentials,
     Principal,
 )
-from interbed.catalog.server.auth.verification import VerificationQueue
 from interbed.catalog.server.http.connection import CLIENT_EXTENSION, AuthenticatedHeader, HttpClient
 from interbed.catalog.server.threads import ThreadDeaths
 from interbed.catalog.server.thrift.edge.cache import CacheEntry, CacheHit, CacheLookup

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING
 
 from interbed.catalog.server.auth.delegation.tokens import DelegationTokenService
-from interbed.catalog.server.auth.own_optimizer import OptimizerIdentity
+from interbed.catalog.server.auth.issued_tokens import OptimizerIdentity
 from interbed.catalog.server.ops.logs import AuditLog, SlowCallLog
 from interbed.catalog.server.ops.metrics import CONTENT_TYPE, DatabaseFigures, MetricsPage, ServerMetrics
 from interbed.catalog.server.ops.reaper import Reaper

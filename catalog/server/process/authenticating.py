@@ -6,8 +6,7 @@ from functools import lru_cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from interbed.catalog.server.auth.attempt_tables import AttemptMemory
-from interbed.catalog.server.auth.attempts import AttemptLimits, FailedAttempts
+from interbed.catalog.server.auth.attempts import AttemptLimits, AttemptMemory, FailedAttempts
 from interbed.catalog.server.auth.authentication import Authentication
 from interbed.catalog.server.auth.delegation.digest_md5 import (
     DIGEST_MD5,
@@ -15,8 +14,13 @@ from interbed.catalog.server.auth.delegation.digest_md5 import (
     DigestQuality,
     offered_qualities,
 )
-from interbed.catalog.server.auth.delegation.rules import DelegationRules, ShortName, TokenLifetimes, same_name
-from interbed.catalog.server.auth.delegation.tokens import DelegationTokenService
+from interbed.catalog.server.auth.delegation.tokens import (
+    DelegationRules,
+    DelegationTokenService,
+    ShortName,
+    TokenLifetimes,
+    same_name,
+)
 from interbed.catalog.server.auth.directory_groups import DirectoryGroups, GroupedBearers
 from interbed.catalog.server.auth.impersonation import (
     GroupsOf,
@@ -25,7 +29,7 @@ from interbed.catalog.server.auth.impersonation import (
     parsed_proxy_users,
     system_groups,
 )
-from interbed.catalog.server.auth.issued_tokens import TokenService
+from interbed.catalog.server.auth.issued_tokens import OptimizerIdentity, TokenService
 from interbed.catalog.server.auth.jwt_rules import JwtRules
 from interbed.catalog.server.auth.kerberos.acceptor import (
     GSSAPI,
@@ -37,7 +41,6 @@ from interbed.catalog.server.auth.kerberos.acceptor import (
     named_principal,
 )
 from interbed.catalog.server.auth.kerberos.auth_to_local import AuthToLocal
-from interbed.catalog.server.auth.own_optimizer import OptimizerIdentity
 from interbed.catalog.server.auth.principals import (
     AuthenticationError,
     BearerVerifier,
@@ -290,8 +293,13 @@ def _jwt_verifier(settings: ServerSettings) -> BearerVerifier:
     for library in ("jwt", "cryptography"):
         load_extra(library, needed_by="Authentication by jwt")
     # Needs the libraries of an extra.
-    from interbed.catalog.server.auth.json_web_tokens import JwtVerifier
-    from interbed.catalog.server.auth.signing_keys import SigningKeys, discovering_fetcher, file_fetcher, url_fetcher
+    from interbed.catalog.server.auth.json_web_tokens import (
+        JwtVerifier,
+        SigningKeys,
+        discovering_fetcher,
+        file_fetcher,
+        url_fetcher,
+    )
 
     assert settings.jwt_issuer is not None
     assert settings.jwt_audience is not None

@@ -9,9 +9,9 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
-from interbed.catalog.server.auth.attempt_tables import AttemptMemory, SharedMemory
+from interbed.catalog.server.auth.attempts import AttemptMemory, SharedMemory
 from interbed.catalog.server.auth.delegation.tokens import DelegationTokenService
-from interbed.catalog.server.auth.own_optimizer import OptimizerIdentity
+from interbed.catalog.server.auth.issued_tokens import OptimizerIdentity
 from interbed.catalog.server.auth.principals import Mechanism
 from interbed.catalog.server.database import schema
 from interbed.catalog.server.database.engine import parse_database_url

@@ -14,8 +14,7 @@ from sqlalchemy import event
 from thrift.Thrift import TMessageType, TType
 from thrift.transport.TTransport import TMemoryBuffer
 
-from interbed.catalog.server.auth.delegation.rules import DelegationRules
-from interbed.catalog.server.auth.delegation.tokens import DelegationTokenService
+from interbed.catalog.server.auth.delegation.tokens import DelegationRules, DelegationTokenService
 from interbed.catalog.server.auth.principals import Mechanism, Principal
 from interbed.catalog.server.database import schema
 from interbed.catalog.server.database.session import SqlRepository

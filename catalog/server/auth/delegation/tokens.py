@@ -1,10 +1,14 @@
-"""Delegation tokens of the server: issue, renew, cancel, verify.
+"""Delegation tokens of the server: issue, renew, cancel, verify; with their stored values, master keys and rules.
 
 A token is issued to a client that has authenticated itself by another mechanism, for itself or for a user that it may
 act for. Only its renewer may prolong it, up to the maximum lifetime; its owner and its renewer may cancel it. The
 password is not stored: it follows from the identifier and a master key, which is replaced at intervals. All are in the
 metastore's database, so that a token of one server is accepted by all others of the database. The database is read at
-each verification, and a cancelled token is refused by all processes within CHECKED_SECONDS.
+each verification, and a cancelled token is refused by all processes within CHECKED_SECONDS. Times are milliseconds
+since the epoch, as in the identifiers of tokens.
+
+Hadoop's services map the names of Kerberos principals to those of users, and permit some users to act for others. Both
+belong to other mechanisms: here is what holds where no such mechanism is set up.
 """
 
 import hmac
@@ -12,7 +16,7 @@ import logging
 import secrets
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Protocol
 
 from interbed.catalog.server.auth.delegation.hadoop_token import (
@@ -21,8 +25,7 @@ from interbed.catalog.server.auth.delegation.hadoop_token import (
     TokenFormatError,
     TokenIdentifier,
 )
-from interbed.catalog.server.auth.delegation.records import DelegationRecord, DelegationTokens, MasterKey
-from interbed.catalog.server.auth.delegation.rules import DelegationRules
+from interbed.catalog.server.auth.issued_tokens import KeptVerifications, StoredTokens, TokenDatabase, found_token
 from interbed.catalog.server.auth.principals import (
     AuthenticationError,
     AuthenticationUnavailableError,
@@ -31,13 +34,137 @@ from interbed.catalog.server.auth.principals import (
     checked_name,
     checked_principal,
 )
-from interbed.catalog.server.auth.token_records import KeptVerifications, TokenDatabase, found_token
 from interbed.catalog.server.service.errors import (
     AccessDeniedError,
     AccessUnavailableError,
     InvalidObjectError,
     MetastoreError,
 )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MasterKey:
+    """A key that makes the passwords of tokens. Tokens are issued by it until `rolls_at`."""
+
+    key_id: int
+    secret: bytes = field(repr=False)
+    created_at: int
+    rolls_at: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DelegationRecord:
+    """An issued token. `groups` are those of its owner. It is accepted until `renewed_until`."""
+
+    identifier: TokenIdentifier
+    renewed_until: int
+    groups: Sequence[str] = ()
+    revoked_at: int | None = None
+    revoked_by: str | None = None
+
+    @property
+    def token_id(self) -> str:
+        """The name of the token in lists and logs: its sequence number."""
+        return str(self.identifier.sequence)
+
+    def problem(self, now: int) -> str | None:
+        """Return why the token is not accepted at a time, None if it is."""
+        if self.revoked_at is not None:
+            return "it was cancelled"
+        if now >= self.identifier.max_at:
+            return "its maximum lifetime is over"
+        if now >= self.renewed_until:
+            return "it has expired: it was not renewed in time"
+        return None
+
+    def to_json(self) -> dict[str, object]:
+        """Return the record for people and programs, with times in seconds, and names as those of issued tokens."""
+        return {
+            "id": self.token_id,
+            "kind": "delegation-token",
+            "principal": self.identifier.owner,
+            "groups": list(self.groups),
+            "created_at": self.identifier.issued_at // 1000,
+            "created_by": self.identifier.real_user or self.identifier.owner,
+            "expires_at": self.renewed_until // 1000,
+            "max_at": self.identifier.max_at // 1000,
+            "renewer": self.identifier.renewer or None,
+            "key_id": self.identifier.key_id,
+            "revoked_at": None if self.revoked_at is None else self.revoked_at // 1000,
+            "revoked_by": self.revoked_by,
+        }
+
+
+class DelegationTokens(StoredTokens[int, DelegationRecord], Protocol):
+    """Issued delegation tokens by their sequence numbers, and their master keys, in a transaction."""
+
+    def next_sequence(self) -> int:
+        """Return a sequence number that no token has had."""
+        ...
+
+    def next_key_id(self) -> int:
+        """Return an id that no master key has had."""
+        ...
+
+    def key(self, key_id: int) -> MasterKey | None: ...
+    def newest_key(self) -> MasterKey | None: ...
+    def add_key(self, key: MasterKey) -> None: ...
+    def renew(self, sequence: int, until: int) -> bool:
+        """Store a later end of a token that is not revoked; return whether there is one."""
+        ...
+
+    def revoke(self, key: int, at: int, by: str | None = None, /) -> bool:
+        """Record that a token was revoked, and the user that did so; return whether it was not revoked before."""
+        ...
+
+    def expire(self, before: int) -> int:
+        """Remove the tokens that ended before a time, and the keys that no token needs and that rolled over before it.
+        Return the number of tokens.
+        """
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TokenLifetimes:
+    """Seconds: how long a token may be renewed, how long it is accepted without, how long a master key makes new ones.
+    The defaults are Hive's.
+    """
+
+    max_seconds: float = 7 * 86400.0
+    renew_seconds: float = 86400.0
+    key_seconds: float = 86400.0
+
+
+ActingFor = Callable[[Principal, str, str], Principal]
+"""Returns the principal of a user for which an authenticated one acts from the address `host:port`; may do I/O.
+AuthenticationError if it may not.
+"""
+
+ShortName = Callable[[str], str]
+"""Returns the user of a name that may be a Kerberos principal. AuthenticationError for one that no rule maps."""
+
+
+def never_acting(principal: Principal, user: str, peer: str) -> Principal:
+    """Raise AuthenticationError: no user may act for another one."""
+    raise AuthenticationError(
+        f"The user {principal.name} is not allowed to act for {user}: this server has no proxy users; ask for a "
+        f"delegation token of {principal.name}"
+    )
+
+
+def same_name(name: str) -> str:
+    """Return the name of a user as it is: the rule of servers without Kerberos."""
+    return name
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DelegationRules:
+    """The rules of a server."""
+
+    lifetimes: TokenLifetimes = TokenLifetimes()
+    short_name: ShortName = same_name
+    acting: ActingFor = never_acting
+
 
 logger = logging.getLogger(__name__)
 

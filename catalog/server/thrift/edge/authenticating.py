@@ -1,7 +1,7 @@
 """Authentication of the loop's connections by SASL, within bounds of bytes, time and threads.
 
 Bytes of a negotiation are read on the loop's thread. Responses that take time to evaluate, and verification that needs
-the database or another server, run on a few threads of their own (auth/verification.py). A connection that is not
+the database or another server, run on a few threads of their own (auth/authentication.py). A connection that is not
 authenticated ends after AUTHENTICATION_SECONDS_MAX, and its messages are short. Requests of a connection whose token
 was revoked or has expired are refused: credentials are verified again with a request, once in CHECK_SECONDS.
 """
@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Protocol, TypeVar
 
-from interbed.catalog.server.auth.authentication import Authentication
+from interbed.catalog.server.auth.authentication import Authentication, VerificationQueue
 from interbed.catalog.server.auth.principals import AuthenticationError, AuthenticationUnavailableError, Principal
 from interbed.catalog.server.auth.sasl import (
     PLAIN,
@@ -27,7 +27,6 @@ from interbed.catalog.server.auth.sasl import (
     SaslStatus,
     SaslSuccess,
 )
-from interbed.catalog.server.auth.verification import VerificationQueue
 from interbed.catalog.server.thrift.edge.transport import (
     ClientConnection,
     FramedFraming,

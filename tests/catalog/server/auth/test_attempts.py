@@ -13,16 +13,19 @@ import pytest
 
 import interbed
 from interbed.catalog.server.auth import issued_tokens
-from interbed.catalog.server.auth.attempt_tables import ENTRIES_MAX, AttemptMemory, OwnMemory, SharedMemory
 from interbed.catalog.server.auth.attempts import (
+    ENTRIES_MAX,
     FORGOTTEN_SECONDS,
     PROVEN_SECONDS,
     AttemptLimits,
+    AttemptMemory,
     FailedAttempts,
+    OwnMemory,
+    SharedMemory,
     TooManyAttemptsError,
     address_of,
 )
-from interbed.catalog.server.auth.authentication import Authentication
+from interbed.catalog.server.auth.authentication import PROVEN_MAX, WAITING_MAX, Authentication, VerificationQueue
 from interbed.catalog.server.auth.issued_tokens import TokenService
 from interbed.catalog.server.auth.principals import (
     AuthenticationError,
@@ -31,7 +34,6 @@ from interbed.catalog.server.auth.principals import (
     Mechanism,
     Principal,
 )
-from interbed.catalog.server.auth.verification import PROVEN_MAX, WAITING_MAX, VerificationQueue
 from interbed.catalog.server.database import schema
 from interbed.catalog.server.database.session import SqlRepository
 from tests.support.source_trees import source_tree

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from interbed.catalog.server.auth.authentication import REFUSED_SECONDS, Authentication
-from interbed.catalog.server.auth.issued_tokens import CHECKED_SECONDS, TokenService
+from interbed.catalog.server.auth.issued_tokens import CHECKED_SECONDS, KEPT_MAX, TokenService
 from interbed.catalog.server.auth.principals import (
     AuthenticationError,
     AuthenticationUnavailableError,
@@ -14,7 +14,6 @@ from interbed.catalog.server.auth.principals import (
     Mechanism,
     Principal,
 )
-from interbed.catalog.server.auth.token_records import KEPT_MAX
 from interbed.catalog.server.database import schema
 from interbed.catalog.server.database.session import SqlRepository
 from interbed.catalog.server.service.errors import InvalidObjectError, NoSuchObjectError

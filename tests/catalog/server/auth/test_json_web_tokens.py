@@ -13,10 +13,9 @@ from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 from hypothesis import given
 from hypothesis import strategies as st
 
-from interbed.catalog.server.auth.json_web_tokens import KEPT_SECONDS_MAX, TOKEN_BYTES_MAX, JwtVerifier
+from interbed.catalog.server.auth.json_web_tokens import KEPT_SECONDS_MAX, TOKEN_BYTES_MAX, JwtVerifier, SigningKeys
 from interbed.catalog.server.auth.jwt_rules import ALGORITHMS, JwtRules
 from interbed.catalog.server.auth.principals import AuthenticationError, Mechanism, Principal
-from interbed.catalog.server.auth.signing_keys import SigningKeys
 from tests.catalog.server.auth.issuer import AUDIENCE, ISSUER, NOW, claims, ec_key, public_jwk, rsa_key
 
 RSA, OTHER, CURVE = rsa_key(), rsa_key(), ec_key()

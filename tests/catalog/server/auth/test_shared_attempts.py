@@ -14,8 +14,14 @@ from pathlib import Path
 import psutil
 import pytest
 
-from interbed.catalog.server.auth.attempt_tables import ENTRIES_MAX, FailureCount, SharedMemory
-from interbed.catalog.server.auth.attempts import AttemptLimits, FailedAttempts, TooManyAttemptsError
+from interbed.catalog.server.auth.attempts import (
+    ENTRIES_MAX,
+    AttemptLimits,
+    FailedAttempts,
+    FailureCount,
+    SharedMemory,
+    TooManyAttemptsError,
+)
 from tests.catalog.server.auth.test_ldap import PATTERN
 from tests.support.servers.ldap_directory import PASSWORDS, ldap_directory
 from tests.support.servers.metastore import metastore_under_test

@@ -8,8 +8,7 @@ from typing import Any
 
 import pytest
 
-from interbed.catalog.server.auth.principals import AuthenticationError, AuthenticationUnavailableError
-from interbed.catalog.server.auth.signing_keys import (
+from interbed.catalog.server.auth.json_web_tokens import (
     DOCUMENT_BYTES_MAX,
     REFRESH_SECONDS,
     RETRY_SECONDS,
@@ -19,6 +18,7 @@ from interbed.catalog.server.auth.signing_keys import (
     file_fetcher,
     url_fetcher,
 )
+from interbed.catalog.server.auth.principals import AuthenticationError, AuthenticationUnavailableError
 from tests.catalog.server.auth.issuer import Issuer, public_jwk, rsa_key, served
 from tests.support.waits import at_most
 

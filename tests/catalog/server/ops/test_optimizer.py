@@ -13,7 +13,7 @@ import psutil
 import pytest
 from click.testing import CliRunner
 
-from interbed.catalog.server.auth.own_optimizer import OptimizerIdentity
+from interbed.catalog.server.auth.issued_tokens import OptimizerIdentity
 from interbed.catalog.server.auth.principals import AuthenticationError, Credentials, Mechanism, checked_principal
 from interbed.catalog.server.ops.observers import DATABASE_VARIABLE, OptimizerBeside
 from interbed.catalog.server.process.command import server
@@ -93,7 +93,7 @@ def test_a_killed_process_is_replaced(pipe: ReportPipe) -> None:
 
 SERVER = """
 import signal, sys
-from interbed.catalog.server.auth.own_optimizer import OptimizerIdentity
+from interbed.catalog.server.auth.issued_tokens import OptimizerIdentity
 from interbed.catalog.server.auth.principals import AuthenticationError, Credentials, Mechanism, checked_principal
 from interbed.catalog.server.ops.observers import OptimizerBeside
 from interbed.catalog.server.settings import ServerSettings

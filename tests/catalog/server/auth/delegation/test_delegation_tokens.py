@@ -6,19 +6,20 @@ from dataclasses import replace
 import pytest
 
 from interbed.catalog.server.auth.delegation.hadoop_token import HadoopToken
-from interbed.catalog.server.auth.delegation.rules import DelegationRules, TokenLifetimes
 from interbed.catalog.server.auth.delegation.tokens import (
     CHECKED_SECONDS,
     ENDED_SECONDS,
+    DelegationRules,
     DelegationTokenService,
+    TokenLifetimes,
 )
+from interbed.catalog.server.auth.issued_tokens import KEPT_MAX
 from interbed.catalog.server.auth.principals import (
     AuthenticationError,
     AuthenticationUnavailableError,
     Mechanism,
     Principal,
 )
-from interbed.catalog.server.auth.token_records import KEPT_MAX
 from interbed.catalog.server.database import schema
 from interbed.catalog.server.database.session import SqlRepository
 from interbed.catalog.server.ops.reaper import Reaper
@@ -325,7 +326,7 @@ def test_the_database_has_no_password(tokens: DelegationTokenService, store: Sql
 
 def test_few_verifications_are_kept(tokens: DelegationTokenService, monkeypatch: pytest.MonkeyPatch) -> None:
     assert KEPT_MAX >= 1000
-    monkeypatch.setattr("interbed.catalog.server.auth.token_records.KEPT_MAX", 2)
+    monkeypatch.setattr("interbed.catalog.server.auth.issued_tokens.KEPT_MAX", 2)
     texts = [tokens.issue(ANN, "ann", "hive", PEER) for _ in range(3)]
     for text in texts:
         owner_of(tokens, text)

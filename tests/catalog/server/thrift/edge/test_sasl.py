@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from thrift.transport.TTransport import TTransportException
 
 from interbed.catalog.server.auth.attempts import address_of
-from interbed.catalog.server.auth.own_optimizer import OptimizerIdentity
+from interbed.catalog.server.auth.issued_tokens import OptimizerIdentity
 from interbed.catalog.server.auth.principals import Credentials
 from interbed.catalog.server.auth.sasl import (
     RESPONSE_BYTES_MAX,
