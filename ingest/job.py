@@ -31,15 +31,15 @@ from interbed.ingest.flow.changes import (
     RowChanges,
     SourceTable,
     TableTruncation,
+    identity_of,
 )
 from interbed.ingest.flow.messages import Messages, Positions, least_of
-from interbed.ingest.flow.source_identity import identity_of
 from interbed.ingest.formats.format import Decoder
 from interbed.ingest.run_settings import BACKOFF, RETRIED, BadMessages, DeadLetters, IngestResult, IngestSettings
 from interbed.ingest.sources.source import MessageSource, SnapshotSource
 from interbed.ingest.tables.computed_columns import with_computed
-from interbed.ingest.tables.names import TableNames, check_refused
 from interbed.ingest.tables.new_columns import TypesBefore, as_one_by_one, types_after
+from interbed.ingest.tables.source_tables import TableNames, check_refused
 from interbed.ingest.tables.table_sink import (
     KnownColumns,
     TableSettings,

@@ -9,8 +9,7 @@ import click
 
 from interbed.catalog.client.cli.group import CatalogGroup
 from interbed.ingest.cli.kafka import kafka
-from interbed.ingest.cli.postgres import postgres
-from interbed.ingest.cli.verify import verify
+from interbed.ingest.cli.postgres import postgres, verify
 
 
 @click.group(cls=CatalogGroup)

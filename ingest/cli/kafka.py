@@ -118,7 +118,7 @@ def kafka(
     from interbed.ingest.sources.kafka.client import KafkaDeadLetters
     from interbed.ingest.sources.kafka.source import KafkaSource
     from interbed.ingest.sources.schema_registry import SchemaRegistry
-    from interbed.ingest.sources.transactions import TransactionalSource, topic_of_transactions
+    from interbed.ingest.sources.source import TransactionalSource, topic_of_transactions
     from interbed.ingest.watch import run
 
     if (form in WITH_SCHEMAS) != bool(schema_registry):

@@ -10,7 +10,7 @@ from interbed.catalog.client.cli.group import pairs
 
 if TYPE_CHECKING:
     from interbed.ingest.run_settings import IngestSettings
-    from interbed.ingest.tables.names import TableNames
+    from interbed.ingest.tables.source_tables import TableNames
     from interbed.ingest.tables.table_sink import TableSettings
 
 _Command = TypeVar("_Command", bound=Callable[..., object])
@@ -120,7 +120,7 @@ def check_tables(given: Mapping[str, Any]) -> None:
 
 def table_names(given: Mapping[str, Any], databases: Sequence[str] = ()) -> "TableNames":
     """Return the tables that changes go to. Without `databases`, tables of all databases of the source are read."""
-    from interbed.ingest.tables.names import TableNames
+    from interbed.ingest.tables.source_tables import TableNames
 
     return TableNames(
         table=given["table"],

@@ -30,8 +30,15 @@ from interbed.ingest.flow.changes import (
 )
 from interbed.ingest.flow.messages import Messages
 from interbed.ingest.formats.arrays import Array, Indices, Mask, changed_rows, kept, mask_of, valid
-from interbed.ingest.formats.by_table import Headers, TableShapes, TableTexts, at_messages, is_one_of, texts_of
-from interbed.ingest.formats.declared_keys import listed_keys
+from interbed.ingest.formats.by_table import (
+    Headers,
+    TableShapes,
+    TableTexts,
+    at_messages,
+    is_one_of,
+    listed_keys,
+    texts_of,
+)
 from interbed.ingest.formats.json_objects import json_text
 from interbed.ingest.formats.lacking_columns import (
     JsonRows,

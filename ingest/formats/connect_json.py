@@ -32,8 +32,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from interbed.ingest.flow.changes import BadMessage
-from interbed.ingest.formats.arrays import Array, Indices, Mask, kept, mask_of, taken, true_of, valid
-from interbed.ingest.formats.exact_numbers import check_not_lost
+from interbed.ingest.formats.arrays import Array, Indices, Mask, check_not_lost, kept, mask_of, taken, true_of, valid
 from interbed.ingest.formats.json_objects import json_text, parsed_object
 from interbed.storage.base.errors import NotSupportedError
 

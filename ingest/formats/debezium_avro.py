@@ -1,5 +1,9 @@
 """Debezium's change events in Avro, in Confluent's wire format, with their schemas in a registry.
 
+Confluent's wire format is a byte 0, the id of the schema in four bytes, big-endian, and Avro's binary encoding:
+
+    00 | 00 00 00 07 | 02 0a …
+
 The events are those of `debezium_json`, as records:
 
     Envelope {before: Value?, after: Value?, source {db, schema, table, …}, op, …}
@@ -8,10 +12,11 @@ The columns have the types of the schemas, the same as those of JSON with a sche
 is looked up once and has a reader of its own. The message's key, a record as well, names the primary key. It replaces
 the row before a deletion if that row is missing.
 
-Source: Debezium's documentation, "Data change events" of its connectors, and "Avro Serialization".
+Source: Debezium's documentation, "Data change events" of its connectors, and "Avro Serialization"; Confluent's,
+"Formats, Serializers, and Deserializers", wire format.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -31,10 +36,9 @@ from interbed.ingest.flow.changes import (
 )
 from interbed.ingest.flow.messages import Messages
 from interbed.ingest.formats.arrays import Array, Indices, Mask, changed_rows, converted_columns, kept, taken, valid
-from interbed.ingest.formats.avro.columns import Columns, Wanted
+from interbed.ingest.formats.avro.columns import AvroValues, Columns, Wanted
 from interbed.ingest.formats.avro.schema import AvroSchema, WriterSchemas
-from interbed.ingest.formats.avro.wire_format import by_schema, decoded_by_schema
-from interbed.ingest.formats.by_table import by_table
+from interbed.ingest.formats.by_table import DeclaredKeys, by_table
 from interbed.ingest.formats.connect_json import ConnectType, column_type
 from interbed.ingest.formats.debezium_events import (
     NO_EVENT,
@@ -50,9 +54,69 @@ from interbed.ingest.formats.debezium_events import (
     may_leave_out,
     of_kind,
 )
-from interbed.ingest.formats.declared_keys import DeclaredKeys
-from interbed.ingest.formats.unavailable_value import NOT_SENT, UnavailableValue
+from interbed.ingest.formats.lacking_columns import LEFT_OUT, UnavailableValue
+from interbed.storage.base.avro.decode import PADDING
 from interbed.storage.base.errors import NotSupportedError
+
+HEADER_BYTES = 5
+
+
+def by_schema(index: Indices, texts: Array, bad: list[BadMessage]) -> Iterator[tuple[int, Indices, AvroValues]]:
+    """Yield the id of each schema, with the messages that it wrote and their encoded values.
+
+    `texts` (binary, no nulls) are the contents of the messages with the numbers `index`. Messages that are not in this
+    format are added to `bad`.
+    """
+    if not len(texts):
+        return
+    data, starts, ends = _laid_out(texts)
+    header = data[starts[:, None] + np.arange(HEADER_BYTES)].astype(np.int64)
+    framed = (ends - starts >= HEADER_BYTES) & (header[:, 0] == 0)
+    bad += [BadMessage(int(index[i]), _whats_wrong(texts[int(i)].as_py())) for i in np.flatnonzero(~framed)]
+    numbers = header[:, 1:] @ (1 << np.array([24, 16, 8, 0]))
+    for number in np.unique(numbers[framed]).tolist():
+        chosen = np.flatnonzero(framed & (numbers == number))
+        yield number, index[chosen], AvroValues(data, starts[chosen] + HEADER_BYTES, ends[chosen])
+
+
+def decoded_by_schema(
+    index: Indices, texts: Array, columns_of: Callable[[int], Columns], bad: list[BadMessage]
+) -> Iterator[tuple[int, Indices, Array]]:
+    """Yield the id of each schema, with the messages that it wrote and their values.
+
+    Refused messages are added to `bad`, and so are all messages of a schema for which `columns_of` raises
+    UnknownSchemaError or ValueError.
+    """
+    for number, numbers, encoded in by_schema(index, texts, bad):
+        try:
+            columns = columns_of(number)
+        except (UnknownSchemaError, ValueError) as error:
+            bad += [BadMessage(int(i), f"it has the schema {number}, and {error}") for i in numbers]
+            continue
+        read = columns.decode(encoded)
+        bad += [BadMessage(int(numbers[i]), f"by its schema {number}, {why}") for i, why in read.refused.items()]
+        good = np.ones(len(numbers), bool)
+        good[list(read.refused)] = False
+        yield number, numbers[good], kept(read.values, good)
+
+
+def _laid_out(texts: Any) -> tuple[Any, Indices, Indices]:
+    """Return the bytes of all texts, with PADDING behind them, and the beginning and end of each text."""
+    _, offsets, content = texts.buffers()
+    places = np.frombuffer(offsets, np.int32)[texts.offset : texts.offset + len(texts) + 1].astype(np.int64)
+    first, last = int(places[0]), int(places[-1])
+    data = np.zeros(last - first + PADDING, np.uint8)
+    if last > first:
+        data[: last - first] = np.frombuffer(content, np.uint8)[first:last]
+    places -= first
+    return data, places[:-1], places[1:]
+
+
+def _whats_wrong(text: bytes) -> str:
+    if len(text) < HEADER_BYTES:
+        return f"it has {len(text)} bytes, and the number of its schema alone takes {HEADER_BYTES}"
+    return f"its first byte is {text[0]}, and not 0, with which Confluent's wire format begins"
+
 
 _NAMES = ("db", "schema", "table", "name")
 _SOURCE: Wanted = dict.fromkeys((*_NAMES, "connector"), True)
@@ -187,7 +251,7 @@ class DebeziumAvro:
             kinds=kinds,
             messages=part.index[good][events],
             stated=frozenset(part.types),
-            unsent={name: UnsentRows(rows[good][events], NOT_SENT) for name, rows in unsent.items()},
+            unsent={name: UnsentRows(rows[good][events], LEFT_OUT) for name, rows in unsent.items()},
             unsent_before=at_rows_before(lacking_before, events, kinds),
         )
         return declared.part(changes, events)

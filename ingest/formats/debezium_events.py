@@ -25,8 +25,8 @@ import pyarrow.compute as pc
 from interbed.ingest.flow.changes import NOT_SENT_BEFORE, SourceTable, UnsentRows, turns_of
 from interbed.ingest.flow.messages import Messages
 from interbed.ingest.formats.arrays import Array, Indices, Mask, kept, mask_of, taken, true_of, valid
+from interbed.ingest.formats.by_table import DeclaredKeys
 from interbed.ingest.formats.connect_json import ConnectType
-from interbed.ingest.formats.declared_keys import DeclaredKeys
 from interbed.storage.base.row.kind import RowKind
 
 Kinds: TypeAlias = npt.NDArray[np.int8]

@@ -45,7 +45,7 @@ from interbed.ingest.formats.arrays import (
     taken,
     valid,
 )
-from interbed.ingest.formats.by_table import Headers, by_table, read_headers
+from interbed.ingest.formats.by_table import Headers, JsonKeys, by_table, read_headers
 from interbed.ingest.formats.connect_json import ConnectType, EnvelopeReader, column_type, connect_type
 from interbed.ingest.formats.debezium_events import (
     NO_EVENT,
@@ -61,11 +61,8 @@ from interbed.ingest.formats.debezium_events import (
     may_leave_out,
     of_kind,
 )
-from interbed.ingest.formats.declared_keys import JsonKeys
 from interbed.ingest.formats.json_objects import JsonShape, json_text, parsed_object, sent_rows
-from interbed.ingest.formats.lacking_columns import NOT_SENT as LACKING
-from interbed.ingest.formats.lacking_columns import JsonRows, LackingColumns
-from interbed.ingest.formats.unavailable_value import NOT_SENT, UnavailableValue
+from interbed.ingest.formats.lacking_columns import LACKING, LEFT_OUT, JsonRows, LackingColumns, UnavailableValue
 from interbed.storage.base.errors import NotSupportedError
 
 _SPELLED = r'"(NaN|-?Infinity)"'
@@ -396,7 +393,7 @@ class _Part:
         types = {name: each.type for name, each in self.types.items()} or None
         leaving = may_leave_out(self.kinds, rekeyed) & valid(after)
         before, after, absent = unavailable.resolved(before, after, types, updated=leaving, from_before=from_before)
-        unsent = {name: UnsentRows(rows, NOT_SENT) for name, rows in absent.items()}
+        unsent = {name: UnsentRows(rows, LEFT_OUT) for name, rows in absent.items()}
         if self.types:
             return before, after, unsent, {}
         names = [field.name for field in after.type]

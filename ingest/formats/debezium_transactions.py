@@ -27,9 +27,9 @@ from interbed.ingest.flow.messages import EndedTransaction, Messages
 from interbed.ingest.formats.arrays import Array, Indices, mask_of, valid
 from interbed.ingest.formats.avro.columns import Columns, Wanted
 from interbed.ingest.formats.avro.schema import AvroSchema, WriterSchemas
-from interbed.ingest.formats.avro.wire_format import decoded_by_schema
 from interbed.ingest.formats.by_table import Headers, is_one_of, read_headers, texts_of
 from interbed.ingest.formats.connect_json import EnvelopeReader
+from interbed.ingest.formats.debezium_avro import decoded_by_schema
 from interbed.storage.base.errors import InvalidInputError
 
 _EVENT = pa.schema([pa.field("op", pa.string()), pa.field("transaction", pa.struct([pa.field("id", pa.string())]))])

@@ -57,7 +57,7 @@ def decoder_of(name: str, schemas: WriterSchemas | None = None, unavailable: str
         raise InvalidOptionError(
             f"The format {name} has no placeholder for values; {', '.join(WITH_PLACEHOLDER)} have."
         )
-    from interbed.ingest.formats.unavailable_value import UnavailableValue
+    from interbed.ingest.formats.lacking_columns import UnavailableValue
 
     made: Decoder = _made(name, _PLACES[name], schemas, unavailable=UnavailableValue.parse(unavailable))
     return made

@@ -26,8 +26,7 @@ import pyarrow.compute as pc
 import pyarrow.json
 
 from interbed.ingest.flow.changes import BadMessage, SentRows
-from interbed.ingest.formats.arrays import Array, Indices, Mask, mask_of, one_array, taken
-from interbed.ingest.formats.exact_numbers import is_lost
+from interbed.ingest.formats.arrays import Array, Indices, Mask, is_lost, mask_of, one_array, taken
 from interbed.storage.base.row.kind import RowKind
 
 _STUCK_TOGETHER = r"\}[ \t\r\n]*[^ \t\r\n,}\]]"

@@ -30,8 +30,15 @@ import pyarrow.compute as pc
 from interbed.ingest.flow.changes import BadMessage, DecodedMessages, EndedName, EndedTables, RowChanges, SourceTable
 from interbed.ingest.flow.messages import Messages
 from interbed.ingest.formats.arrays import Array, Mask, changed_rows, valid
-from interbed.ingest.formats.by_table import Headers, TableShapes, TableTexts, at_messages, is_one_of, texts_of
-from interbed.ingest.formats.declared_keys import listed_keys
+from interbed.ingest.formats.by_table import (
+    Headers,
+    TableShapes,
+    TableTexts,
+    at_messages,
+    is_one_of,
+    listed_keys,
+    texts_of,
+)
 from interbed.ingest.formats.json_objects import parsed_object, sent_rows
 from interbed.ingest.formats.lacking_columns import (
     JsonRows,

@@ -27,8 +27,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from interbed.ingest.formats.arrays import Array, converted_values
-from interbed.ingest.formats.exact_numbers import check_not_lost, inexact_integer
+from interbed.ingest.formats.arrays import Array, check_not_lost, converted_values, inexact_integer
 from interbed.storage.base.errors import NotSupportedError
 from interbed.storage.base.types.casting.cast import cast_values
 from interbed.storage.base.types.data_type import AtomicType, TypeRoot

@@ -18,14 +18,17 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from interbed.ingest.formats.arrays import Array, Indices, mask_of, taken
-from interbed.ingest.formats.exact_numbers import (
+from interbed.ingest.formats.arrays import (
     FLOATS,
+    Array,
+    Indices,
     check_not_lost,
     decimals_of_texts,
     floats_of_integers,
     floats_of_texts,
+    mask_of,
     sent_numbers,
+    taken,
 )
 from interbed.ingest.formats.json_objects import SentNumber, json_text, parsed_json, type_of
 from interbed.storage.base.arrow_values import exact_decimals

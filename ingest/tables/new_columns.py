@@ -5,7 +5,7 @@ loses nothing: a fraction after an integer is refused, an integer after a fracti
 before its column has a type, such as an empty list, is null. Messages that were decoded together share one guessed
 type. Where that type holds less than the values, each value is examined alone.
 
-Only columns that are new or may get new fields are examined here; `guessed_fit` handles values of other columns.
+Only columns that are new or may get new fields are examined here; `change_fit` handles values of other columns.
 """
 
 import itertools
@@ -22,9 +22,8 @@ import pyarrow.compute as pc
 from interbed.ingest.flow.changes import BadMessage, RowChanges, SentRows
 from interbed.ingest.formats.arrays import Array, Indices, one_array, valid
 from interbed.ingest.formats.json_objects import LARGE_INTEGER, SentNumber
-from interbed.ingest.tables.change_fit import grown_type
+from interbed.ingest.tables.change_fit import SentColumn, grown_type
 from interbed.ingest.tables.column_fit import fitted, fitted_guess, known_type
-from interbed.ingest.tables.guessed_fit import SentColumn
 from interbed.storage.base.errors import CorruptFileError
 from interbed.storage.base.types.arrow import type_from_arrow, type_to_arrow
 from interbed.storage.base.types.data_type import (

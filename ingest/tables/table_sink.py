@@ -15,16 +15,25 @@ import pyarrow as pa
 from interbed.catalog.client.api import Catalog
 from interbed.catalog.client.errors import DatabaseNotFoundError, TableNotFoundError
 from interbed.ingest.errors import SourceChangedError
-from interbed.ingest.flow.changes import BadMessage, ChangesShape, DecodedMessages, EndedTables, RowChanges, SourceTable
+from interbed.ingest.flow.changes import (
+    BadMessage,
+    ChangesShape,
+    DecodedMessages,
+    EndedTables,
+    RowChanges,
+    SourceTable,
+    identities_of,
+    identity_of,
+    source_to_json,
+    topic_ids_of,
+)
 from interbed.ingest.flow.messages import Messages, Positions
-from interbed.ingest.flow.source_identity import identities_of, identity_of, source_to_json, topic_ids_of
 from interbed.ingest.formats.arrays import one_array, valid
 from interbed.ingest.tables.change_fit import ChangeFit, fixed_columns, impossible_guesses, without_a_column
 from interbed.ingest.tables.column_fit import known_type
 from interbed.ingest.tables.computed_columns import ComputedColumn, with_computed
-from interbed.ingest.tables.names import TableNames
 from interbed.ingest.tables.new_columns import growth_from_text, growth_to_text
-from interbed.ingest.tables.source_tables import SourceTables
+from interbed.ingest.tables.source_tables import SourceTables, TableNames
 from interbed.storage.base.errors import InvalidInputError, SchemaMismatchError
 from interbed.storage.base.row.kind import RowKind
 from interbed.storage.base.types.data_type import DataType

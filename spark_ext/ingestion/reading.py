@@ -18,9 +18,17 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from interbed.ingest.flow.changes import BadMessage, ChangesShape, EndedName, EndedTables, RowChanges, TableTruncation
+from interbed.ingest.flow.changes import (
+    BadMessage,
+    ChangesShape,
+    EndedName,
+    EndedTables,
+    RowChanges,
+    SourceIdentity,
+    TableTruncation,
+    identity_of,
+)
 from interbed.ingest.flow.messages import Messages, Positions
-from interbed.ingest.flow.source_identity import SourceIdentity, identity_of
 from interbed.ingest.formats.arrays import taken
 from interbed.ingest.formats.format import decoder_of
 from interbed.ingest.run_settings import BadMessages
@@ -29,8 +37,8 @@ from interbed.ingest.sources.kafka.source import KafkaRange, read_ranges
 from interbed.ingest.sources.schema_registry import SchemaRegistry
 from interbed.ingest.tables.change_fit import ChangeFit
 from interbed.ingest.tables.computed_columns import with_computed
-from interbed.ingest.tables.names import check_refused
 from interbed.ingest.tables.new_columns import as_one_by_one
+from interbed.ingest.tables.source_tables import check_refused
 from interbed.ingest.tables.table_sink import KnownColumns, for_new_table
 from interbed.spark_ext.handle.table_handle import TableHandle
 from interbed.spark_ext.ingestion.settings import ReadPlan, TargetTable

@@ -7,7 +7,7 @@ from typing import Any
 
 from interbed.ingest.run_settings import BadMessages
 from interbed.ingest.tables.computed_columns import ComputedColumn
-from interbed.ingest.tables.names import TableNames
+from interbed.ingest.tables.source_tables import TableNames
 from interbed.ingest.tables.table_sink import TableSettings
 from interbed.spark_ext.handle.table_handle import TableHandle
 

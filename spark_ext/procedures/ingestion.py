@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 
 from interbed.catalog.client.identifier import TableName
 from interbed.ingest.formats.format import FORMATS, WITH_PLACEHOLDER, WITH_SCHEMAS
-from interbed.ingest.formats.unavailable_value import UnavailableValue
+from interbed.ingest.formats.lacking_columns import UnavailableValue
 from interbed.ingest.run_settings import BadMessages
 from interbed.ingest.tables.computed_columns import ComputedColumn
-from interbed.ingest.tables.names import TableNames
+from interbed.ingest.tables.source_tables import TableNames
 from interbed.ingest.tables.table_sink import TableSettings
 from interbed.spark_ext.ingestion.settings import KafkaSettings, RunSettings
 from interbed.spark_ext.procedures.procedure import (

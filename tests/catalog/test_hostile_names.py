@@ -18,7 +18,7 @@ from interbed.catalog.client.api import Catalog, View
 from interbed.catalog.client.functions import CatalogFunction
 from interbed.catalog.client.identifier import Identifier, TableName, parse_table_name
 from interbed.ingest.flow.changes import SourceTable
-from interbed.ingest.tables.names import TableNames
+from interbed.ingest.tables.source_tables import TableNames
 from interbed.storage.base.errors import InvalidInputError, NotSupportedError
 from interbed.storage.meta.schema.change import SetOption
 from interbed.storage.meta.schema.table_schema import Schema

@@ -16,13 +16,13 @@ from interbed.ingest.formats.canal_json import CanalJson
 from interbed.ingest.formats.debezium_avro import DebeziumAvro
 from interbed.ingest.formats.debezium_json import DebeziumJson
 from interbed.ingest.formats.format import Decoder
+from interbed.ingest.formats.lacking_columns import UnavailableValue
 from interbed.ingest.formats.maxwell_json import MaxwellJson
 from interbed.ingest.formats.pgoutput import PgOutput
 from interbed.ingest.formats.plain_json import PlainJson
-from interbed.ingest.formats.unavailable_value import UnavailableValue
 from interbed.ingest.job import Ingestion
 from interbed.ingest.run_settings import DeadLetters, IngestSettings
-from interbed.ingest.tables.names import TableNames
+from interbed.ingest.tables.source_tables import TableNames
 from interbed.ingest.tables.table_sink import TableSettings
 from tests.ingest.formats.avro.events import FakeRegistry, avro_event, envelope
 from tests.ingest.formats.test_debezium_json import payload, with_schema

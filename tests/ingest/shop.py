@@ -8,7 +8,7 @@ from interbed.ingest.formats.debezium_json import DebeziumJson
 from interbed.ingest.job import Ingestion
 from interbed.ingest.run_settings import DeadLetters, IngestSettings
 from interbed.ingest.sources.source import MessageSource
-from interbed.ingest.tables.names import TableNames
+from interbed.ingest.tables.source_tables import TableNames
 from interbed.ingest.tables.table_sink import TableSettings
 
 Row = dict[str, Any]

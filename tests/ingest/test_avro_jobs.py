@@ -15,7 +15,7 @@ from interbed.ingest.formats.format import decoder_of
 from interbed.ingest.job import Ingestion
 from interbed.ingest.run_settings import BACKOFF, BadMessages, IngestSettings
 from interbed.ingest.sources.schema_registry import SchemaRegistry
-from interbed.ingest.tables.names import TableNames
+from interbed.ingest.tables.source_tables import TableNames
 from interbed.ingest.tables.table_sink import TableSettings
 from interbed.storage.base.errors import InvalidOptionError
 from tests.ingest.formats.avro.events import avro_event, encoded, envelope

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from interbed.catalog.client.filesystem import FileSystemCatalog
-from interbed.ingest.tables.names import TableNames
+from interbed.ingest.tables.source_tables import TableNames
 from tests.ingest.memory_source import MemorySource
 from tests.ingest.shop import event, job, rows_of
 from tests.support.dying_disk import DyingDisk, SimulatedKill, opened

@@ -15,7 +15,7 @@ from interbed.ingest.formats.format import Decoder
 from interbed.ingest.formats.maxwell_json import MaxwellJson
 from interbed.ingest.job import Ingestion
 from interbed.ingest.run_settings import IngestSettings
-from interbed.ingest.tables.names import TableNames
+from interbed.ingest.tables.source_tables import TableNames
 from interbed.ingest.tables.table_sink import TableSettings
 from tests.ingest.memory_source import MemorySource
 from tests.ingest.shop import lake, rows_of

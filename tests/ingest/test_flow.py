@@ -6,10 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from interbed.ingest.flow.changes import SourceTable
+from interbed.ingest.flow.changes import SourceTable, source_to_json
 from interbed.ingest.flow.messages import Positions, least_of
-from interbed.ingest.flow.source_identity import source_to_json
-from interbed.ingest.tables.names import TableNames
+from interbed.ingest.tables.source_tables import TableNames
 from interbed.storage.base.errors import CorruptFileError, InvalidInputError
 from tests.ingest.memory_source import messages_of
 

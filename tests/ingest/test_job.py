@@ -10,7 +10,7 @@ from interbed.ingest.errors import BadMessageError
 from interbed.ingest.flow.messages import Messages, Positions
 from interbed.ingest.run_settings import BadMessages
 from interbed.ingest.tables.computed_columns import ComputedColumn
-from interbed.ingest.tables.names import TableNames
+from interbed.ingest.tables.source_tables import TableNames
 from interbed.ingest.tables.table_sink import TableSettings
 from interbed.storage.base.errors import CommitConflictError, NotSupportedError, SchemaMismatchError
 from tests.ingest.formats.test_debezium_json import payload, with_schema

@@ -17,7 +17,7 @@ from interbed.ingest.job import Ingestion
 from interbed.ingest.run_settings import IngestSettings
 from interbed.ingest.sources.kafka.source import KafkaSource
 from interbed.ingest.sources.kafka.topics import KafkaTopicIds
-from interbed.ingest.tables.names import TableNames
+from interbed.ingest.tables.source_tables import TableNames
 from interbed.ingest.tables.table_sink import TableSettings
 from interbed.storage.commit.stream_commits import SOURCE_PROPERTY
 from tests.ingest.shop import event, job, lake, rows_of

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from interbed.catalog.client.api import Catalog
-from interbed.ingest.tables.names import TableNames
+from interbed.ingest.tables.source_tables import TableNames
 from interbed.storage.base.errors import InvalidInputError
 from tests.ingest.memory_source import MemorySource
 from tests.ingest.shop import event, job, lake, rows_of

@@ -12,7 +12,7 @@ from interbed.ingest.errors import BadMessageError
 from interbed.ingest.formats.canal_json import CanalJson
 from interbed.ingest.job import Ingestion
 from interbed.ingest.run_settings import IngestSettings
-from interbed.ingest.tables.names import TableNames
+from interbed.ingest.tables.source_tables import TableNames
 from interbed.ingest.tables.table_sink import TableSettings
 from interbed.storage.base.errors import SchemaMismatchError
 from interbed.storage.base.types.arrow import type_to_arrow

@@ -7,7 +7,7 @@ import pytest
 
 from interbed.catalog.client.api import Catalog
 from interbed.ingest.formats.debezium_transactions import DebeziumJsonTransactions
-from interbed.ingest.sources.transactions import TransactionalSource
+from interbed.ingest.sources.source import TransactionalSource
 from tests.ingest.memory_source import MemorySource
 from tests.ingest.shop import Event, Row, event, job, lake, rows_of
 

@@ -18,7 +18,7 @@ from interbed import DataField, Schema, data_type
 from interbed.catalog.client.api import Catalog
 from interbed.ingest.flow.messages import Messages
 from interbed.ingest.formats.canal_json import CanalJson
-from interbed.ingest.formats.unavailable_value import UnavailableValue
+from interbed.ingest.formats.lacking_columns import UnavailableValue
 from interbed.ingest.run_settings import BadMessages
 from interbed.ingest.tables.computed_columns import ComputedColumn
 from interbed.ingest.tables.table_sink import TableSettings

@@ -16,8 +16,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from interbed.ingest.flow.changes import SourceTable
-from interbed.ingest.flow.source_identity import CatalogIdentity
+from interbed.ingest.flow.changes import CatalogIdentity, SourceTable
 from interbed.ingest.formats.postgres_types import TypeLookup, column_type
 from interbed.ingest.sources.postgres.connection import PostgresConnections, quoted
 from interbed.storage.base.errors import InvalidInputError

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from interbed.ingest.errors import SourceGapError
 from interbed.ingest.flow.messages import Messages, Positions
 from interbed.ingest.formats.debezium_transactions import DebeziumJsonTransactions
-from interbed.ingest.sources.transactions import LOST_SECONDS, TransactionalSource
+from interbed.ingest.sources.source import LOST_SECONDS, TransactionalSource
 from interbed.storage.base.errors import InvalidInputError
 from tests.ingest.memory_source import MemorySource, Value, messages_of
 

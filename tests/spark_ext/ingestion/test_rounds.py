@@ -16,7 +16,7 @@ from interbed.ingest.formats.format import decoder_of
 from interbed.ingest.job import Ingestion
 from interbed.ingest.run_settings import IngestSettings
 from interbed.ingest.sources.kafka.source import KafkaSource
-from interbed.ingest.tables.names import TableNames
+from interbed.ingest.tables.source_tables import TableNames
 from interbed.ingest.tables.table_sink import TableSettings
 from interbed.spark_ext.ingestion import reading, writing
 from interbed.spark_ext.procedures import ingestion_rounds

@@ -10,7 +10,7 @@ from interbed.ingest.formats.pgoutput import PgOutput
 from interbed.ingest.job import Ingestion
 from interbed.ingest.run_settings import IngestSettings
 from interbed.ingest.sources.postgres.source import PostgresSource
-from interbed.ingest.tables.names import TableNames
+from interbed.ingest.tables.source_tables import TableNames
 from interbed.ingest.tables.table_sink import TableSettings
 from tests.support.waits import at_most, wait_until
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from interbed.catalog.client.api import Catalog
-from interbed.ingest.tables.names import TableNames
+from interbed.ingest.tables.source_tables import TableNames
 from interbed.storage.base.errors import InvalidInputError
 from tests.ingest.shop import lake, rows_of
 from tests.ingest.sources.postgres.database import Database
