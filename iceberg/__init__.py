@@ -1,9 +1,8 @@
 """Iceberg tables beside interbed's own, read with all of their deletes. pyiceberg provides the metadata.
 
-From the top: opening (loads tables) > table (the public object, its reads, and their plans explained) > upkeep >
-optimize > commit > read (files become rows) > rest_scan (scans that a REST catalog plans) > plan (files to
-read, and their deletes) > meta (types, filters and files in the metadata). publish writes Iceberg's metadata of
-interbed's own tables.
+From the top: table (the public object, its reads, their plans explained, and loading of tables) > upkeep > optimize >
+commit > read (files become rows) > rest_scan (scans that a REST catalog plans) > plan (files to read, and their
+deletes) > meta (types, filters and files in the metadata). publish writes Iceberg's metadata of interbed's own tables.
 
 Needs the extra `interbed[iceberg]`: importing any module of this package raises MissingExtraError without it.
 """

@@ -1,5 +1,10 @@
 """Commits of replaced files: a new snapshot without the files that a job replaced, and with the job's files.
 
+A `FileReplacement` finds its conflicts with newer snapshots. Rewritten rows keep the sequence number of the snapshot
+that they were read from: later equality deletes delete them, and earlier ones were applied. A data file whose equality
+deletes became positions keeps its own sequence number. A `NewTableFile`, data or deletes, has everything for its
+manifest entry.
+
 `SnapshotWriter` writes the manifests of the new snapshot. A manifest that holds a removed file is written again, with
 its other files unchanged; all other manifests are kept. Sources: Iceberg's table specification, "Snapshots", and the
 names of the summary in its appendix F.
@@ -8,34 +13,184 @@ names of the summary in its appendix F.
 import time
 import uuid
 from collections import Counter, defaultdict
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
 from pyiceberg.io import FileIO
-from pyiceberg.manifest import ManifestContent, ManifestEntry, ManifestEntryStatus, ManifestFile
+from pyiceberg.manifest import (
+    DataFile,
+    DataFileContent,
+    FileFormat,
+    ManifestContent,
+    ManifestEntry,
+    ManifestEntryStatus,
+    ManifestFile,
+)
 from pyiceberg.partitioning import PartitionSpec
 from pyiceberg.schema import Schema
 from pyiceberg.table import Table as Metadata
 from pyiceberg.table.metadata import TableMetadata, TableMetadataV3
 from pyiceberg.table.snapshots import Operation, Snapshot, Summary
+from pyiceberg.typedef import Record
 
 from interbed.iceberg.commit.home import CommitAttempt, TableHome, commit_retried, delete_files, snapshot_attempt
-from interbed.iceberg.commit.replacement import FileReplacement, NewTableFile, Place, files_to_remove
 from interbed.iceberg.meta.live_files import FileContent, LiveFile, live_file
 from interbed.iceberg.meta.manifests import (
+    NEWEST_VERSION,
     entries_of_each,
     manifests_of,
     with_status,
     write_manifest,
     write_manifest_list,
 )
-from interbed.iceberg.meta.table_metadata import whole_number, with_dropped
-from interbed.iceberg.plan import is_unpartitioned
+from interbed.iceberg.meta.table_metadata import descends, manifest_target, with_dropped
+from interbed.iceberg.plan import DataTask, DeleteIndex, is_unpartitioned
 from interbed.storage.base.errors import CommitConflictError, StorageAccessError
 
-_TARGET = "commit.manifest.target-size-bytes"
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NewTableFile:
+    """A new file; can be sent to another process. Metrics are by the ids of columns, under Iceberg's names of fields.
+
+    `sequence_number` is that of its rows if it is older than the commit. `partition` is as in LiveFile.
+    """
+
+    path: str
+    content: FileContent
+    file_format: str
+    spec_id: int
+    partition: tuple[object, ...]
+    records: int
+    size: int
+    sequence_number: int | None = None
+    referenced: str | None = None
+    offset: int | None = None
+    length: int | None = None
+    metrics: Mapping[str, Any] = field(default_factory=dict)
+
+    def live(self, sequence_number: int) -> LiveFile:
+        """Return the file as the plan of a reader has it, after a commit with that sequence number."""
+        return LiveFile(
+            path=self.path,
+            content=self.content,
+            file_format=self.file_format,
+            spec_id=self.spec_id,
+            partition=self.partition,
+            records=self.records,
+            size=self.size,
+            sequence_number=sequence_number if self.sequence_number is None else self.sequence_number,
+            referenced=self.referenced,
+            offset=self.offset,
+            length=self.length,
+        )
+
+    def entry(self, snapshot_id: int) -> ManifestEntry:
+        """Return its entry in a manifest of the snapshot that adds it."""
+        file = DataFile.from_args(
+            _table_format_version=NEWEST_VERSION,
+            content=DataFileContent(int(self.content)),
+            file_path=self.path,
+            file_format=FileFormat(self.file_format.upper()),
+            partition=Record(*map(_value_of, self.partition)),
+            record_count=self.records,
+            file_size_in_bytes=self.size,
+            referenced_data_file=self.referenced,
+            content_offset=self.offset,
+            content_size_in_bytes=self.length,
+            **self.metrics,
+        )
+        file.spec_id = self.spec_id
+        return ManifestEntry.from_args(
+            _table_format_version=NEWEST_VERSION,
+            status=ManifestEntryStatus.ADDED,
+            snapshot_id=snapshot_id,
+            sequence_number=self.sequence_number,
+            file_sequence_number=None,
+            data_file=file,
+        )
+
+
+def _value_of(key: object) -> object:
+    """Return the value of a key of `live_file`, which differs for NaN."""
+    return float("nan") if key == "NaN" else key
+
+
+Place = tuple[str, int | None]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FileReplacement:
+    """The result of a job over the snapshot `snapshot_id`.
+
+    `rewritten` are data files to remove, with the deletes that were applied to their rows. `converted` are data files
+    that are kept, and whose deletes are all in the added ones now. `known` are the deletes of that snapshot.
+    """
+
+    snapshot_id: int
+    rewritten: tuple[DataTask, ...]
+    converted: tuple[DataTask, ...]
+    added: tuple[NewTableFile, ...]
+    known: frozenset[Place]
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether nothing changes, except that delete files without effect are removed."""
+        return not (self.rewritten or self.converted or self.added)
+
+
+def files_to_remove(
+    replacement: FileReplacement,
+    data: Sequence[LiveFile],
+    deletes: Sequence[LiveFile],
+    is_unpartitioned: Callable[[int], bool],
+    sequence_number: int,
+) -> frozenset[Place]:
+    """Return the live files that the snapshot with that sequence number removes: replaced files, and deletes without
+    effect.
+
+    Raises CommitConflictError if another commit changed the files that were read.
+    """
+    now = {file.path: file for file in data}
+    for task in (*replacement.rewritten, *replacement.converted):
+        if now.get(task.file.path) != task.file:
+            raise CommitConflictError(
+                f"Another commit replaced {task.file.path} while it was optimized; plan it again."
+            )
+    _check_new_positions(replacement, deletes, is_unpartitioned)
+    replaced = {task.file.place for task in replacement.rewritten}
+    vectors = {task.file.path: task.deletes.vector for task in replacement.converted}
+    superseded = {
+        file.place for file in deletes if file.is_vector and file.referenced is not None and file.referenced in vectors
+    }
+    left = [file for file in deletes if file.place not in superseded]
+    added = [file.live(sequence_number) for file in replacement.added]
+    index = DeleteIndex([*left, *(file for file in added if file.content is not FileContent.DATA)], is_unpartitioned)
+    done = {task.file.path: {file.place for file in task.deletes.files} for task in replacement.converted}
+    needed: set[Place] = set()
+    remaining = [file for file in data if file.place not in replaced]
+    for file in (*remaining, *(file for file in added if file.content is FileContent.DATA)):
+        needed.update(each.place for each in index.of(file).files if each.place not in done.get(file.path, ()))
+    return frozenset(replaced | superseded | {file.place for file in left if file.place not in needed})
+
+
+def _check_new_positions(
+    replacement: FileReplacement, deletes: Iterable[LiveFile], is_unpartitioned: Callable[[int], bool]
+) -> None:
+    """Refuse newer position deletes of the replaced files: their rows would be restored, or the deletes lost."""
+    unknown = [
+        file for file in deletes if file.content is FileContent.POSITION_DELETES and file.place not in replacement.known
+    ]
+    if not unknown:
+        return
+    index = DeleteIndex(unknown, is_unpartitioned)
+    for task in replacement.rewritten:
+        if index.of(task.file).files:
+            raise CommitConflictError(f"Another commit deleted rows of {task.file.path} meanwhile; plan it again.")
+    for task in replacement.converted:
+        if index.of(task.file).vector is not None:
+            raise CommitConflictError(f"Another commit deleted rows of {task.file.path} meanwhile; plan it again.")
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,8 +217,6 @@ class CachedManifests:
 
 
 _CODEC = "write.avro.compression-codec"
-
-
 _BY_KIND = {
     FileContent.DATA: ("data-files", "records"),
     FileContent.POSITION_DELETES: ("delete-files", "position-deletes"),
@@ -126,17 +279,12 @@ def manifests_to_merge(manifests: Sequence[ManifestFile], target: int) -> list[l
     return [[m.manifest_path for m in piece] for pieces in groups.values() for piece in pieces if len(piece) > 1]
 
 
-def manifest_target(metadata: TableMetadata) -> int:
-    """Return the target size of a manifest, in bytes. Raises InvalidOptionError."""
-    return whole_number(metadata.properties, _TARGET, 8 << 20, least=1)
-
-
 def _attempt(
     table: Metadata, replacement: FileReplacement, reader: CachedManifests, properties: Mapping[str, str]
 ) -> CommitAttempt | None:
     metadata = table.metadata
     parent = metadata.current_snapshot()
-    if parent is None or not _descends(metadata, parent, replacement.snapshot_id):
+    if parent is None or not descends(metadata, parent, replacement.snapshot_id):
         raise CommitConflictError(
             f"Snapshot {replacement.snapshot_id} of {table.location()}, which was optimized, is not an ancestor of the "
             "newest one any more; plan it again."
@@ -154,17 +302,6 @@ def _attempt(
         return None
     with SnapshotWriter(table) as writer:
         return writer.replaced(parent, manifests, removed, replacement.added, properties)
-
-
-def _descends(metadata: TableMetadata, snapshot: Snapshot, ancestor: int) -> bool:
-    """Return whether a snapshot descends from another one, as far as the metadata have its ancestors."""
-    found: Snapshot | None = snapshot
-    while found is not None:
-        if found.snapshot_id == ancestor:
-            return True
-        parent = found.parent_snapshot_id
-        found = None if parent is None else metadata.snapshot_by_id(parent)
-    return False
 
 
 class SnapshotWriter:

@@ -12,6 +12,7 @@ from typing import Any
 import pyarrow as pa
 from pyiceberg.schema import Schema
 from pyiceberg.table.metadata import TableMetadata
+from pyiceberg.table.snapshots import Snapshot
 from pyiceberg.types import (
     BinaryType,
     BooleanType,
@@ -39,6 +40,8 @@ from pyiceberg.types import (
 from interbed.storage.base.errors import InvalidOptionError, NotSupportedError
 from interbed.storage.base.types.arrow import DESCRIPTION, FieldIds, type_from_arrow
 from interbed.storage.base.types.data_type import DataField
+
+_MANIFEST_TARGET = "commit.manifest.target-size-bytes"
 
 _PLAIN: dict[type[IcebergType], pa.DataType] = {
     BooleanType: pa.bool_(),
@@ -69,6 +72,22 @@ def whole_number(properties: Mapping[str, str], name: str, default: int, *, leas
     if least is not None and found < least:
         raise InvalidOptionError(f"The table property '{name}' is {text!r}; it should be {least} or more.")
     return found
+
+
+def manifest_target(metadata: TableMetadata) -> int:
+    """Return the target size of a manifest, in bytes. Raises InvalidOptionError."""
+    return whole_number(metadata.properties, _MANIFEST_TARGET, 8 << 20, least=1)
+
+
+def descends(metadata: TableMetadata, snapshot: Snapshot, ancestor: int) -> bool:
+    """Return whether a snapshot descends from another one, as far as the metadata have its ancestors."""
+    found: Snapshot | None = snapshot
+    while found is not None:
+        if found.snapshot_id == ancestor:
+            return True
+        parent = found.parent_snapshot_id
+        found = None if parent is None else metadata.snapshot_by_id(parent)
+    return False
 
 
 def with_dropped(schema: Schema, others: Sequence[Schema]) -> Schema:

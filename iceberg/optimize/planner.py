@@ -23,9 +23,9 @@ from typing import Any
 from pyiceberg.manifest import ManifestFile
 from pyiceberg.table import Table as Metadata
 
-from interbed.iceberg.commit.replace import manifest_target
 from interbed.iceberg.meta.live_files import LiveFile
 from interbed.iceberg.meta.manifests import manifests_of
+from interbed.iceberg.meta.table_metadata import manifest_target
 from interbed.iceberg.optimize.expire import SnapshotRetention, expired, next_expiry
 from interbed.iceberg.optimize.job import OptimizeSettings
 from interbed.iceberg.plan import DataTask, plan_read

@@ -24,7 +24,7 @@ from pyiceberg.io.pyarrow import (
 from pyiceberg.schema import Schema, prune_columns
 from pyiceberg.types import IcebergType, ListType, MapType, NestedField, StructType, UUIDType
 
-from interbed.iceberg.commit.replacement import NewTableFile
+from interbed.iceberg.commit.replace import NewTableFile
 from interbed.iceberg.meta.live_files import PATH_ID, POSITION_ID, FileContent, LiveFile, puffin_of
 from interbed.iceberg.meta.manifests import NEWEST_VERSION
 from interbed.iceberg.meta.table_metadata import type_to_arrow, whole_number

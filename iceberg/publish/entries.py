@@ -31,8 +31,8 @@ from pyiceberg.utils.datetime import date_to_days, datetime_to_micros, time_to_m
 
 from interbed.iceberg.meta.live_files import LiveFile, VectorPlace, puffin_of
 from interbed.iceberg.meta.manifests import NEWEST_VERSION
-from interbed.iceberg.publish.columns import iceberg_schema
-from interbed.iceberg.publish.settings import shows_vectors
+from interbed.iceberg.publish.document import iceberg_schema
+from interbed.iceberg.publish.place import shows_vectors
 from interbed.storage.base.bucket_id import BucketId
 from interbed.storage.base.row.binary_row import decode_row
 from interbed.storage.base.types.data_type import DataField, DataType

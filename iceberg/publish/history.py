@@ -17,8 +17,15 @@ from pyiceberg.typedef import Record
 
 from interbed.iceberg.meta.live_files import live_file
 from interbed.iceberg.meta.table_metadata import IDENTITY
-from interbed.iceberg.publish.columns import check_versions, first_changed, iceberg_schema, partition_spec, same_columns
-from interbed.iceberg.publish.document import InheritedIds, MetadataDocument
+from interbed.iceberg.publish.document import (
+    InheritedIds,
+    MetadataDocument,
+    check_versions,
+    first_changed,
+    iceberg_schema,
+    partition_spec,
+    same_columns,
+)
 from interbed.iceberg.publish.entries import (
     TOTALS,
     FileChanges,
@@ -32,8 +39,15 @@ from interbed.iceberg.publish.entries import (
     summary_of,
 )
 from interbed.iceberg.publish.manifests import Manifests
-from interbed.iceberg.publish.place import PublishPlace, StoreIO
-from interbed.iceberg.publish.settings import FORMAT_VERSION, PublishSettings, identity_of, is_of, shows_vectors
+from interbed.iceberg.publish.place import (
+    FORMAT_VERSION,
+    PublishPlace,
+    PublishSettings,
+    StoreIO,
+    identity_of,
+    is_of,
+    shows_vectors,
+)
 from interbed.storage.base.bucket_id import BucketId
 from interbed.storage.base.errors import InvalidOptionError, NotSupportedError, SnapshotNotFoundError
 from interbed.storage.io.resolve import normalize_path, respelled

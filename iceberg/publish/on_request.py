@@ -21,19 +21,19 @@ from typing import Any
 from pyiceberg.types import TimestampNanoType, TimestamptzNanoType
 
 from interbed.iceberg.meta.table_metadata import IDENTITY
-from interbed.iceberg.publish.columns import iceberg_schema, partition_spec
-from interbed.iceberg.publish.document import MetadataDocument
-from interbed.iceberg.publish.place import PublishPlace, version_of
-from interbed.iceberg.publish.publication import PUBLISHING, publish, published_state
-from interbed.iceberg.publish.settings import (
+from interbed.iceberg.publish.document import MetadataDocument, iceberg_schema, partition_spec
+from interbed.iceberg.publish.place import (
     FORMAT_VERSION,
     MANIFEST_COMPRESSION,
     STORAGE,
+    PublishPlace,
     PublishSettings,
     Storage,
     identity_of,
     shows_vectors,
+    version_of,
 )
+from interbed.iceberg.publish.publication import PUBLISHING, publish, published_state
 from interbed.storage.base.errors import FileGoneError
 from interbed.storage.base.memory_cache import MemoryCache
 from interbed.storage.io.resolve import normalize_path

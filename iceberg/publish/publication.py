@@ -17,26 +17,35 @@ import pyarrow as pa
 from pyiceberg.manifest import ManifestContent, ManifestFile
 from pyiceberg.table.snapshots import Snapshot as Published
 
-from interbed.iceberg.publish.columns import check_versions, first_changed, iceberg_schema
-from interbed.iceberg.publish.document import InheritedIds, MetadataDocument
+from interbed.iceberg.publish.document import (
+    InheritedIds,
+    MetadataDocument,
+    check_versions,
+    first_changed,
+    iceberg_schema,
+)
 from interbed.iceberg.publish.history import PublishedHistory, PublishedState
 from interbed.iceberg.publish.manifests import Manifests
-from interbed.iceberg.publish.place import PUFFIN, RETIRE_PENDING, PublishPlace, index_file_of, version_of
+from interbed.iceberg.publish.place import (
+    FORMAT_VERSION,
+    PUFFIN,
+    RETIRE_PENDING,
+    STORAGE,
+    PublishedRetention,
+    PublishPlace,
+    PublishSettings,
+    Storage,
+    forgotten,
+    index_file_of,
+    kept,
+    references,
+    version_of,
+)
 from interbed.iceberg.publish.registration import (
     MetastoreRegistration,
     RestPublication,
     metastore_address,
     rest_properties,
-)
-from interbed.iceberg.publish.settings import (
-    FORMAT_VERSION,
-    STORAGE,
-    PublishedRetention,
-    PublishSettings,
-    Storage,
-    forgotten,
-    kept,
-    references,
 )
 from interbed.storage.base.errors import (
     CorruptFileError,

@@ -74,8 +74,7 @@ from thrift.transport.TSocket import TSocket
 from thrift.transport.TTransport import TBufferedTransport
 
 from interbed.iceberg.publish.document import MetadataDocument
-from interbed.iceberg.publish.place import PublishPlace, own_names
-from interbed.iceberg.publish.settings import DATABASE, REST, TABLE, URI, PublishSettings
+from interbed.iceberg.publish.place import DATABASE, REST, TABLE, URI, PublishPlace, PublishSettings, own_names
 from interbed.storage.base.errors import InterbedError, InvalidOptionError, StorageAccessError
 from interbed.storage.io.resolve import normalize_path
 from interbed.storage.meta.file_store import FileStore

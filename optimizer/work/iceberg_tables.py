@@ -16,17 +16,18 @@ from typing import Any
 from interbed.iceberg.commit.home import sync_files
 from interbed.iceberg.commit.replace import commit_replacement
 from interbed.iceberg.meta.table_metadata import is_published
-from interbed.iceberg.optimize.compact import OptimizePlan, plan_optimization
-from interbed.iceberg.optimize.job import OptimizeJob, OptimizeSettings, sweep
-from interbed.iceberg.optimize.planner import OptimizeUnit, iceberg_health
-from interbed.iceberg.optimize.run_unit import UnitOutcome, delete_new, run_unit
-from interbed.iceberg.optimize.wire import (
+from interbed.iceberg.optimize.compact import (
     JobPlace,
+    OptimizePlan,
     outcome_from_bytes,
     outcome_to_bytes,
+    plan_optimization,
     unit_from_bytes,
     unit_to_bytes,
 )
+from interbed.iceberg.optimize.job import OptimizeJob, OptimizeSettings, sweep
+from interbed.iceberg.optimize.planner import OptimizeUnit, iceberg_health
+from interbed.iceberg.optimize.run_unit import UnitOutcome, delete_new, run_unit
 from interbed.iceberg.table import IcebergTable
 from interbed.optimizer.flow.process import (
     CleanupMode,

@@ -10,16 +10,17 @@ from typing import Any
 from interbed.catalog.client.errors import TableModifiedError
 from interbed.iceberg.commit.home import sync_files
 from interbed.iceberg.commit.replace import commit_replacement
-from interbed.iceberg.optimize.compact import OptimizePlan, plan_optimization
-from interbed.iceberg.optimize.job import sweep
-from interbed.iceberg.optimize.run_unit import run_unit
-from interbed.iceberg.optimize.wire import (
+from interbed.iceberg.optimize.compact import (
     JobPlace,
+    OptimizePlan,
     outcome_from_bytes,
     outcome_to_bytes,
+    plan_optimization,
     unit_from_bytes,
     unit_to_bytes,
 )
+from interbed.iceberg.optimize.job import sweep
+from interbed.iceberg.optimize.run_unit import run_unit
 from interbed.iceberg.table import IcebergTable
 from interbed.spark_ext.procedures.procedure import DONE, Answer, Job, ProcedureCall
 from interbed.storage.base.errors import CommitStateUnknownError

@@ -115,10 +115,9 @@ if TYPE_CHECKING:
     from interbed.catalog.server.migration.connection import ObjectGoneError
     from interbed.catalog.server.migration.record import MigrationError, MissingMethodError, RefusedError
     from interbed.catalog.server.setting_kinds import ServerSettingsError
-    from interbed.iceberg.opening import load_iceberg_table
     from interbed.iceberg.optimize.compact import IcebergCompaction
     from interbed.iceberg.optimize.expire import IcebergExpiry, IcebergOrphans
-    from interbed.iceberg.table import IcebergExplanation, IcebergScan, IcebergTable
+    from interbed.iceberg.table import IcebergExplanation, IcebergScan, IcebergTable, load_iceberg_table
     from interbed.ingest.errors import (
         BadMessageError,
         SchemaRegistryError,
@@ -364,8 +363,7 @@ _HOLDS = {
     "interbed.catalog.server.settings": "ServerSettingsError",
     "interbed.iceberg.optimize.expire": "IcebergExpiry IcebergOrphans",
     "interbed.iceberg.optimize.compact": "IcebergCompaction",
-    "interbed.iceberg.opening": "load_iceberg_table",
-    "interbed.iceberg.table": "IcebergExplanation IcebergScan IcebergTable",
+    "interbed.iceberg.table": "IcebergExplanation IcebergScan IcebergTable load_iceberg_table",
     "interbed.ingest.errors": (
         "BadMessageError SchemaRegistryError SourceChangedError SourceGapError SourceUnavailableError "
         "UnknownSchemaError"

@@ -35,7 +35,7 @@ def written(rows: pa.Table, warehouse: str, properties: dict[str, str], director
 def read(engine: str, metadata: str, properties: dict[str, str]) -> int:
     """Read two columns, and return the number of rows."""
     if engine == "interbed":
-        from interbed.iceberg.opening import load_iceberg_table
+        from interbed.iceberg.table import load_iceberg_table
 
         return load_iceberg_table(metadata, properties).scan(columns=COLUMNS).to_arrow().num_rows
     from pyiceberg.table import StaticTable

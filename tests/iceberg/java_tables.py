@@ -4,8 +4,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from interbed.iceberg.opening import load_iceberg_table
-from interbed.iceberg.table import IcebergTable
+from interbed.iceberg.table import IcebergTable, load_iceberg_table
 from tests.support.peers.iceberg import IcebergPeer
 
 

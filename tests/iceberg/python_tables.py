@@ -12,8 +12,7 @@ import pyarrow.parquet as pq
 from pyiceberg.table import Table
 
 from interbed.iceberg.commit.home import CatalogHome, TableHome
-from interbed.iceberg.commit.replace import commit_replacement
-from interbed.iceberg.commit.replacement import FileReplacement, NewTableFile
+from interbed.iceberg.commit.replace import FileReplacement, NewTableFile, commit_replacement
 from interbed.iceberg.meta.live_files import FileContent
 from interbed.iceberg.table import IcebergTable
 

@@ -10,7 +10,7 @@ from pyiceberg.catalog import load_catalog as load_pyiceberg
 
 import interbed
 import interbed.testing
-from interbed.iceberg.opening import store_properties
+from interbed.iceberg.table import store_properties
 from tests.support.servers.http_servers import running_rest_catalog, running_s3
 
 BUCKET = "lake"

@@ -8,7 +8,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from interbed.iceberg.opening import load_iceberg_table
+from interbed.iceberg.table import load_iceberg_table
 from interbed.storage.base.errors import (
     BranchNotFoundError,
     FilterError,

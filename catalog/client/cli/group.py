@@ -354,6 +354,6 @@ def table_at(location: str, options: Mapping[str, str]) -> "IcebergTable":
     """Return the Iceberg table in a directory or of a metadata file; `options` are those of a catalog for its file
     system.
     """
-    from interbed.iceberg.opening import load_iceberg_table, store_properties
+    from interbed.iceberg.table import load_iceberg_table, store_properties
 
     return load_iceberg_table(location, store_properties(options), name=location)

@@ -20,9 +20,8 @@ from interbed.catalog.client.hive.client import HiveMetastoreClient
 from interbed.catalog.client.hive.commit_lock import LockSettings
 from interbed.catalog.client.identifier import Identifier
 from interbed.iceberg.commit.home import metadata_bytes, metadata_suffix, metadata_to_delete
-from interbed.iceberg.opening import load_iceberg_table, store_properties
 from interbed.iceberg.read.files import store_options
-from interbed.iceberg.table import IcebergTable
+from interbed.iceberg.table import IcebergTable, load_iceberg_table, store_properties
 from interbed.storage.base.errors import InvalidOptionError
 from interbed.storage.io.resolve import file_io_for
 

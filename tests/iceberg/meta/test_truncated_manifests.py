@@ -6,7 +6,7 @@ import pyarrow as pa
 import pytest
 from pyiceberg.catalog.sql import SqlCatalog
 
-from interbed.iceberg.opening import load_iceberg_table
+from interbed.iceberg.table import load_iceberg_table
 from interbed.storage.base.errors import CorruptFileError
 
 

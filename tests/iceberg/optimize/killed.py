@@ -10,7 +10,7 @@ from typing import Any
 
 from pyiceberg.io.pyarrow import PyArrowFile
 
-from interbed.iceberg import opening
+from interbed.iceberg import table as table_module
 from interbed.iceberg.read import files
 from interbed.storage.io.api import FileIO
 from interbed.storage.io.faults import Fault, FaultAction, FaultyFileIO
@@ -44,9 +44,9 @@ def _optimize(location: str, mode: str, action: FaultAction, skip: int) -> None:
     def created(self: PyArrowFile, overwrite: bool = False) -> Any:
         return faulty._do("create", self.location, lambda: create(self, overwrite))
 
-    opening.file_io_for = opened  # type: ignore[attr-defined]
+    table_module.file_io_for = opened  # type: ignore[attr-defined]
     files.file_io_for = opened  # type: ignore[attr-defined]
     PyArrowFile.create = created  # type: ignore[method-assign]
-    table = opening.load_iceberg_table(location)
+    table = table_module.load_iceberg_table(location)
     table.compact(mode=mode)
     table.expire_snapshots(older_than=int(time.time() * 1000), retain_last=1)

@@ -7,8 +7,7 @@ from pyiceberg.table import Table as Metadata
 from pyiceberg.table.update import TableRequirement, TableUpdate
 
 from interbed.iceberg.commit.home import TableHome
-from interbed.iceberg.opening import load_iceberg_table
-from interbed.iceberg.table import IcebergTable
+from interbed.iceberg.table import IcebergTable, load_iceberg_table
 from tests.support.peers.iceberg import IcebergPeer
 
 

@@ -9,8 +9,7 @@ import pytest
 from pyiceberg.catalog.sql import SqlCatalog
 
 import interbed
-from interbed.iceberg.opening import load_iceberg_table
-from interbed.iceberg.table import IcebergTable
+from interbed.iceberg.table import IcebergTable, load_iceberg_table
 from interbed.storage.base.errors import SnapshotNotFoundError
 from tests.support.waits import past_millisecond
 

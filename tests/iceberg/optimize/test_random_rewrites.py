@@ -4,8 +4,7 @@ import random
 
 import pytest
 
-from interbed.iceberg.opening import load_iceberg_table
-from interbed.iceberg.table import IcebergTable
+from interbed.iceberg.table import IcebergTable, load_iceberg_table
 from tests.iceberg.java_tables import assert_alike
 from tests.iceberg.random_table import RandomTable
 from tests.support import shares

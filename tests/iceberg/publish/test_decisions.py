@@ -5,16 +5,16 @@ from pyiceberg.table.snapshots import Operation, Summary
 from pyiceberg.table.snapshots import Snapshot as Published
 
 from interbed.iceberg.meta.table_metadata import IDENTITY
-from interbed.iceberg.publish.columns import first_changed
-from interbed.iceberg.publish.document import InheritedIds, MetadataDocument
+from interbed.iceberg.publish.document import InheritedIds, MetadataDocument, first_changed
 from interbed.iceberg.publish.entries import ShownLevels, Totals, changes_of, summary_of
 from interbed.iceberg.publish.manifests import due_for_compaction
-from interbed.iceberg.publish.place import PublishPlace, index_file_of
-from interbed.iceberg.publish.settings import (
+from interbed.iceberg.publish.place import (
     PublishedRetention,
+    PublishPlace,
     PublishSettings,
     forgotten,
     identity_of,
+    index_file_of,
     is_of,
     kept,
     references,

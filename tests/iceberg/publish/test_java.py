@@ -8,7 +8,7 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from interbed.iceberg.publish.columns import same_columns
+from interbed.iceberg.publish.document import same_columns
 from interbed.storage.table.table import Table, load_table
 from tests.iceberg.publish.tables import (
     KEYED,

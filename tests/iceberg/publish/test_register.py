@@ -10,8 +10,8 @@ from pyiceberg.catalog import load_catalog as load_pyiceberg
 import interbed
 import interbed.testing
 from interbed.catalog.client.api import Catalog
+from interbed.iceberg.publish.place import PublishSettings
 from interbed.iceberg.publish.registration import metastore_address
-from interbed.iceberg.publish.settings import PublishSettings
 from interbed.storage.meta.options.core import CoreOptions
 from interbed.storage.table.table import Table
 from tests.iceberg.java_tables import ordered as in_order

@@ -10,8 +10,8 @@ from pyiceberg.catalog import load_catalog as load_pyiceberg
 from pyiceberg.catalog.rest import RestCatalog
 
 import interbed
+from interbed.iceberg.publish.place import PublishSettings
 from interbed.iceberg.publish.registration import SECRETS, rest_properties
-from interbed.iceberg.publish.settings import PublishSettings
 from interbed.storage.base.errors import InvalidOptionError
 from interbed.storage.meta.options.core import CoreOptions
 from interbed.storage.table.table import Table

@@ -13,7 +13,7 @@ from pyiceberg.table import StaticTable
 import interbed
 from interbed.iceberg.meta.live_files import live_file
 from interbed.iceberg.meta.manifests import entries_of
-from interbed.iceberg.opening import store_properties
+from interbed.iceberg.table import store_properties
 from interbed.storage.table.table import Table
 from tests.iceberg.publish.tables import KEYED, STORAGE, VECTORS, ordered, place_of, rows, shown
 from tests.support.peers.spark import SparkPeer, hadoop_aws_jars, iceberg_settings

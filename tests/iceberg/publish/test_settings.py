@@ -7,8 +7,7 @@ import pyarrow as pa
 import pytest
 
 import interbed
-from interbed.iceberg.publish.place import PublishPlace, version_of
-from interbed.iceberg.publish.settings import PublishSettings, Storage, StorageLocation
+from interbed.iceberg.publish.place import PublishPlace, PublishSettings, Storage, StorageLocation, version_of
 from interbed.storage.base.errors import InvalidOptionError, MissingExtraError, NotSupportedError
 from interbed.storage.meta.options.core import CoreOptions
 from interbed.storage.meta.schema.change import SetOption

@@ -8,7 +8,7 @@ import pyarrow as pa
 import pytest
 from pyiceberg.catalog.sql import SqlCatalog
 
-from interbed.iceberg.opening import load_iceberg_table, store_properties
+from interbed.iceberg.table import load_iceberg_table, store_properties
 from tests.iceberg.python_tables import delete_by_position
 from tests.support.servers.http_servers import running_s3
 from tests.support.servers.store_proxy import Request, SeenRequests, StoreProxy
