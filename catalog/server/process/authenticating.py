@@ -50,8 +50,7 @@ from interbed.catalog.server.auth.principals import (
 )
 from interbed.catalog.server.auth.sasl import PLAIN, PlainMechanism, SaslMechanism
 from interbed.catalog.server.credentials.issued import CredentialIssuer
-from interbed.catalog.server.credentials.request_signing import OwnKeys, TableSigning
-from interbed.catalog.server.credentials.s3_requests import S3Address
+from interbed.catalog.server.credentials.s3_requests import OwnKeys, S3Address, TableSigning
 from interbed.catalog.server.credentials.table_credentials import TableCredentials, permitted_operation
 from interbed.catalog.server.database.session import SqlRepository
 from interbed.catalog.server.service.access.guard import AccessGuard

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING
 from starlette.routing import Mount
 from starlette.types import Receive, Scope, Send
 
-from interbed.catalog.server.credentials.request_signing import TableSigning
+from interbed.catalog.server.credentials.s3_requests import TableSigning
 from interbed.catalog.server.credentials.table_credentials import TableCredentials
 from interbed.catalog.server.http.application import HttpAnswers
 from interbed.catalog.server.rest.endpoint import RestEndpoint

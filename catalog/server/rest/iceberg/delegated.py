@@ -26,8 +26,7 @@ from interbed.catalog.server.credentials.issued import (
     S3Credentials,
     StorageCredentials,
 )
-from interbed.catalog.server.credentials.request_signing import TableSigning
-from interbed.catalog.server.credentials.s3_requests import S3Request
+from interbed.catalog.server.credentials.s3_requests import S3Request, TableSigning
 from interbed.catalog.server.credentials.table_credentials import TableCredentials
 from interbed.catalog.server.rest.iceberg.names import IcebergName, NamespaceMapping, bad_request, catalog_of
 from interbed.catalog.server.rest.interface import (

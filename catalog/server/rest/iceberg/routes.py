@@ -22,7 +22,7 @@ from typing import Any
 
 import msgspec
 
-from interbed.catalog.server.credentials.request_signing import TableSigning
+from interbed.catalog.server.credentials.s3_requests import TableSigning
 from interbed.catalog.server.credentials.table_credentials import TableCredentials
 from interbed.catalog.server.rest.iceberg.delegated import HEADER as DELEGATION
 from interbed.catalog.server.rest.iceberg.delegated import DelegatedRoutes

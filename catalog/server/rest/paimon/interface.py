@@ -15,8 +15,7 @@ from interbed.catalog.server.rest.paimon.databases import DatabaseRoutes
 from interbed.catalog.server.rest.paimon.functions import FunctionRoutes
 from interbed.catalog.server.rest.paimon.refusals import error_body, no_route, translated, unsupported
 from interbed.catalog.server.rest.paimon.snapshots import SnapshotRoutes
-from interbed.catalog.server.rest.paimon.tables import TABLE, PartitionRoutes, TableRoutes
-from interbed.catalog.server.rest.paimon.tokens import TokenRoutes
+from interbed.catalog.server.rest.paimon.tables import TABLE, PartitionRoutes, TableRoutes, TokenRoutes
 from interbed.catalog.server.rest.paimon.versions import VersionRoutes
 from interbed.catalog.server.rest.paimon.views import ViewRoutes
 from interbed.catalog.server.service.access.objects import Privilege

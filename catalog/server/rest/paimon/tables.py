@@ -1,19 +1,40 @@
-"""Tables: list, create, register, get, alter, rename, drop; and their partitions. A branch is a table `t$branch_b`.
+"""Tables: list, create, register, get, alter, rename, drop; their partitions; and tokens for their files. A branch is a
+table `t$branch_b`.
 
 Partitions are those that the metastore keeps for tables with `metastore.partitioned-table`. For other tables the answer
 is 501, and clients look for partitions in the files. The sizes are those of the files of the newest snapshot. A commit
 that has deleted all files of a partition removes its entry (snapshots.py). A warehouse without a metastore lists the
 partitions of the newest snapshot, and changes none.
+
+A token is storage credentials as options of Paimon's file systems. Source: Paimon's REST specification, getTableToken;
+the names of the options from pypaimon, and from Paimon's S3FileIO, which hands on those of Hadoop's client.
 """
 
 from collections.abc import Mapping
 from dataclasses import replace
+from http import HTTPStatus
 
 from interbed.catalog.client.errors import TableExistsError, TableNotFoundError
 from interbed.catalog.client.hive.registration import same_location
 from interbed.catalog.client.identifier import SYSTEM_DATABASE, Identifier, TableName
 from interbed.catalog.client.partition import Partition, partition_name
-from interbed.catalog.server.rest.interface import ObjectKind, RestRequest, RestResponse, RestRoute, json_response
+from interbed.catalog.server.credentials.issued import (
+    AzureCredentials,
+    CredentialsError,
+    CredentialsUnavailableError,
+    GoogleCredentials,
+    S3Credentials,
+    StorageCredentials,
+)
+from interbed.catalog.server.credentials.table_credentials import TableCredentials
+from interbed.catalog.server.rest.interface import (
+    ObjectKind,
+    RestError,
+    RestRequest,
+    RestResponse,
+    RestRoute,
+    json_response,
+)
 from interbed.catalog.server.rest.paimon.access import CatalogAccess, named_in_path, table_name
 from interbed.catalog.server.rest.paimon.catalogs.served import ServedCatalog
 from interbed.catalog.server.rest.paimon.databases import DATABASE
@@ -42,6 +63,7 @@ from interbed.catalog.server.rest.paimon.refusals import ResourceType, existing,
 from interbed.catalog.server.rest.paimon.schema_json import given_changes, given_schema, refused_change, shown_schema
 from interbed.catalog.server.service.access.objects import Privilege
 from interbed.catalog.server.service.access.policies import ReaderRules
+from interbed.catalog.server.service.names import normalized
 from interbed.storage.base.errors import InvalidInputError, NotSupportedError
 from interbed.storage.meta.paths import TablePaths
 from interbed.storage.meta.schema.table_schema import Schema
@@ -365,3 +387,77 @@ def _shown(partition: Partition) -> PartitionResponse:
         total_buckets=partition.total_buckets,
         done=partition.done,
     )
+
+
+class TokenRoutes:
+    """The route of tokens."""
+
+    def __init__(self, access: CatalogAccess, credentials: TableCredentials) -> None:
+        self._access = access
+        self._credentials = credentials
+
+    def routes(self) -> list[RestRoute]:
+        """Return the route of tokens."""
+        path = f"{TABLE}/token"
+        return [paimon_route("GET", path, "getTableToken", Privilege.SELECT, ObjectKind.TABLE, self._token)]
+
+    def _token(self, request: RestRequest) -> RestResponse:
+        name = table_name(request)
+        catalog = self._access.metastore_catalog(request)
+        if catalog is None:
+            raise invalid("The server issues tokens for tables of its metastore, not for those of paimon_warehouses.")
+        # It raises the error for a table that does not exist.
+        self._access.catalog(request).get_table(name.of_table)
+        table = name.identifier
+        principal = request.session.principal
+        if principal is None:
+            raise invalid("The client is not authenticated.")
+        try:
+            issued = self._credentials.of_table(
+                catalog, normalized(table.database), normalized(table.table), principal.name
+            )
+        except CredentialsUnavailableError as error:
+            raise RestError(HTTPStatus.SERVICE_UNAVAILABLE, "", str(error)) from error
+        except CredentialsError as error:
+            advice = "Set 'data-token.enabled' to false, and give the client keys of the store."
+            raise invalid(f"{error}. {advice}") from error
+        answer = {"token": token_options(issued), "expiresAtMillis": issued.expires_millis}
+        return json_response(answer, headers={"cache-control": "no-store"})
+
+
+def token_options(issued: StorageCredentials) -> Mapping[str, str]:
+    """Return the options of credentials: those of S3 and Azure by the names of Hadoop's client, and of pypaimon, those
+    of Google's store by our own, because Hadoop's connector gets its tokens from classes of Java.
+    """
+    if isinstance(issued, GoogleCredentials):
+        return {
+            "fs.gs.auth.access.token": issued.token,
+            "fs.gs.auth.access.token.expires-at": str(issued.expires_millis),
+            **({} if issued.endpoint is None else {"fs.gs.storage.root.url": issued.endpoint}),
+        }
+    if isinstance(issued, AzureCredentials):
+        return {
+            "fs.azure.sas.fixed.token": issued.signature,
+            f"fs.azure.account.auth.type.{issued.host}": "SAS",
+            f"fs.azure.sas.fixed.token.{issued.host}": issued.signature,
+            **({} if issued.endpoint is None else {"fs.azure.endpoint": issued.endpoint}),
+        }
+    assert isinstance(issued, S3Credentials)
+    options = {
+        "fs.s3a.access.key": issued.access_key,
+        "fs.s3a.secret.key": issued.secret_key,
+        "fs.s3a.session.token": issued.session_token,
+        "fs.s3.accessKeyId": issued.access_key,
+        "fs.s3.accessKeySecret": issued.secret_key,
+        "fs.s3.securityToken": issued.session_token,
+    }
+    if issued.region is not None:
+        options |= {"fs.s3a.endpoint.region": issued.region, "fs.s3.region": issued.region}
+    if issued.endpoint is not None:
+        # Stores that are no service of AWS have no names of hosts for buckets.
+        options |= {
+            "fs.s3a.endpoint": issued.endpoint,
+            "fs.s3.endpoint": issued.endpoint,
+            "fs.s3a.path.style.access": "true",
+        }
+    return options

@@ -23,7 +23,7 @@ from interbed.catalog.server.credentials.issued import (
     CredentialsUnavailableError,
     StorageOperation,
 )
-from interbed.catalog.server.rest.paimon.tokens import token_options
+from interbed.catalog.server.rest.paimon.tables import token_options
 from tests.support.servers.azure_store import ACCOUNT, HOST, EnforcingAzure, enforcing_azure
 from tests.support.servers.keyed_server import KeyedServer, keyed_server
 from tests.support.waits import at_most

@@ -14,8 +14,7 @@ from interbed.catalog.server.credentials.issued import (
     StorageCredentials,
     StorageOperation,
 )
-from interbed.catalog.server.credentials.request_signing import TableSigning
-from interbed.catalog.server.credentials.s3_requests import CheckedRequest, S3Address, S3Request
+from interbed.catalog.server.credentials.s3_requests import CheckedRequest, S3Address, S3Request, TableSigning
 from interbed.catalog.server.credentials.table_credentials import TableCredentials
 from interbed.catalog.server.database import schema
 from interbed.catalog.server.database.session import SqlRepository
