@@ -14,10 +14,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 
-from interbed.catalog.server.migration.record import Key, RecordKind, RefusedError
+from interbed.catalog.server.migration.record import CopyOutcome, CopySummary, Key, RecordKind, RefusedError
 from interbed.catalog.server.migration.selection import ObjectSelection
 from interbed.catalog.server.migration.source import Source
-from interbed.catalog.server.migration.summary import CopyOutcome, CopySummary
 from interbed.catalog.server.migration.target import Target
 from interbed.catalog.server.service.access.granting import GrantRequest
 from interbed.catalog.server.service.access.grants import (

@@ -111,8 +111,7 @@ def import_(
     from interbed.catalog.server.migration.access import AccessCopy
     from interbed.catalog.server.migration.copy import MetadataCopy
     from interbed.catalog.server.migration.record import MigrationError
-    from interbed.catalog.server.migration.selection import ObjectSelection
-    from interbed.catalog.server.migration.summary import ProgressDisplay
+    from interbed.catalog.server.migration.selection import ObjectSelection, ProgressDisplay
 
     selection = ObjectSelection(include, exclude)
     with _failing_clearly():
@@ -161,8 +160,7 @@ def verify(
 ) -> None:
     """Compare two metastores and print every difference. Exit code 1 if there is one."""
     from interbed.catalog.server.migration.compare import SourceComparison
-    from interbed.catalog.server.migration.selection import ObjectSelection
-    from interbed.catalog.server.migration.summary import ProgressDisplay
+    from interbed.catalog.server.migration.selection import ObjectSelection, ProgressDisplay
 
     selection = ObjectSelection(include, exclude)
     with (
@@ -197,8 +195,7 @@ def verify(
 def export(*, origin: str | None, include: Sequence[str], exclude: Sequence[str]) -> None:
     """Write all objects to standard output as JSON, one a line. `import --from FILE` reads it back."""
     from interbed.catalog.server.migration.jsonl import write_lines
-    from interbed.catalog.server.migration.selection import ObjectSelection, objects
-    from interbed.catalog.server.migration.summary import ProgressDisplay
+    from interbed.catalog.server.migration.selection import ObjectSelection, ProgressDisplay, objects
 
     selection = ObjectSelection(include, exclude)
     with (

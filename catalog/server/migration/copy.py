@@ -11,10 +11,16 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, ParamSpec, TypeVar
 
 from interbed.catalog.server.migration.compare import differ
-from interbed.catalog.server.migration.record import FOREIGN_KEYS, Key, RecordKind, RefusedError
+from interbed.catalog.server.migration.record import (
+    FOREIGN_KEYS,
+    CopyOutcome,
+    CopySummary,
+    Key,
+    RecordKind,
+    RefusedError,
+)
 from interbed.catalog.server.migration.selection import NameSet, ObjectSelection, chunks, selected_tables
 from interbed.catalog.server.migration.source import TABLES_AT_ONCE, MetastoreSource, Source, partitions_at_once
-from interbed.catalog.server.migration.summary import CopyOutcome, CopySummary
 from interbed.catalog.server.migration.target import Target
 from interbed.catalog.server.service.errors import MetastoreError
 from interbed.catalog.server.service.model import DEFAULT_DATABASE

@@ -6,6 +6,8 @@ selected is not selected either.
 
 `objects` yields the objects of an export. `NameSet` holds names of partitions in a temporary database, so that memory
 does not grow with their number.
+
+The progress of a walk is shown on a terminal, and not while standard error is a file or a pipe.
 """
 
 import re
@@ -14,6 +16,9 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, Self, TypeVar
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TaskID, TextColumn, TimeElapsedColumn
 
 from interbed.catalog.server.migration.record import (
     FOREIGN_KEYS,
@@ -231,3 +236,38 @@ def _of_table(
                         column=column,
                     )
                     yield key, fields_of(RecordKind.PARTITION_STATISTICS, statistics)
+
+
+class ProgressDisplay:
+    """A line for each kind of object with the number of processed ones, and the current table or database."""
+
+    def __init__(self, title: str) -> None:
+        self._progress = Progress(
+            SpinnerColumn(),
+            TextColumn("{task.description}"),
+            BarColumn(bar_width=20),
+            MofNCompleteColumn(),
+            TimeElapsedColumn(),
+            TextColumn("{task.fields[where]}"),
+            console=Console(stderr=True),
+            transient=True,
+            disable=not Console(stderr=True).is_terminal,
+        )
+        self._title = title
+        self._tasks: dict[RecordKind, TaskID] = {}
+
+    def __enter__(self) -> Self:
+        self._progress.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self._progress.stop()
+
+    def advance(self, kind: RecordKind, count: int, where: str = "") -> None:
+        """Count processed objects of a kind, and show them."""
+        if kind not in self._tasks:
+            # The total is known only at the end: the bar moves, but does not fill.
+            self._tasks[kind] = self._progress.add_task(f"{self._title} {kind}", total=None, where="")
+        self._progress.update(self._tasks[kind], advance=count, where=where)

@@ -5,8 +5,12 @@ import random
 import pytest
 
 from interbed.catalog.server.service.errors import BadFilterError
-from interbed.catalog.server.service.filters.expression import parse_expression, parse_filter, required_filter
-from interbed.catalog.server.service.filters.kryo_expression import filter_of_expression
+from interbed.catalog.server.service.filters.expression import (
+    filter_of_expression,
+    parse_expression,
+    parse_filter,
+    required_filter,
+)
 from interbed.catalog.server.service.model import MetastoreColumn
 
 _PLAN = b"\x01\x00org.apache.hadoop.hive.ql.plan.ExprNodeGenericFuncDes\xe3\x01\x01\x01java.util.ArrayLis\xf4\x01"
