@@ -20,7 +20,7 @@ from typing import Any
 
 from interbed.catalog.client.cli.group import pairs
 from interbed.catalog.client.options import options_of_files, secret_options
-from interbed.optimizer.flow.group import DEFAULT_GROUP
+from interbed.optimizer.flow.tables import DEFAULT_GROUP
 from interbed.optimizer.service.local_workers import place
 from interbed.optimizer.service.scheduler_client import SchedulerClient
 from interbed.optimizer.service.worker import OptimizerWorker, WorkerSettings, opened_with

@@ -12,8 +12,8 @@ from interbed.catalog.client.cli.group import CatalogGroup, with_catalog
 _COMMANDS = {
     "run": ("interbed.optimizer.cli.run:run", "Keep all tables of a catalog in shape, until it is stopped."),
     "status": ("interbed.optimizer.cli.status:status", "The scheduler, and the state of the tables."),
-    "why": ("interbed.optimizer.cli.why:why", "The work that a table needs, and the reasons."),
-    "plan": ("interbed.optimizer.cli.why:plan", "The work that would be done for a table now; nothing is changed."),
+    "why": ("interbed.optimizer.cli.status:why", "The work that a table needs, and the reasons."),
+    "plan": ("interbed.optimizer.cli.status:plan", "The work that would be done for a table now; nothing is changed."),
     "history": ("interbed.optimizer.cli.status:history", "The processes of the past, and their results."),
     "groups": ("interbed.optimizer.cli.status:groups", "The resource groups."),
     "workers": ("interbed.optimizer.cli.status:workers", "The workers."),

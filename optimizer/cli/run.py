@@ -25,7 +25,7 @@ from interbed.storage.base.terminal import print_line
 
 if TYPE_CHECKING:
     from interbed.optimizer.flow.process import Process
-    from interbed.optimizer.scheduling.settings import SchedulerSettings
+    from interbed.optimizer.scheduling.needs import SchedulerSettings
     from interbed.optimizer.service.service import Groups
 
 
@@ -191,7 +191,7 @@ def run(
 
 
 def _groups(file: Path | None, workers: int | None) -> "Groups":
-    from interbed.optimizer.flow.group import DEFAULT_GROUP, ResourceGroup
+    from interbed.optimizer.flow.tables import DEFAULT_GROUP, ResourceGroup
     from interbed.optimizer.service.local_workers import FixedGroups, GroupsFile
 
     if file is not None:
@@ -200,7 +200,7 @@ def _groups(file: Path | None, workers: int | None) -> "Groups":
 
 
 def _scheduler_settings(given: tuple[str, ...]) -> "SchedulerSettings":
-    from interbed.optimizer.scheduling.settings import SchedulerSettings
+    from interbed.optimizer.scheduling.needs import SchedulerSettings
 
     known = {field.name for field in fields(SchedulerSettings)}
     values: dict[str, Any] = {}

@@ -12,9 +12,8 @@ from dataclasses import dataclass, replace
 from typing import Protocol
 
 from interbed.optimizer.errors import LeaseLostError
-from interbed.optimizer.flow.group import ResourceGroup, Worker
 from interbed.optimizer.flow.process import Process, Task
-from interbed.optimizer.flow.tables import TableRequest, TableState
+from interbed.optimizer.flow.tables import ResourceGroup, TableRequest, TableState, Worker
 from interbed.storage.base.errors import InvalidInputError
 
 

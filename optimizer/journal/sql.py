@@ -30,9 +30,8 @@ from interbed.catalog.client.options import CatalogOptions, MetastoreKind
 from interbed.catalog.server.database import schema
 from interbed.catalog.server.database.engine import DatabaseError, SqlUnits, open_engine
 from interbed.optimizer.errors import JournalError
-from interbed.optimizer.flow.group import ResourceGroup, Worker
 from interbed.optimizer.flow.process import Process
-from interbed.optimizer.flow.tables import TableRequest, TableState
+from interbed.optimizer.flow.tables import ResourceGroup, TableRequest, TableState, Worker
 from interbed.optimizer.journal.api import (
     Journal,
     JournalChanges,

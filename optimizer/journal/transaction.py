@@ -21,9 +21,8 @@ from interbed.catalog.server.database.models import (
     OptimizerWorkerRow,
 )
 from interbed.catalog.server.database.statement import insert_or_replace
-from interbed.optimizer.flow.group import ResourceGroup, Worker
 from interbed.optimizer.flow.process import Process, ProcessState, Task, TaskFigures, TaskState, WorkKind
-from interbed.optimizer.flow.tables import RequestKind, TableRequest, TableState
+from interbed.optimizer.flow.tables import RequestKind, ResourceGroup, TableRequest, TableState, Worker
 from interbed.optimizer.journal.api import Lease, check_lease
 
 _encode = json.JSONEncoder(separators=(",", ":"), ensure_ascii=True).encode

@@ -1,6 +1,7 @@
-"""Rules that decide which work is due for a table, by its health, its options and its last processes. No I/O.
+"""Settings of a scheduler, and rules that decide which work is due for a table by its health, options and processes.
 
-`trigger_text` shows the figures of a rule beside their bounds (`3 sorted runs, due above 5`), also when nothing is due.
+Times are milliseconds. The rules do no I/O. `trigger_text` shows the figures of a rule beside their bounds (`3 sorted
+runs, due above 5`), also when nothing is due.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -8,8 +9,30 @@ from dataclasses import dataclass, replace
 
 from interbed.optimizer.flow.process import WorkKind, WorkNeed
 from interbed.optimizer.flow.tables import TableMeasurement, TableState
-from interbed.optimizer.scheduling.settings import SchedulerSettings
 from interbed.storage.meta.paths import POSTPONE_BUCKET
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SchedulerSettings:
+    """Leases, timeouts, back-offs and intervals.
+
+    `lease` is the time without a heartbeat after which a scheduler, a worker or an attempt counts as lost. An attempt
+    may take `task_timeout` at most. The back-off of a table after a failure is `pause_first`, or `pause_gave_way` after
+    a conflict with a writer; it doubles with each further failure up to `pause_most`. With `orphans_interval` None
+    orphan files are never removed.
+    """
+
+    lease: int = 60_000
+    task_timeout: int = 3_600_000
+    attempts: int = 3
+    pause_first: int = 60_000
+    pause_most: int = 3_600_000
+    pause_gave_way: int = 2_000
+    expire_interval: int = 600_000
+    orphans_interval: int | None = 86_400_000
+    history: int = 7 * 86_400_000
+    measured_at_once: int = 200
+
 
 _TRIGGER = "num-sorted-run.compaction-trigger"
 _TRIGGER_DEFAULT = 5

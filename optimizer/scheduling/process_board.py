@@ -21,7 +21,7 @@ from interbed.optimizer.flow.process import (
     TaskState,
 )
 from interbed.optimizer.flow.tables import PlannedTask
-from interbed.optimizer.scheduling.settings import SchedulerSettings
+from interbed.optimizer.scheduling.needs import SchedulerSettings
 from interbed.optimizer.scheduling.table_queues import Usage
 
 

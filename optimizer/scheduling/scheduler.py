@@ -10,7 +10,6 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from interbed.optimizer.errors import JournalError, SchedulerEndedError, UnknownWorkerError
-from interbed.optimizer.flow.group import ResourceGroup, Worker
 from interbed.optimizer.flow.process import (
     CleanupMode,
     Process,
@@ -21,10 +20,10 @@ from interbed.optimizer.flow.process import (
     TaskRef,
     WorkNeed,
 )
-from interbed.optimizer.flow.tables import PlannedTask, RequestKind, TableMeasurement, TableState
+from interbed.optimizer.flow.tables import PlannedTask, RequestKind, ResourceGroup, TableMeasurement, TableState, Worker
 from interbed.optimizer.journal.api import Journal, JournalChanges, Lease
+from interbed.optimizer.scheduling.needs import SchedulerSettings
 from interbed.optimizer.scheduling.process_board import ProcessBoard
-from interbed.optimizer.scheduling.settings import SchedulerSettings
 from interbed.optimizer.scheduling.table_queues import (
     QueueEntry,
     TableBoard,

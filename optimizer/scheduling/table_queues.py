@@ -16,11 +16,9 @@ from dataclasses import dataclass, field, replace
 from itertools import islice
 from typing import NamedTuple
 
-from interbed.optimizer.flow.group import GroupPolicy, ResourceGroup
 from interbed.optimizer.flow.process import TableSummary, TaskRef, WorkKind, WorkNeed
-from interbed.optimizer.flow.tables import TableMeasurement, TableState
-from interbed.optimizer.scheduling.needs import need_asked_for, needs_of
-from interbed.optimizer.scheduling.settings import SchedulerSettings
+from interbed.optimizer.flow.tables import GroupPolicy, ResourceGroup, TableMeasurement, TableState
+from interbed.optimizer.scheduling.needs import SchedulerSettings, need_asked_for, needs_of
 from interbed.storage.base.backoff import doubled
 
 

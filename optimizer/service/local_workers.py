@@ -26,7 +26,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from interbed.optimizer.flow.group import ResourceGroup, read_groups
+from interbed.optimizer.flow.tables import ResourceGroup, read_groups
 from interbed.optimizer.service.scheduler_client import SchedulerClient
 from interbed.optimizer.service.worker import OptimizerWorker, WorkerSettings, opened_with
 from interbed.storage.base.backoff import NO_JITTER, ExponentialBackoff

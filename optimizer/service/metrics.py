@@ -10,9 +10,8 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 
 from interbed.catalog.client.cli.long_run import shown_line
 from interbed.optimizer.errors import NotOnDutyError
-from interbed.optimizer.flow.group import Worker
 from interbed.optimizer.flow.process import Process, ProcessState
-from interbed.optimizer.flow.tables import TableState
+from interbed.optimizer.flow.tables import TableState, Worker
 from interbed.optimizer.scheduling.scheduler import Scheduler
 from interbed.optimizer.service.service import Leadership
 from interbed.storage.base.shown_text import escaped

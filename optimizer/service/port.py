@@ -21,8 +21,7 @@ from thrift.transport.TTransport import CReadableTransport, TMemoryBuffer, TTran
 from interbed.catalog.server.thrift.edge.codec import BinaryCodec
 from interbed.catalog.server.thrift.edge.transport import BAD_INPUT, listen, prepare, shut_down
 from interbed.optimizer.errors import NotOnDutyError, UnknownWorkerError
-from interbed.optimizer.service.service import Leadership
-from interbed.optimizer.service.wire import (
+from interbed.optimizer.service.scheduler_client import (
     assignment_to_wire,
     outcome_of_wire,
     ref_of_wire,
@@ -30,6 +29,7 @@ from interbed.optimizer.service.wire import (
     status_to_wire,
     storable,
 )
+from interbed.optimizer.service.service import Leadership
 from interbed.storage.base.backoff import NO_JITTER, ExponentialBackoff
 from interbed.storage.base.errors import InvalidInputError
 from interbed.storage.base.shown_text import masked

@@ -16,13 +16,12 @@ from typing import Protocol, TypeVar
 
 from interbed.catalog.client.api import Catalog
 from interbed.optimizer.errors import JournalError, NotOnDutyError
-from interbed.optimizer.flow.group import ResourceGroup, Worker
 from interbed.optimizer.flow.process import Process
-from interbed.optimizer.flow.tables import ChangedTables, TableState, TableWatch
+from interbed.optimizer.flow.tables import ChangedTables, ResourceGroup, TableState, TableWatch, Worker
 from interbed.optimizer.journal.api import Journal, Lease
 from interbed.optimizer.scheduling.engine import Engine
+from interbed.optimizer.scheduling.needs import SchedulerSettings
 from interbed.optimizer.scheduling.scheduler import Scheduler
-from interbed.optimizer.scheduling.settings import SchedulerSettings
 from interbed.optimizer.service.local_workers import LocalWorkers
 from interbed.optimizer.watch import FilesWatch, HiveWatch, SnapshotSweep
 from interbed.optimizer.work.lake_tables import LakeTables

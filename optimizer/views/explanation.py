@@ -12,8 +12,7 @@ from interbed.catalog.client.api import Catalog
 from interbed.optimizer.flow.process import Process, WorkKind, WorkNeed
 from interbed.optimizer.flow.tables import OptimizedTables, TableMeasurement, TableState
 from interbed.optimizer.journal.api import Journal
-from interbed.optimizer.scheduling.needs import KindAnswer, answers_of, in_order, trigger_text
-from interbed.optimizer.scheduling.settings import SchedulerSettings
+from interbed.optimizer.scheduling.needs import KindAnswer, SchedulerSettings, answers_of, in_order, trigger_text
 from interbed.optimizer.views.status import SchedulerState, TableStatus, scheduler_state
 from interbed.optimizer.work.lake_tables import compaction_tasks
 from interbed.storage.meta.options.optimizing import SelfOptimizing

@@ -12,9 +12,8 @@ import pyarrow as pa
 from interbed.catalog.client.api import Catalog
 from interbed.catalog.client.global_tables import GlobalTableKind, ShownCatalog
 from interbed.catalog.client.identifier import parse_table_name
-from interbed.optimizer.flow.group import Worker
 from interbed.optimizer.flow.process import Process
-from interbed.optimizer.flow.tables import IN_SHAPE_SCORE, RequestKind, TableRequest, TableState
+from interbed.optimizer.flow.tables import IN_SHAPE_SCORE, RequestKind, TableRequest, TableState, Worker
 from interbed.optimizer.journal.api import Journal, Lease
 from interbed.optimizer.journal.sql import journal_to_read, journal_url
 from interbed.storage.views.system.rows_table import Row, bigint, integer, text

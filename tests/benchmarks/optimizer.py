@@ -17,13 +17,19 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-from interbed.optimizer.flow.group import GroupPolicy, ResourceGroup
 from interbed.optimizer.flow.process import Process, TaskAssignment, TaskOutcome, WorkNeed
-from interbed.optimizer.flow.tables import ChangedTables, PlannedTask, TableMeasurement, WorkPlan
+from interbed.optimizer.flow.tables import (
+    ChangedTables,
+    GroupPolicy,
+    PlannedTask,
+    ResourceGroup,
+    TableMeasurement,
+    WorkPlan,
+)
 from interbed.optimizer.journal.api import MemoryJournal
 from interbed.optimizer.scheduling.engine import Engine
+from interbed.optimizer.scheduling.needs import SchedulerSettings
 from interbed.optimizer.scheduling.scheduler import Scheduler
-from interbed.optimizer.scheduling.settings import SchedulerSettings
 from interbed.storage.meta.options.optimizing import SelfOptimizing
 from interbed.storage.upkeep.bucket_health import BucketHealth
 from interbed.storage.upkeep.health import TableHealth

@@ -8,13 +8,12 @@ from typing import Any
 import pyarrow as pa
 
 from interbed.catalog.client.api import Catalog
-from interbed.optimizer.flow.group import ResourceGroup
 from interbed.optimizer.flow.process import TaskOutcome
-from interbed.optimizer.flow.tables import TableWatch
+from interbed.optimizer.flow.tables import ResourceGroup, TableWatch
 from interbed.optimizer.journal.api import Journal
 from interbed.optimizer.scheduling.engine import Engine
+from interbed.optimizer.scheduling.needs import SchedulerSettings
 from interbed.optimizer.scheduling.scheduler import Scheduler
-from interbed.optimizer.scheduling.settings import SchedulerSettings
 from interbed.optimizer.watch import FilesWatch, SnapshotSweep
 from interbed.optimizer.work.lake_tables import LakeTables, carry_out
 from interbed.storage.base.clock import now_millis

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 import interbed
-from interbed.optimizer.flow.group import GroupPolicy, read_groups
 from interbed.optimizer.flow.process import ProcessState, WorkKind
+from interbed.optimizer.flow.tables import GroupPolicy, read_groups
 from tests.support.pages import Page
 from tests.support.waits import at_most
 

@@ -10,8 +10,7 @@ from sqlalchemy import Engine
 
 from interbed.catalog.server.database.engine import open_engine
 from interbed.optimizer.errors import LeaseLostError
-from interbed.optimizer.flow.group import Worker
-from interbed.optimizer.flow.tables import TableRequest
+from interbed.optimizer.flow.tables import TableRequest, Worker
 from interbed.optimizer.journal.api import Journal, JournalChanges, JournalState, Lease, MemoryJournal
 from interbed.optimizer.journal.sql import SqlJournal
 from tests.optimizer.journal.journals import empty_database

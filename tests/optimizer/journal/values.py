@@ -4,7 +4,6 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from interbed.optimizer.flow.group import GroupPolicy, ResourceGroup, Worker
 from interbed.optimizer.flow.process import (
     CleanupMode,
     Process,
@@ -16,7 +15,7 @@ from interbed.optimizer.flow.process import (
     WorkKind,
     WorkNeed,
 )
-from interbed.optimizer.flow.tables import RequestKind, TableRequest, TableState
+from interbed.optimizer.flow.tables import GroupPolicy, RequestKind, ResourceGroup, TableRequest, TableState, Worker
 
 LETTERS = "aB1._$/ \"'\\%\n\u00e9e\u0301\u2028\ufffd\U0001f5c3"
 NAMES = st.text(LETTERS, min_size=1, max_size=12)

@@ -3,12 +3,11 @@
 from collections.abc import Mapping
 from itertools import count
 
-from interbed.optimizer.flow.group import ResourceGroup, Worker
 from interbed.optimizer.flow.process import Process, ResultStatus, TaskAssignment, TaskFigures, TaskOutcome
-from interbed.optimizer.flow.tables import PlannedTask, TableMeasurement
+from interbed.optimizer.flow.tables import PlannedTask, ResourceGroup, TableMeasurement, Worker
 from interbed.optimizer.journal.api import MemoryJournal
+from interbed.optimizer.scheduling.needs import SchedulerSettings
 from interbed.optimizer.scheduling.scheduler import Scheduler
-from interbed.optimizer.scheduling.settings import SchedulerSettings
 from tests.optimizer.scheduling.measured import runs
 
 FIRST = 1_000_000

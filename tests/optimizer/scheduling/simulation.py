@@ -16,7 +16,6 @@ from statistics import fmean
 
 import numpy as np
 
-from interbed.optimizer.flow.group import ResourceGroup
 from interbed.optimizer.flow.process import (
     Process,
     ProcessState,
@@ -28,11 +27,11 @@ from interbed.optimizer.flow.process import (
     WorkKind,
     WorkNeed,
 )
-from interbed.optimizer.flow.tables import ChangedTables, PlannedTask, TableMeasurement, WorkPlan
+from interbed.optimizer.flow.tables import ChangedTables, PlannedTask, ResourceGroup, TableMeasurement, WorkPlan
 from interbed.optimizer.journal.api import MemoryJournal
 from interbed.optimizer.scheduling.engine import Engine
+from interbed.optimizer.scheduling.needs import SchedulerSettings
 from interbed.optimizer.scheduling.scheduler import Scheduler
-from interbed.optimizer.scheduling.settings import SchedulerSettings
 from interbed.storage.base.bucket_id import BucketId
 from interbed.storage.lsm.compact.strategy import (
     CompactionUnit,

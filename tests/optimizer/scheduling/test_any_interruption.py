@@ -15,12 +15,11 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule, run_state_machine_as_test
 
 from interbed.optimizer.errors import JournalError, UnknownWorkerError
-from interbed.optimizer.flow.group import ResourceGroup
 from interbed.optimizer.flow.process import CleanupMode, Process, ProcessState, ResultStatus, WorkKind
-from interbed.optimizer.flow.tables import RequestKind, TableRequest
+from interbed.optimizer.flow.tables import RequestKind, ResourceGroup, TableRequest
 from interbed.optimizer.scheduling.engine import Engine
+from interbed.optimizer.scheduling.needs import SchedulerSettings
 from interbed.optimizer.scheduling.scheduler import Scheduler
-from interbed.optimizer.scheduling.settings import SchedulerSettings
 from interbed.storage.base.errors import (
     CommitConflictError,
     CommitFailedError,

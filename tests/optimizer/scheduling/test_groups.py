@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from interbed.optimizer.flow.group import GroupPolicy, ResourceGroup, read_groups
+from interbed.optimizer.flow.tables import GroupPolicy, ResourceGroup, read_groups
 from interbed.storage.base.errors import InvalidInputError
 
 

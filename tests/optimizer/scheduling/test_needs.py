@@ -7,8 +7,7 @@ import pytest
 
 from interbed.optimizer.flow.process import WorkKind, WorkNeed
 from interbed.optimizer.flow.tables import TableMeasurement, TableState
-from interbed.optimizer.scheduling.needs import DueWork, in_order, needs_of
-from interbed.optimizer.scheduling.settings import SchedulerSettings
+from interbed.optimizer.scheduling.needs import DueWork, SchedulerSettings, in_order, needs_of
 from interbed.storage.meta.paths import POSTPONE_BUCKET
 from tests.optimizer.scheduling.measured import bucket, measurement, runs
 

@@ -13,8 +13,8 @@ from interbed.optimizer.flow.process import (
     TaskState,
     WorkKind,
 )
+from interbed.optimizer.scheduling.needs import SchedulerSettings
 from interbed.optimizer.scheduling.process_board import ProcessBoard
-from interbed.optimizer.scheduling.settings import SchedulerSettings
 from interbed.optimizer.scheduling.table_queues import Usage
 from tests.optimizer.scheduling.scheduler_harness import DONE, FIRST, tasks
 

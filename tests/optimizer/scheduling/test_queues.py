@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from interbed.optimizer.flow.group import GroupPolicy, ResourceGroup
 from interbed.optimizer.flow.process import TaskRef
-from interbed.optimizer.scheduling.settings import SchedulerSettings
+from interbed.optimizer.flow.tables import GroupPolicy, ResourceGroup
+from interbed.optimizer.scheduling.needs import SchedulerSettings
 from interbed.optimizer.scheduling.table_queues import (
     TableBoard,
     TableQueues,

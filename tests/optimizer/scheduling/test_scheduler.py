@@ -5,10 +5,9 @@ from typing import Any
 import pytest
 
 from interbed.optimizer.errors import LeaseLostError, SchedulerEndedError
-from interbed.optimizer.flow.group import ResourceGroup
 from interbed.optimizer.flow.process import CleanupMode, ProcessState, ResultStatus, TaskOutcome, TaskRef, WorkKind
-from interbed.optimizer.flow.tables import RequestKind, TableMeasurement, TableRequest
-from interbed.optimizer.scheduling.settings import SchedulerSettings
+from interbed.optimizer.flow.tables import RequestKind, ResourceGroup, TableMeasurement, TableRequest
+from interbed.optimizer.scheduling.needs import SchedulerSettings
 from interbed.storage.base.errors import InvalidInputError
 from tests.optimizer.scheduling.measured import measurement, runs
 from tests.optimizer.scheduling.scheduler_harness import DONE, SchedulerHarness, tasks

@@ -5,8 +5,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from interbed.optimizer.flow.group import GroupPolicy, ResourceGroup
 from interbed.optimizer.flow.process import ProcessState
+from interbed.optimizer.flow.tables import GroupPolicy, ResourceGroup
 from tests.optimizer.scheduling.simulation import FIRST, Simulation, WriteLoad
 from tests.support.tally import Tally
 

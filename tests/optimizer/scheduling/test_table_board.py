@@ -4,7 +4,7 @@ from collections import Counter
 
 from interbed.optimizer.flow.process import WorkKind
 from interbed.optimizer.flow.tables import TableState
-from interbed.optimizer.scheduling.settings import SchedulerSettings
+from interbed.optimizer.scheduling.needs import SchedulerSettings
 from interbed.optimizer.scheduling.table_queues import TableBoard
 from tests.optimizer.scheduling.measured import measurement, runs
 

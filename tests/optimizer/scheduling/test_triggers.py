@@ -8,8 +8,7 @@ import interbed
 from interbed.catalog.client.api import Catalog
 from interbed.optimizer.flow.process import WorkKind
 from interbed.optimizer.flow.tables import TableState
-from interbed.optimizer.scheduling.needs import answers_of, needs_of, trigger_text
-from interbed.optimizer.scheduling.settings import SchedulerSettings
+from interbed.optimizer.scheduling.needs import SchedulerSettings, answers_of, needs_of, trigger_text
 from interbed.optimizer.work.lake_tables import LakeTables
 from tests.optimizer.lake_at_work import SCHEMA, make_orders, rows
 

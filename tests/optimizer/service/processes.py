@@ -14,7 +14,7 @@ from typing import Any
 
 import psutil
 
-from interbed.optimizer.flow.group import Worker
+from interbed.optimizer.flow.tables import Worker
 from interbed.optimizer.journal.sql import SqlJournal
 from tests.support.waits import at_most, wait_until
 

@@ -12,7 +12,7 @@ from dataclasses import replace
 import psutil
 import pytest
 
-from interbed.optimizer.flow.group import ResourceGroup
+from interbed.optimizer.flow.tables import ResourceGroup
 from interbed.optimizer.service.local_workers import LocalWorkers
 from tests.optimizer.service.processes import DEADLINE_SECONDS, is_alive, until
 
@@ -20,7 +20,7 @@ NOBODY = "thrift://127.0.0.1:9"
 GROUP = ResourceGroup(workers=2)
 PARENT = """
 import sys, time
-from interbed.optimizer.flow.group import ResourceGroup
+from interbed.optimizer.flow.tables import ResourceGroup
 from interbed.optimizer.service.local_workers import LocalWorkers
 workers = LocalWorkers("thrift://127.0.0.1:9", {"warehouse": "/tmp", "s3.secret-key": "hidden"})
 workers.reconcile({"default": ResourceGroup(workers=2)})

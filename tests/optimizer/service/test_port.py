@@ -10,11 +10,11 @@ from dataclasses import dataclass
 import pytest
 
 from interbed.optimizer.errors import JournalError, NoSchedulerError, UnknownWorkerError, WorkerRefusedError
-from interbed.optimizer.flow.group import ResourceGroup
 from interbed.optimizer.flow.process import ResultStatus, TaskOutcome, TaskRef
+from interbed.optimizer.flow.tables import ResourceGroup
 from interbed.optimizer.journal.api import JournalChanges, Lease, MemoryJournal
+from interbed.optimizer.scheduling.needs import SchedulerSettings
 from interbed.optimizer.scheduling.scheduler import Scheduler
-from interbed.optimizer.scheduling.settings import SchedulerSettings
 from interbed.optimizer.service.port import CatalogForWorkers, SchedulerCalls, WorkerPort
 from interbed.optimizer.service.scheduler_client import SchedulerClient, scheduler_addresses
 from interbed.optimizer.service.service import Leadership

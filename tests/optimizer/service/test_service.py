@@ -15,11 +15,10 @@ from interbed.catalog.client.api import Catalog
 from interbed.catalog.client.cli.long_run import served_metrics
 from interbed.catalog.client.factory import open_catalog
 from interbed.optimizer.errors import JournalError
-from interbed.optimizer.flow.group import ResourceGroup, Worker
 from interbed.optimizer.flow.process import Process
-from interbed.optimizer.flow.tables import TableState
+from interbed.optimizer.flow.tables import ResourceGroup, TableState, Worker
 from interbed.optimizer.journal.api import Journal, JournalChanges, Lease, MemoryJournal
-from interbed.optimizer.scheduling.settings import SchedulerSettings
+from interbed.optimizer.scheduling.needs import SchedulerSettings
 from interbed.optimizer.service.local_workers import FixedGroups, GroupsFile
 from interbed.optimizer.service.metrics import OptimizerMetrics
 from interbed.optimizer.service.port import CatalogForWorkers, SchedulerCalls, WorkerPort

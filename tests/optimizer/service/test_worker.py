@@ -12,12 +12,12 @@ import pytest
 from interbed.catalog.client.api import Catalog
 from interbed.catalog.client.factory import open_catalog
 from interbed.optimizer.errors import NoSchedulerError, WorkerRefusedError
-from interbed.optimizer.flow.group import ResourceGroup
 from interbed.optimizer.flow.process import Process, ProcessState, ResultStatus, TaskAssignment, TaskOutcome, TaskRef
+from interbed.optimizer.flow.tables import ResourceGroup
 from interbed.optimizer.journal.api import MemoryJournal
 from interbed.optimizer.scheduling.engine import Engine
+from interbed.optimizer.scheduling.needs import SchedulerSettings
 from interbed.optimizer.scheduling.scheduler import Scheduler
-from interbed.optimizer.scheduling.settings import SchedulerSettings
 from interbed.optimizer.service import worker as module
 from interbed.optimizer.service.port import CatalogForWorkers, SchedulerCalls, WorkerPort
 from interbed.optimizer.service.scheduler_client import SchedulerClient

@@ -4,10 +4,9 @@ from collections.abc import Sequence
 
 import pytest
 
-from interbed.optimizer.flow.group import ResourceGroup
 from interbed.optimizer.flow.process import Process, ProcessState, WorkKind
-from interbed.optimizer.flow.tables import IN_SHAPE_SCORE, TableState
-from interbed.optimizer.scheduling.settings import SchedulerSettings
+from interbed.optimizer.flow.tables import IN_SHAPE_SCORE, ResourceGroup, TableState
+from interbed.optimizer.scheduling.needs import SchedulerSettings
 from interbed.optimizer.scheduling.table_queues import TableBoard
 from interbed.optimizer.views.explanation import explain_table
 from interbed.optimizer.views.status import optimizer_status
