@@ -1,5 +1,5 @@
 """Values that pass through the optimizer. No I/O.
 
-Read `process` (kinds of work, a process and its tasks), then `tables` (resource groups and their workers, the state of a
-table, and the protocols between scheduler and tables).
+Read `process` (kinds of work, a process and its tasks), then `tables` (resource groups and their workers, the state of
+a table, and the protocols between scheduler and tables).
 """

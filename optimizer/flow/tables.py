@@ -98,11 +98,13 @@ def _group(path: Path, name: str, values: Mapping[str, Any]) -> ResourceGroup:
         if setting not in _FIELDS:
             raise InvalidInputError(f"Group '{name}' in {path} has no '{setting}'.{did_you_mean(setting, _FIELDS)}")
     given: dict[str, Any] = {}
-    for field in ("workers", "threads"):
-        if field in values:
-            if not isinstance(values[field], int) or isinstance(values[field], bool):
-                raise InvalidInputError(f"'{field}' of group '{name}' in {path} is {values[field]!r}, not a number.")
-            given[field] = values[field]
+    for setting in ("workers", "threads"):
+        if setting in values:
+            if not isinstance(values[setting], int) or isinstance(values[setting], bool):
+                raise InvalidInputError(
+                    f"'{setting}' of group '{name}' in {path} is {values[setting]!r}, not a number."
+                )
+            given[setting] = values[setting]
     try:
         if "memory" in values:
             given["memory"] = parse_memory("memory", str(values["memory"]))
