@@ -100,11 +100,10 @@ def _group(path: Path, name: str, values: Mapping[str, Any]) -> ResourceGroup:
     given: dict[str, Any] = {}
     for setting in ("workers", "threads"):
         if setting in values:
-            if not isinstance(values[setting], int) or isinstance(values[setting], bool):
-                raise InvalidInputError(
-                    f"'{setting}' of group '{name}' in {path} is {values[setting]!r}, not a number."
-                )
-            given[setting] = values[setting]
+            value = values[setting]
+            if not isinstance(value, int) or isinstance(value, bool):
+                raise InvalidInputError(f"'{setting}' of group '{name}' in {path} is {value!r}, not a number.")
+            given[setting] = value
     try:
         if "memory" in values:
             given["memory"] = parse_memory("memory", str(values["memory"]))
