@@ -16,14 +16,13 @@ from interbed.spark_ext.calls.tables import table_info
 from interbed.spark_ext.handle.clustering import without_functions
 from interbed.spark_ext.handle.ddl import schema_to_create
 from interbed.spark_ext.handle.format_tables import info_of_format, open_format, refuse_format
-from interbed.spark_ext.handle.guarded_tables import refuse_guarded
 from interbed.spark_ext.handle.row_changes import RowsToCome, kind_field, whole_partitions
 from interbed.spark_ext.handle.session_options import table_options
 from interbed.spark_ext.handle.table_handle import NO_CATALOG, StagingInfo, TableHandle, renewed
 from interbed.spark_ext.procedures.procedure import Answer, Job, Procedure, ProcedureCall
 from interbed.spark_ext.procedures.registry import PROCEDURES, procedure_named
 from interbed.spark_ext.read.format_reads import plan_format_scan
-from interbed.spark_ext.read.guarded_rows import guarded_handling
+from interbed.spark_ext.read.guarded_rows import guarded_handling, refuse_guarded
 from interbed.spark_ext.read.reader import answer, plan_global, plan_scan
 from interbed.spark_ext.read.streams import open_batches, open_stream
 from interbed.spark_ext.read.task import task_of

@@ -3,7 +3,6 @@
 from collections.abc import Iterator, Mapping
 
 from interbed.spark_ext.procedures import (
-    access,
     compaction,
     files,
     functions,
@@ -20,7 +19,7 @@ _MODULES = (snapshots, files, metadata, functions, compaction, ingestion)
 PROCEDURES: Mapping[str, Procedure] = {p.name: p for module in _MODULES for p in module.PROCEDURES}
 
 _STATEMENTS: Mapping[str, Procedure] = {
-    p.name: p for module in (snapshots, statements, functions, access) for p in module.STATEMENTS
+    p.name: p for module in (snapshots, statements, functions) for p in module.STATEMENTS
 }
 
 
