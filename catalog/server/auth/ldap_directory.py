@@ -73,10 +73,7 @@ class LdapVerifier:
     def __init__(self, rules: LdapRules, *, clock: Callable[[], float] = time.time) -> None:
         self._rules = rules
         self._clock = clock
-        turns: Any = 1
-        self._servers = ldap3.ServerPool(
-            [_server(url, rules.ca) for url in rules.urls], ldap3.ROUND_ROBIN, active=turns, exhaust=False
-        )
+        self._next_url = 0
         self._guard = threading.Lock()
         self._idle: list[Any] = []
 
@@ -221,8 +218,24 @@ class LdapVerifier:
             connection.unbind()
 
     def _opened(self, dn: str | None, password: str | None) -> Any:
+        """Return a connection to the next server that can be reached.
+
+        A pool of ldap3 connects twice, and sleeps for ten seconds after the last server has refused.
+        """
+        urls = self._rules.urls
+        with self._guard:
+            first = self._next_url
+            self._next_url = (first + 1) % len(urls)
+        *others, last = (*urls[first:], *urls[:first])
+        for url in others:
+            with suppress(LDAPException, OSError):
+                return self._opened_at(url, dn, password)
+        return self._opened_at(last, dn, password)
+
+    def _opened_at(self, url: str, dn: str | None, password: str | None) -> Any:
         connection = ldap3.Connection(
-            self._servers,
+            # Of its own: ldap3 avoids addresses for seconds after a failure, and threads would share this state.
+            _server(url, self._rules.ca),
             dn,
             password,
             authentication=ldap3.ANONYMOUS if dn is None else ldap3.SIMPLE,

@@ -1,9 +1,12 @@
 """Passwords of an LDAP directory: against an LDAP server, and through Thrift's port and HTTP."""
 
 import base64
+import socket
+import threading
 import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Any
 
@@ -163,6 +166,32 @@ def test_a_directory_that_does_not_answer_is_no_wrong_password() -> None:
             LdapVerifier(LdapRules(urls=[running.url], **wrong)).verify("ann", PASSWORDS["ann"])
     with pytest.raises(AuthenticationUnavailableError):
         verifier.verify("ann", PASSWORDS["ann"])
+
+
+def test_each_directory_that_refuses_is_asked_once(certificates: Path) -> None:
+    asked: list[int] = []
+
+    def refuse(listener: socket.socket, number: int) -> None:
+        with suppress(TimeoutError):
+            for _ in range(3):
+                connection, _ = listener.accept()
+                asked.append(number)
+                connection.close()
+
+    with ExitStack() as stack:
+        listeners = [stack.enter_context(socket.create_server(("127.0.0.1", 0))) for _ in range(2)]
+        urls = [f"ldaps://127.0.0.1:{each.getsockname()[1]}" for each in listeners]
+        verifier = LdapVerifier(LdapRules(urls=urls, ca=certificates / "ca.pem", **PATTERN))
+        for number, listener in enumerate(listeners):
+            listener.settimeout(at_most(60))
+            threading.Thread(target=refuse, args=(listener, number), daemon=True).start()
+        for _ in range(2):
+            with pytest.raises(AuthenticationUnavailableError):
+                verifier.verify("ann", PASSWORDS["ann"])
+        assert asked == [0, 1, 1, 0]
+        # Threads that still accept connections end with these.
+        for url in urls:
+            socket.create_connection(("127.0.0.1", int(url.rpartition(":")[2])), timeout=at_most(60)).close()
 
 
 class CountingVerifier:
