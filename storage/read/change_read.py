@@ -11,6 +11,7 @@ after `rowkind`. Source: paimon-core's AuditLogTable and BinlogTable.
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from itertools import groupby
 from typing import Any
 
 import numpy as np
@@ -32,8 +33,10 @@ from interbed.storage.lsm.merge_function.api import KeyGroups, Kinds, take_rows
 from interbed.storage.lsm.merge_function.whole_record import is_retract
 from interbed.storage.lsm.merge_read import MergeRead, merge_function_for
 from interbed.storage.lsm.sort_merge import MergePlan, RunBatch, RunInput, merge_runs
+from interbed.storage.meta.bucket_mode import crosses_partitions
 from interbed.storage.meta.file_store import FileStore
 from interbed.storage.meta.manifest.entry import DataFileMeta
+from interbed.storage.meta.options.lsm import ChangelogProducer
 from interbed.storage.meta.schema.table_schema import SEQUENCE_NUMBER, VALUE_KIND
 from interbed.storage.read.columns import ReadColumns
 from interbed.storage.read.positions import DeletionReader
@@ -44,6 +47,9 @@ ROW_KIND = "_row_kind"
 
 _AFTER = "_AFTER"
 """A virtual boolean column: whether the row is of the later of two snapshots."""
+
+ChangeKinds = frozenset[RowKind]
+"""Kinds of the changes to return."""
 
 
 class ChangeRead:
@@ -83,16 +89,20 @@ class ChangeRead:
         return schema.append(pa.field(SEQUENCE_NUMBER, pa.int64(), nullable=False)) if self._with_sequence else schema
 
     def to_reader(self, splits: Sequence[Split]) -> pa.RecordBatchReader:
-        """Return the rows of the splits, one split after the other."""
-        batches = (batch for split in splits for batch in self.to_batches(split))
+        """Return the rows of the splits, in the order of `change_steps`."""
+        steps = change_steps(self._store, splits)
+        batches = (batch for split, kinds in steps for batch in self.to_batches(split, kinds))
         return pa.RecordBatchReader.from_batches(self.schema, batches)
 
-    def to_batches(self, split: Split) -> Iterator[pa.RecordBatch]:
-        """Yield the rows of a split; raises CorruptFileError for a file that can't be decoded, StorageAccessError."""
+    def to_batches(self, split: Split, kinds: ChangeKinds | None = None) -> Iterator[pa.RecordBatch]:
+        """Yield the rows of a split, or those of some kinds.
+
+        Raises CorruptFileError for a file that can't be decoded, StorageAccessError.
+        """
         for batch in self._unfiltered(split):
-            rows = self._columns.kept(batch)
+            rows = rows_of_kinds(self._as_output(self._columns.kept(batch)), kinds)
             if rows.num_rows:
-                yield self._as_output(rows)
+                yield rows
 
     def added(self, split: Split) -> Iterator[pa.RecordBatch]:
         """Yield the rows that the changes add, for batch reads: unfiltered and with the columns of the filter."""
@@ -225,6 +235,37 @@ class _SnapshotDifference:
         return self.merge(groups, output)
 
 
+_PRODUCERS_OF_PAIRS = (ChangelogProducer.LOOKUP, ChangelogProducer.FULL_COMPACTION)
+"""The producers whose update-before row is always followed by the row after the update, in the same split."""
+
+
+def change_steps(store: FileStore, splits: Sequence[Split]) -> Iterator[tuple[Split, ChangeKinds | None]]:
+    """Yield the splits in the order in which their rows are returned, with the kinds to return; None for all rows.
+
+    A key that moves to another partition is deleted in one split and added in another one of the same snapshot. In such
+    tables the deletions of a snapshot precede its other changes, so that a copy does not lose the row. The splits of
+    overwrites (`streaming` with `before`) are planned in this order.
+    """
+    crossing = crosses_partitions(store.schema)
+    deletions = frozenset({RowKind.DELETE})
+    if store.options.changelog_producer not in _PRODUCERS_OF_PAIRS:
+        deletions |= {RowKind.UPDATE_BEFORE}
+    for _, found in groupby(splits, key=lambda split: split.snapshot_id):
+        group = list(found)
+        has_both = any(s.streaming != (s.before is not None) for s in group)
+        if crossing and len(group) > 1 and has_both:
+            yield from ((split, kinds) for kinds in (deletions, frozenset(RowKind) - deletions) for split in group)
+        else:
+            yield from ((split, None) for split in group)
+
+
+def rows_of_kinds(rows: pa.RecordBatch, kinds: ChangeKinds | None) -> pa.RecordBatch:
+    """Return the rows with these values of ROW_KIND, all of them for None."""
+    if kinds is None:
+        return rows
+    return rows.filter(from_numpy(np.isin(to_numpy(rows.column(ROW_KIND)), [int(kind) for kind in kinds])))
+
+
 def _kinds_of(rows: pa.RecordBatch) -> Kinds:
     kinds: Kinds = to_numpy(rows.column(VALUE_KIND)).astype(np.int8)
     return kinds
@@ -292,6 +333,7 @@ class AuditRead:
         arrays = sorted(filtered & set(store.schema.names)) if packed else []
         if arrays:
             raise NotSupportedError(f"The binlog can't be filtered by {arrays[0]!r}, which it has as arrays.")
+        self._store = store
         self._fields = fields
         self._packed = packed
         data = [n for n in dict.fromkeys((*self._names, *sorted(filtered))) if n in store.schema.by_name]
@@ -306,13 +348,14 @@ class AuditRead:
         return fields_to_schema([self._fields[n] for n in self._names])
 
     def to_reader(self, splits: Sequence[Split]) -> pa.RecordBatchReader:
-        """Return the rows of the splits, one split after the other."""
-        batches = (batch for split in splits for batch in self.to_batches(split))
+        """Return the rows of the splits, in the order of `change_steps`."""
+        steps = change_steps(self._store, splits)
+        batches = (batch for split, kinds in steps for batch in self.to_batches(split, kinds))
         return pa.RecordBatchReader.from_batches(self.schema, batches)
 
-    def to_batches(self, split: Split) -> Iterator[pa.RecordBatch]:
-        """Return the rows of a split; raises what ChangeRead.to_batches raises."""
-        return self.of_changes(self._read.to_batches(split), pairs=split.streaming)
+    def to_batches(self, split: Split, kinds: ChangeKinds | None = None) -> Iterator[pa.RecordBatch]:
+        """Return the rows of a split, or those of some kinds; raises what ChangeRead.to_batches raises."""
+        return self.of_changes(self._read.to_batches(split, kinds), pairs=split.streaming)
 
     @property
     def data_columns(self) -> tuple[str, ...]:

@@ -2,7 +2,9 @@
 
 The rules for one snapshot are those of Paimon's follow-up scanners (ChangelogFollowUpScanner, DeltaFollowUpScanner).
 There is one split for each bucket, with all of the snapshot's files, so that the changes of a key keep their order.
-Only append tables without buckets, whose rows have no order, spread their files over several splits.
+Where an overwrite may have moved keys to other buckets, the splits that delete rows precede those that add rows, and a
+comparison of two snapshots has one split for each partition. Only append tables without buckets, whose rows have no
+order, spread their files over several splits.
 
 Batch reads are of the range of snapshots that options name (change_range.py). `incremental-between-scan-mode` chooses
 the source of the changes: new files (`delta`), changelog files (`changelog`), either by the table's producer (`auto`),
@@ -10,10 +12,12 @@ or a comparison of the two snapshots (`diff`). Documentation page: `flink/sql-qu
 """
 
 import logging
+from collections import ChainMap
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
 from functools import lru_cache
+from itertools import chain
 from typing import Protocol
 
 from interbed.storage.base.bucket_id import BucketId, by_bucket
@@ -23,6 +27,7 @@ from interbed.storage.base.errors import (
     SnapshotNotFoundError,
 )
 from interbed.storage.lsm.levels import interval_partition
+from interbed.storage.meta.bucket_mode import BucketMode, bucket_mode
 from interbed.storage.meta.file_store import FileStore
 from interbed.storage.meta.manifest.entry import DataFileMeta, FileKind, ManifestEntry
 from interbed.storage.meta.options.lsm import ChangelogProducer, MergeEngine
@@ -178,7 +183,7 @@ def _replaced_splits(
 ) -> list[Split]:
     """Return a split for each bucket, of the files that an overwrite removed and added."""
     removed_files, added_files = by_bucket(removed), by_bucket(added)
-    splits = []
+    splits: list[Split] = []
     for place in dict.fromkeys((*removed_files, *added_files)):
         old, new = removed_files.get(place, []), added_files.get(place, [])
         shared = {e.identifier for e in old} & {e.identifier for e in new}
@@ -192,7 +197,21 @@ def _replaced_splits(
                     before_deletion_files=dict(deletions.get(place, {})),
                 )
             )
-    return splits
+    counts: dict[bytes, set[int]] = {}
+    for entry in chain.from_iterable((*removed_files.values(), *added_files.values())):
+        counts.setdefault(entry.partition, set()).add(entry.total_buckets)
+    if not _chooses_buckets(store) and all(len(found) == 1 for found in counts.values()):
+        return splits
+    # A key that has another bucket since must be deleted before it is added.
+    return [
+        *(replace(s, files=()) for s in splits if s.before),
+        *(replace(s, before=(), before_deletion_files={}) for s in splits if s.files),
+    ]
+
+
+def _chooses_buckets(store: FileStore) -> bool:
+    """Return whether a key may have another bucket after an overwrite: its bucket does not follow from its hash."""
+    return bucket_mode(store.schema, store.options) in (BucketMode.DYNAMIC, BucketMode.CROSS_PARTITION)
 
 
 class SnapshotFiles(ChangedEntries, Protocol):
@@ -321,7 +340,28 @@ def _difference(store: FileStore, files: SnapshotFiles, first: Snapshot | None, 
         changed = _changed_part(store, split)
         if changed is not None:
             splits.append(changed)
-    return splits
+    if not _chooses_buckets(store):
+        return splits
+    by_partition: dict[bytes, list[Split]] = {}
+    for split in splits:
+        by_partition.setdefault(split.partition, []).append(split)
+    return [found[0] if len(found) == 1 else _joined(found) for found in by_partition.values()]
+
+
+def _joined(splits: Sequence[Split]) -> Split:
+    """Return the comparisons of several buckets as one, in which each file has a path of its own."""
+    before: list[DataFileMeta] = []
+    after: list[DataFileMeta] = []
+    for split in splits:
+        for joined, files in ((before, split.before or ()), (after, split.files)):
+            joined += (replace(f, external_path=split.path_of(f)) for f in files)
+    return replace(
+        splits[0],
+        before=tuple(before),
+        files=tuple(after),
+        deletion_files=dict(ChainMap(*(dict(s.deletion_files) for s in splits))),
+        before_deletion_files=dict(ChainMap(*(dict(s.before_deletion_files) for s in splits))),
+    )
 
 
 def _changed_part(store: FileStore, split: Split) -> Split | None:

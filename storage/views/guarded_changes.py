@@ -32,7 +32,15 @@ from interbed.storage.meta.file_store import FileStore
 from interbed.storage.meta.options.lsm import ChangelogProducer
 from interbed.storage.meta.options.stream import IncrementalScanMode
 from interbed.storage.read.arrow_rows import ArrowRows, limited
-from interbed.storage.read.change_read import ROW_KIND, AuditRead, ChangeRead, audit_fields
+from interbed.storage.read.change_read import (
+    ROW_KIND,
+    AuditRead,
+    ChangeKinds,
+    ChangeRead,
+    audit_fields,
+    change_steps,
+    rows_of_kinds,
+)
 from interbed.storage.read.guarded_scan import BoundRules
 from interbed.storage.scan.split import Split
 from interbed.storage.scan.starting_point import at_snapshot
@@ -61,7 +69,7 @@ class GuardedChangeRead:
         mode: IncrementalScanMode = IncrementalScanMode.AUTO,
         keep_deletes: bool = False,
     ) -> None:
-        self._store = store
+        self.store = store
         self._mode = mode
         self._keep_deletes = keep_deletes
         self._names = list(store.schema.names if columns is None else columns)
@@ -71,9 +79,10 @@ class GuardedChangeRead:
         self.schema: pa.Schema = ChangeRead(store, self._names).schema
 
     def to_reader(self, splits: Sequence[Split]) -> pa.RecordBatchReader:
-        """Return the shown changes of the splits, one split after the other."""
+        """Return the shown changes of the splits, in the order of `change_steps`."""
         rules = self.checked_rules()
-        batches = (batch for split in splits for batch in self.shown_of(split, rules))
+        steps = change_steps(self.store, splits)
+        batches = (batch for split, kinds in steps for batch in self.shown_of(split, rules, kinds))
         return pa.RecordBatchReader.from_batches(self.schema, batches)
 
     def to_batches(self, split: Split) -> Iterator[pa.RecordBatch]:
@@ -83,26 +92,32 @@ class GuardedChangeRead:
     def checked_rules(self) -> BoundRules:
         """Return the present rules. NotSupportedError where a row filter needs rows that the changes do not have."""
         rules = self._rules_of()
-        keyed, producer = self._store.schema.has_primary_key, self._store.options.changelog_producer
+        keyed, producer = self.store.schema.has_primary_key, self.store.options.changelog_producer
         has_both = producer in _WITH_BOTH_ROWS and self._mode in _OF_CHANGELOGS
         if keyed and not has_both and not isinstance(rules.predicate, AlwaysTrue):
             raise NotSupportedError(
-                f"The changes of the table at {self._store.location} are not readable under your row filter: they lack "
+                f"The changes of the table at {self.store.location} are not readable under your row filter: they lack "
                 "the rows before updates, so that rows that leave the filter would stay. It needs 'changelog-producer' "
                 "= 'lookup' or 'full-compaction', and no comparison or new files as the source. Read its snapshots."
             )
         return rules
 
-    def shown_of(self, split: Split, rules: BoundRules) -> Iterator[pa.RecordBatch]:
-        """Yield the changes of a split that the rules show."""
-        keyed, is_filtered = self._store.schema.has_primary_key, not isinstance(rules.predicate, AlwaysTrue)
+    def shown_of(self, split: Split, rules: BoundRules, kinds: ChangeKinds | None = None) -> Iterator[pa.RecordBatch]:
+        """Yield the changes of a split that the rules show, or those of some kinds."""
+        for rows in self._all_shown_of(split, rules):
+            shown = rows_of_kinds(rows, kinds)
+            if shown.num_rows:
+                yield shown
+
+    def _all_shown_of(self, split: Split, rules: BoundRules) -> Iterator[pa.RecordBatch]:
+        keyed, is_filtered = self.store.schema.has_primary_key, not isinstance(rules.predicate, AlwaysTrue)
         if self._keep_deletes and keyed and is_filtered and not split.streaming:
             raise NotSupportedError(
-                f"The snapshots of the table at {self._store.location} have deleted keys without the rows before, "
+                f"The snapshots of the table at {self.store.location} have deleted keys without the rows before, "
                 "which your row filter needs: read its changes as a stream, or with 'incremental-between'."
             )
         waiting: pa.RecordBatch | None = None
-        read = ChangeRead(self._store, self._needed(rules), keep_deletes=self._keep_deletes)
+        read = ChangeRead(self.store, self._needed(rules), keep_deletes=self._keep_deletes)
         for batch in read.to_batches(split):
             rows = batch if waiting is None else _joined(waiting, batch)
             # The row after an update may be in the next batch.
@@ -116,8 +131,8 @@ class GuardedChangeRead:
         """Return the columns to read, in the order of the table."""
         shown = {*self._names, *(() if self._predicate is None else columns_of(self._predicate))}
         inputs = (mask.columns for name, mask in rules.masks.items() if name in shown)
-        needed = shown.union(self._store.schema.primary_keys, columns_of(rules.predicate), *inputs)
-        return [name for name in self._store.schema.names if name in needed]
+        needed = shown.union(self.store.schema.primary_keys, columns_of(rules.predicate), *inputs)
+        return [name for name in self.store.schema.names if name in needed]
 
     def _shown(self, rows: pa.RecordBatch, rules: BoundRules) -> Iterator[pa.RecordBatch]:
         if not isinstance(rules.predicate, AlwaysTrue):
@@ -135,7 +150,7 @@ class GuardedChangeRead:
         visible = np.asarray(to_numpy(evaluate.mask(condition, rows)))
         kinds = np.array(_kinds(rows))
         before = np.flatnonzero((kinds[:-1] == RowKind.UPDATE_BEFORE) & (kinds[1:] == RowKind.UPDATE_AFTER))
-        keys = self._store.schema.primary_keys
+        keys = self.store.schema.primary_keys
         before = before[same_rows(rows, rows, before, before + 1, keys)]
         is_paired = np.zeros(len(kinds), np.bool_)
         is_paired[before] = is_paired[before + 1] = True
@@ -143,7 +158,7 @@ class GuardedChangeRead:
         alone = ~is_paired & (kinds == RowKind.UPDATE_AFTER)
         if np.any(alone & ~visible):
             raise NotSupportedError(
-                f"The changes of the table at {self._store.location} have an update without its row before, and the "
+                f"The changes of the table at {self.store.location} have an update without its row before, and the "
                 "row after it is not in your row filter: it is unknown whether it was. Read its snapshots."
             )
         kinds[~is_paired & (kinds == RowKind.UPDATE_BEFORE)] = RowKind.DELETE
@@ -203,17 +218,18 @@ class GuardedAuditRead:
         return self._audit.schema
 
     def to_reader(self, splits: Sequence[Split]) -> pa.RecordBatchReader:
-        """Return the shown rows of the splits, one split after the other."""
+        """Return the shown rows of the splits, in the order of `change_steps`."""
         rules = self._changes.checked_rules()
-        batches = (batch for split in splits for batch in self._rows_of(split, rules))
+        steps = change_steps(self._changes.store, splits)
+        batches = (batch for split, kinds in steps for batch in self._rows_of(split, rules, kinds))
         return pa.RecordBatchReader.from_batches(self.schema, batches)
 
     def to_batches(self, split: Split) -> Iterator[pa.RecordBatch]:
         """Yield the shown rows of a split."""
         return self._rows_of(split, self._changes.checked_rules())
 
-    def _rows_of(self, split: Split, rules: BoundRules) -> Iterator[pa.RecordBatch]:
-        return self._audit.of_changes(self._changes.shown_of(split, rules), pairs=split.streaming)
+    def _rows_of(self, split: Split, rules: BoundRules, kinds: ChangeKinds | None = None) -> Iterator[pa.RecordBatch]:
+        return self._audit.of_changes(self._changes.shown_of(split, rules, kinds), pairs=split.streaming)
 
 
 class GuardedChangeView:
