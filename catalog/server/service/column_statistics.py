@@ -158,6 +158,16 @@ def statistics_to_keep(old: StorageDescriptor | None, new: StorageDescriptor | N
     return None if before <= after else {name for name, _ in before & after}
 
 
+def without_stale_columns(
+    parameters: Mapping[str, str], old: StorageDescriptor | None, new: StorageDescriptor | None
+) -> dict[str, str]:
+    """Return the parameters without the columns in COLUMN_STATS_ACCURATE whose statistics a change of columns drops."""
+    keep = statistics_to_keep(old, new)
+    if keep is None or old is None:
+        return dict(parameters)
+    return without_accurate_columns(parameters, {column.name.lower() for column in old.columns} - keep)
+
+
 def with_accurate_columns(parameters: Mapping[str, str], columns: Iterable[str]) -> dict[str, str]:
     """Return the parameters with these columns added to COLUMN_STATS_ACCURATE."""
     basic, known = _accurate(parameters)
@@ -187,6 +197,11 @@ def without_accurate_columns(parameters: Mapping[str, str], columns: Iterable[st
     return _with_accurate(
         parameters, basic, set() if columns is None else known - {column.lower() for column in columns}
     )
+
+
+def with_only_accurate_columns(parameters: Mapping[str, str], keep: Collection[str]) -> dict[str, str]:
+    """Return the parameters with all other columns removed from COLUMN_STATS_ACCURATE."""
+    return without_accurate_columns(parameters, _accurate(parameters)[1].difference(keep))
 
 
 def hive_fields(statistics: ColumnStatistics) -> dict[str, Any]:

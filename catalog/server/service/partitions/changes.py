@@ -14,7 +14,7 @@ from interbed.catalog.server.service.access.guard import CHANGE
 from interbed.catalog.server.service.access.objects import Privilege, SecuredObject
 from interbed.catalog.server.service.access.places import CheckedPlace, TablePlaceRules
 from interbed.catalog.server.service.access.secured import Arguments, needs, secured, table_of, the_table_of_the_key
-from interbed.catalog.server.service.column_statistics import statistics_to_keep
+from interbed.catalog.server.service.column_statistics import statistics_to_keep, without_stale_columns
 from interbed.catalog.server.service.directories.deletions import GuardedDeletions
 from interbed.catalog.server.service.directories.guard import DeletionClaim
 from interbed.catalog.server.service.directories.locations import has_controls
@@ -329,7 +329,9 @@ class PartitionService(PartitionDrops):
             location = self._warehouse.qualified(storage.location, before) if storage.location is not None else before
             storage = dataclasses.replace(storage, location=location)
         self._check_archive(changed, old)
-        parameters = {PARAMETER_DDL_TIME: str(int(self._clock())), **changed.parameters}
+        parameters = without_stale_columns(
+            {PARAMETER_DDL_TIME: str(int(self._clock())), **changed.parameters}, old.storage, storage
+        )
         return dataclasses.replace(
             changed, storage=storage, parameters=parameters, create_time=changed.create_time or old.create_time
         )

@@ -2,7 +2,7 @@
 
 import dataclasses
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Any, Protocol
 
 from interbed.catalog.server.service import events
@@ -11,7 +11,12 @@ from interbed.catalog.server.service.access.guard import CHANGE
 from interbed.catalog.server.service.access.objects import Privilege, SecuredObject, database_object
 from interbed.catalog.server.service.access.places import TablePlaceRules
 from interbed.catalog.server.service.access.secured import Arguments, SecuredService, needs, secured, the_table
-from interbed.catalog.server.service.column_statistics import emptied, statistics_to_keep
+from interbed.catalog.server.service.column_statistics import (
+    emptied,
+    statistics_to_keep,
+    with_only_accurate_columns,
+    without_stale_columns,
+)
 from interbed.catalog.server.service.constraints import forget_columns
 from interbed.catalog.server.service.directories.deletions import GuardedDeletions
 from interbed.catalog.server.service.directories.guard import DeletionClaim
@@ -26,7 +31,7 @@ from interbed.catalog.server.service.model import (
     StorageDescriptor,
 )
 from interbed.catalog.server.service.moves import DirectoryMover, carry_out
-from interbed.catalog.server.service.names import is_valid_table_name, normalized, shortened
+from interbed.catalog.server.service.names import is_valid_table_name, normalized, partition_name, shortened
 from interbed.catalog.server.service.repository import Repository, StoredRow, Transaction
 from interbed.catalog.server.service.tables.rules import (
     CASCADE,
@@ -42,6 +47,8 @@ from interbed.catalog.server.service.tables.rules import (
     table_not_found,
 )
 from interbed.catalog.server.service.warehouse import Warehouse
+
+_PARTITIONS_AT_ONCE = 1000
 
 
 class SoftTableDrops(Protocol):
@@ -117,7 +124,8 @@ class TableAlterations(SecuredService):
             if renamed and transaction.tables.find(changed.catalog, changed.database, changed.name) is not None:
                 raise _taken(changed)
             check_expected_parameter(stored.value, changed, properties)
-            new = self._replace(transaction, stored, asked, mover)
+            accurate = without_stale_columns(asked.parameters, stored.value.storage, asked.storage)
+            new = self._replace(transaction, stored, dataclasses.replace(asked, parameters=accurate), mover)
             if (
                 new.location
                 and not changed.location
@@ -134,9 +142,10 @@ class TableAlterations(SecuredService):
             if keep is not None:
                 transaction.statistics.keep_table_columns(stored.id, keep)
             if properties.get(CASCADE, "").upper() == "TRUE" and _columns(new) != _columns(stored.value):
-                transaction.partitions.replace_columns(stored.id, _columns(new))
                 if keep is not None:
+                    _mark_stale(transaction, stored.value, stored.id, keep)
                     transaction.statistics.keep_columns_of_partitions(stored.id, keep)
+                transaction.partitions.replace_columns(stored.id, _columns(new))
             transaction.events.append(events.alter_table(stored.value, new))
             allowed.chosen.check_again(transaction)
 
@@ -305,3 +314,18 @@ def _check(changed: MetastoreTable, before: MetastoreTable) -> None:
 
 def _columns(table: MetastoreTable) -> tuple[MetastoreColumn, ...]:
     return (table.storage or StorageDescriptor()).columns
+
+
+def _mark_stale(transaction: Transaction, table: MetastoreTable, table_id: int, keep: Collection[str]) -> None:
+    """Remove other columns than these from COLUMN_STATS_ACCURATE of each partition."""
+    last = ""
+    while names := transaction.partitions.names_after(table_id, last, _PARTITIONS_AT_ONCE):
+        changed = {}
+        for partition in transaction.partitions.select(table_id, names):
+            parameters = with_only_accurate_columns(partition.parameters, keep)
+            if parameters != partition.parameters:
+                name = partition_name(table.partition_keys, partition.values)
+                changed[name] = dataclasses.replace(partition, parameters=parameters)
+        ids = transaction.partitions.ids(table_id, changed)
+        transaction.partitions.replace_all(table_id, [(ids[name], name, each) for name, each in changed.items()])
+        last = names[-1]

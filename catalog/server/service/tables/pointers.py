@@ -38,7 +38,7 @@ from interbed.catalog.server.service.access.secured import (
     the_table,
     unsecured,
 )
-from interbed.catalog.server.service.column_statistics import statistics_to_keep
+from interbed.catalog.server.service.column_statistics import statistics_to_keep, without_stale_columns
 from interbed.catalog.server.service.directories.deletions import GuardedDeletions
 from interbed.catalog.server.service.directories.guard import DeletionClaim
 from interbed.catalog.server.service.directories.locations import place_text
@@ -339,7 +339,8 @@ class PointerService(SecuredService):
         storage = new.storage
         if storage is not None and storage.location and storage.location != old.location:
             storage = dataclasses.replace(storage, location=self._warehouse.qualified(storage.location, old.location))
-        parameters = {**new.parameters, PARAMETER_DDL_TIME: str(int(self._clock()))}
+        kept = without_stale_columns(new.parameters, old.storage, storage)
+        parameters = {**kept, PARAMETER_DDL_TIME: str(int(self._clock()))}
         return dataclasses.replace(new, storage=storage, parameters=parameters)
 
     def _replace(

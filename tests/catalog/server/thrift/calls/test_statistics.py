@@ -239,10 +239,12 @@ def test_statistics_are_dropped_with_their_column(raw: Client, measured: str) ->
     narrowed.sd.cols = narrowed.sd.cols[:2]
     raw.alter_partition(measured, "s", narrowed)
     assert of_partitions(raw, measured, "p=2") == {"p=2": ["d", "i"]}
+    assert accurate(raw.get_partition(measured, "s", ["2"]).parameters) == {"d", "i"}
     changed = raw.get_table(measured, "s")
     changed.sd.cols = [ttypes.FieldSchema("i", "bigint", None), *changed.sd.cols[1:7]]
     raw.alter_table(measured, "s", changed)
     assert [each.colName for each in of_table(raw, measured)] == NAMES[1:7]
+    assert accurate(raw.get_table(measured, "s").parameters) == set(NAMES[1:7])
     changed = raw.get_table(measured, "s")
     changed.tableName = "renamed"
     raw.alter_table(measured, "s", changed)
@@ -270,13 +272,16 @@ def test_each_change_is_in_the_notification_log(raw: Client, measured: str) -> N
 def test_a_cascading_change_of_columns_drops_their_statistics_of_partitions(raw: Client, measured: str) -> None:
     raw.update_table_column_statistics(statistics(measured, 1))
     raw.update_partition_column_statistics(statistics(measured, 1, "p=1"))
-    altered = raw.get_table(measured, "s")
-    without = [column for column in altered.sd.cols if column.name != "i"]
+    without = [column for column in raw.get_table(measured, "s").sd.cols if column.name != "i"]
     for columns in (without, [*without, ttypes.FieldSchema("i", "string")]):
+        altered = raw.get_table(measured, "s")
         altered.sd.cols = columns
         context = ttypes.EnvironmentContext({"CASCADE": "true"})
         raw.alter_table_with_environment_context(measured, "s", altered, context)
         left = sorted(set(NAMES) - {"i"})
         assert [each.colName for each in of_table(raw, measured, *NAMES)] == [name for name in NAMES if name != "i"]
         assert of_partitions(raw, measured, "p=1") == {"p=1": left}
+        assert accurate(raw.get_table(measured, "s").parameters) == set(left)
+        assert accurate(raw.get_partition(measured, "s", ["1"]).parameters) == set(left)
+        assert "COLUMN_STATS_ACCURATE" not in raw.get_partition(measured, "s", ["2"]).parameters
     assert "i" not in aggregated(raw, measured, "p=1")[0]
