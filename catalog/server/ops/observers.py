@@ -27,7 +27,7 @@ from interbed.catalog.server.service.directories.guard import DeletionGuard
 from interbed.catalog.server.service.errors import MetastoreError
 from interbed.catalog.server.service.locks import LockService
 from interbed.catalog.server.service.repository import Repository
-from interbed.catalog.server.service.undrop.trash import Trash
+from interbed.catalog.server.service.undrop.drops import Trash
 from interbed.catalog.server.service.undrop.undrops import UndropService
 from interbed.catalog.server.service.warehouse import directory_exists
 from interbed.catalog.server.setting_checks import is_loopback

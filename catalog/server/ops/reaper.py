@@ -25,7 +25,7 @@ from interbed.catalog.server.service.locks import LockService
 from interbed.catalog.server.service.moves import settle_all
 from interbed.catalog.server.service.queries import RuntimeStatisticsService, ScheduledQueryService
 from interbed.catalog.server.service.repository import Repository
-from interbed.catalog.server.service.undrop.trash import Trash
+from interbed.catalog.server.service.undrop.drops import Trash
 from interbed.catalog.server.service.undrop.undrops import UndropService
 from interbed.catalog.server.threads import SupervisedThread, ThreadDeaths
 

@@ -19,7 +19,7 @@ from interbed.catalog.server.service.errors import MetastoreError
 from interbed.catalog.server.service.history.entries import ChangeOrigin, HistoryPolicy
 from interbed.catalog.server.service.names import shortened
 from interbed.catalog.server.service.service import ConfigValues, Metastore
-from interbed.catalog.server.service.undrop.trash import DIRECTORY_NAME, Trash
+from interbed.catalog.server.service.undrop.drops import DIRECTORY_NAME, Trash
 from interbed.catalog.server.service.warehouse import child, normalized_location
 from interbed.catalog.server.setting_kinds import listed
 from interbed.catalog.server.settings import ServerSettings

@@ -26,9 +26,8 @@ from interbed.catalog.server.service.statistics import StatisticsService
 from interbed.catalog.server.service.tables.pointers import PointerService
 from interbed.catalog.server.service.tables.tables import TableService
 from interbed.catalog.server.service.token_store import TokenStoreRepository, TokenStoreService
-from interbed.catalog.server.service.undrop.drops import SoftDrops, aside_root
+from interbed.catalog.server.service.undrop.drops import SoftDrops, Trash, aside_root
 from interbed.catalog.server.service.undrop.histories import HistoryService
-from interbed.catalog.server.service.undrop.trash import Trash
 from interbed.catalog.server.service.undrop.undrops import UndropService
 from interbed.catalog.server.service.warehouse import Warehouse
 

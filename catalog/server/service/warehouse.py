@@ -46,7 +46,7 @@ _HDFS_RETRIES = {
 
 
 class TrashCan(Protocol):
-    """Directory for data whose deletion is delayed (trash.py)."""
+    """Directory for data whose deletion is delayed (undrop/drops.py)."""
 
     def take(self, location: str) -> bool:
         """Move a directory there; return whether it has left its place."""

@@ -2,7 +2,7 @@
 `metastore` = `rest`.
 
 Every rule (locks, registration, partitions, locations) is that of interbed's Hive catalog, which calls the metastore of
-this process, or of its file-system catalog (catalogs/, access.py). The file system is the truth:
+this process, or of its file-system catalog (catalogs.py, access.py). The file system is the truth:
 schemas, snapshots, tags and branches are files.
 
 Read interface.py (all routes), then a noun: databases.py, tables.py with partitions, snapshots.py with commits,

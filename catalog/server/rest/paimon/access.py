@@ -26,8 +26,7 @@ from interbed.catalog.client.hive.registration import same_location
 from interbed.catalog.client.identifier import Identifier, TableName
 from interbed.catalog.client.options import CatalogOptions
 from interbed.catalog.server.rest.interface import RestError, RestRequest
-from interbed.catalog.server.rest.paimon.catalogs.metastore import RegisteredCatalog, WarehouseCatalog
-from interbed.catalog.server.rest.paimon.catalogs.served import ServedCatalog
+from interbed.catalog.server.rest.paimon.catalogs import RegisteredCatalog, ServedCatalog, WarehouseCatalog
 from interbed.catalog.server.rest.paimon.messages import Name
 from interbed.catalog.server.rest.paimon.refusals import invalid, missing
 from interbed.catalog.server.service.access.objects import Privilege, SecuredObject, catalog_object, table_object

@@ -23,7 +23,7 @@ from interbed.catalog.server.rest.interface import (
     json_response,
 )
 from interbed.catalog.server.rest.paimon.access import CatalogAccess
-from interbed.catalog.server.rest.paimon.catalogs.served import derived_id
+from interbed.catalog.server.rest.paimon.catalogs import derived_id
 from interbed.catalog.server.rest.paimon.databases import DATABASE
 from interbed.catalog.server.rest.paimon.messages import (
     AlterFunctionRequest,

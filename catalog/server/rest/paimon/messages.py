@@ -15,7 +15,7 @@ from msgspec import UNSET, Raw, Struct, UnsetType
 
 from interbed.catalog.client.errors import DatabaseNotFoundError
 from interbed.catalog.server.rest.interface import RestRequest
-from interbed.catalog.server.rest.paimon.catalogs.served import ServedCatalog
+from interbed.catalog.server.rest.paimon.catalogs import ServedCatalog
 from interbed.catalog.server.rest.paimon.refusals import invalid
 from interbed.storage.meta.snapshot.snapshot import Snapshot
 

@@ -39,7 +39,7 @@ from interbed.catalog.server.rest.interface import (
     json_response,
 )
 from interbed.catalog.server.rest.paimon.access import CatalogAccess, table_name
-from interbed.catalog.server.rest.paimon.catalogs.served import ServedCatalog
+from interbed.catalog.server.rest.paimon.catalogs import ServedCatalog
 from interbed.catalog.server.rest.paimon.messages import (
     CommitRequest,
     RollbackRequest,

@@ -36,7 +36,7 @@ from interbed.catalog.server.rest.interface import (
     json_response,
 )
 from interbed.catalog.server.rest.paimon.access import CatalogAccess, named_in_path, table_name
-from interbed.catalog.server.rest.paimon.catalogs.served import ServedCatalog
+from interbed.catalog.server.rest.paimon.catalogs import ServedCatalog
 from interbed.catalog.server.rest.paimon.databases import DATABASE
 from interbed.catalog.server.rest.paimon.messages import (
     AlterTableRequest,

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from interbed.catalog.server.service.undrop.trash import Trash
+from interbed.catalog.server.service.undrop.drops import Trash
 from interbed.catalog.server.service.warehouse import Warehouse
 
 START = 1_700_000_000.25
@@ -68,7 +68,7 @@ def test_a_killed_process_leaves_the_data_either_in_place_or_in_the_trash(
     location = directory(tmp_path / "t")
     killed = f"""
 import os
-from interbed.catalog.server.service.undrop.trash import Trash
+from interbed.catalog.server.service.undrop.drops import Trash
 from interbed.catalog.server.service.warehouse import Warehouse
 
 def dies(*arguments, real=os.{call}, **options):

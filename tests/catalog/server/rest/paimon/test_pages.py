@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from interbed.catalog.client.errors import DatabaseNotFoundError
 from interbed.catalog.server.rest.interface import RestRequest
-from interbed.catalog.server.rest.paimon.catalogs.served import ServedCatalog
+from interbed.catalog.server.rest.paimon.catalogs import ServedCatalog
 from interbed.catalog.server.rest.paimon.messages import Name, global_page
 from interbed.catalog.server.thrift.edge.call import ClientSession
 

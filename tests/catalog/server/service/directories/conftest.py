@@ -13,7 +13,7 @@ from interbed.catalog.server.service.model import (
     MetastorePartition,
 )
 from interbed.catalog.server.service.service import Metastore
-from interbed.catalog.server.service.undrop.trash import Trash
+from interbed.catalog.server.service.undrop.drops import Trash
 from tests.catalog.server.service.directories.hostile_trials import KEYS, STORAGE, table
 from tests.support import shares
 from tests.support.hostile_locations import ProtectedTree
