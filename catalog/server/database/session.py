@@ -19,8 +19,7 @@ from interbed.catalog.server.database.locks import SqlLocks
 from interbed.catalog.server.database.partitions import SqlPartitions
 from interbed.catalog.server.database.places import SqlLocationIndex, SqlMoves
 from interbed.catalog.server.database.policies import SqlPolicies
-from interbed.catalog.server.database.queries import SqlQueries, SqlRunStatistics
-from interbed.catalog.server.database.statistics import SqlStatistics
+from interbed.catalog.server.database.statistics import SqlQueries, SqlRunStatistics, SqlStatistics
 from interbed.catalog.server.database.tables import SqlConstraints, SqlTables
 from interbed.catalog.server.service.history.entries import HistoryPolicy
 
