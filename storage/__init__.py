@@ -35,7 +35,7 @@ OFFERED: Mapping[str, tuple[str, ...]] = {
     "pypaimon's builders and names": (
         "views.builder.explain",
         "views.builder.managers",
-        "views.builder.predicate",
+        "views.builder.rows_read",
         "views.builder.read",
         "views.builder.stream_read",
         "views.builder.write",
@@ -57,7 +57,7 @@ OFFERED: Mapping[str, tuple[str, ...]] = {
     "values: errors, types, rows, predicates, files": (
         "base.prefetch",
         "base.arrays",
-        "base.avro.blocks",
+        "base.avro.records",
         "base.avro.codecs",
         "base.avro.decode",
         "base.backoff",

@@ -15,7 +15,7 @@ from pyiceberg.avro.decoder import BinaryDecoder
 from pyiceberg.avro.reader import Reader
 from pyiceberg.io import InputFile
 
-from interbed.storage.base.avro.blocks import OF_METADATA, PlainBlocks
+from interbed.storage.base.avro.records import OF_METADATA, PlainBlocks
 
 _FLOAT = struct.Struct("<f")
 _DOUBLE = struct.Struct("<d")

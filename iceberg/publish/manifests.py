@@ -29,8 +29,8 @@ from pyiceberg.types import PrimitiveType
 
 from interbed.iceberg.meta.manifests import entries_of, manifests_of, with_status, write_manifest, write_manifest_list
 from interbed.iceberg.publish.place import PublishPlace, PublishSettings, StoreIO
-from interbed.storage.base.avro.blocks import METADATA_BLOCK_BYTES_MAX
 from interbed.storage.base.avro.codecs import compressor, decompressor
+from interbed.storage.base.avro.records import METADATA_BLOCK_BYTES_MAX
 from interbed.storage.io.resolve import normalize_path
 
 _NAME: Literal["snappy"] = "snappy"

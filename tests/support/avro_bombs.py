@@ -2,7 +2,7 @@
 
 import io
 
-from interbed.storage.base.avro.blocks import PlainBlocks, block_bytes, header_bytes
+from interbed.storage.base.avro.records import PlainBlocks, block_bytes, header_bytes
 
 _CHUNK = 128 << 10
 _SYNC = bytes(range(16))

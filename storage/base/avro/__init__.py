@@ -1,4 +1,4 @@
 """Avro as Paimon writes it: records of manifests, and rows of data files column by column.
 
-Read `blocks` (the container and its compression) and `records`, then `encode` and `decode` for rows.
+Read `records` (the container of blocks, and the files of records) and `codecs`, then `encode` and `decode` for rows.
 """

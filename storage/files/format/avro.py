@@ -21,10 +21,10 @@ import pyarrow as pa
 
 from interbed.storage.base.arrays import Positions
 from interbed.storage.base.arrow_values import array_of
-from interbed.storage.base.avro.blocks import SYNC_BYTES, PlainBlocks, block_bytes, header_bytes
 from interbed.storage.base.avro.codecs import compressor
 from interbed.storage.base.avro.decode import Block, FlatDecoder, Values
 from interbed.storage.base.avro.encode import encode_rows, record_schema
+from interbed.storage.base.avro.records import SYNC_BYTES, PlainBlocks, block_bytes, header_bytes
 from interbed.storage.base.errors import InvalidInputError
 from interbed.storage.base.predicate.expr import Predicate
 from interbed.storage.base.types.arrow import timestamp_unit, type_to_arrow

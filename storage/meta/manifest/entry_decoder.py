@@ -16,7 +16,7 @@ from typing import Any, TypeAlias, TypeVar
 
 import pyarrow as pa
 
-from interbed.storage.base.avro.blocks import OF_METADATA, PlainBlocks
+from interbed.storage.base.avro.records import OF_METADATA, PlainBlocks
 from interbed.storage.base.columnar_records import read_columns
 from interbed.storage.meta.manifest.entry import DataFileMeta, FileKind, FileSource, ManifestEntry, SimpleStats
 

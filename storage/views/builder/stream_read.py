@@ -17,8 +17,8 @@ from interbed.storage.meta.file_store import FileStore
 from interbed.storage.read.change_read import ROW_KIND, ChangeRead
 from interbed.storage.read.table_read import TableRead
 from interbed.storage.scan.split import Split
-from interbed.storage.views.builder.predicate import PredicateBuilder
 from interbed.storage.views.builder.read import BuiltPlan, BuiltRead
+from interbed.storage.views.builder.rows_read import PredicateBuilder
 from interbed.storage.views.stream.stream_scan import StreamScan, streamed
 
 _KIND_TEXTS = array_of([kind.short for kind in RowKind], pa.string())

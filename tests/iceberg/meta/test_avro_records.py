@@ -20,7 +20,7 @@ from interbed.iceberg.meta.manifests import (
     write_manifest,
     write_manifest_list,
 )
-from interbed.storage.base.avro.blocks import SYNC_BYTES, PlainBlocks, PlainLimits, block_bytes, header_bytes
+from interbed.storage.base.avro.records import SYNC_BYTES, PlainBlocks, PlainLimits, block_bytes, header_bytes
 from interbed.storage.base.errors import CorruptFileError, NotSupportedError
 from tests.iceberg.meta.test_manifests import IO, SCHEMA, SPEC, entry
 from tests.support.avro_bombs import with_bombs

@@ -28,7 +28,7 @@ from interbed.iceberg.meta.manifests import (
     write_manifest,
     write_manifest_list,
 )
-from interbed.storage.base.avro.blocks import PlainBlocks
+from interbed.storage.base.avro.records import PlainBlocks
 
 SCHEMA = Schema(
     NestedField(1, "id", LongType(), required=True), NestedField(2, "day", StringType(), required=False), schema_id=0

@@ -7,7 +7,8 @@ import json
 import pytest
 
 from interbed.storage.base.avro import records
-from interbed.storage.base.avro.blocks import (
+from interbed.storage.base.avro.codecs import compressor, decompressor
+from interbed.storage.base.avro.records import (
     METADATA_BLOCK_BYTES_MAX,
     METADATA_BYTES_MAX,
     OF_METADATA,
@@ -15,9 +16,9 @@ from interbed.storage.base.avro.blocks import (
     PlainLimits,
     block_bytes,
     header_bytes,
+    read_records,
+    write_records,
 )
-from interbed.storage.base.avro.codecs import compressor, decompressor
-from interbed.storage.base.avro.records import read_records, write_records
 from interbed.storage.base.decompression import TooManyBytesError, plain_content
 from interbed.storage.base.errors import CorruptFileError
 from interbed.storage.meta.manifest import entry_decoder
