@@ -174,7 +174,7 @@ class AuthenticationSettings:
     )
     user_groups_seconds: float = field(
         default=300.0,
-        metadata=about("How long the groups that the directory has given for a user are kept.", SECONDS),
+        metadata=about("How long the groups of a user are kept, also for its open connections.", SECONDS),
     )
     proxy_users: str | None = field(
         default=None,

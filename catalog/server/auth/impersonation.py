@@ -81,11 +81,7 @@ class Impersonation:
         except AuthenticationError as error:
             raise ImpersonationError(str(error)) from error
         groups = self._groups_of(user)
-        if not proxy.has_user(user, groups):
-            raise ImpersonationError(
-                f"The user {principal.name} is not allowed to act for {user}: neither {principal.name}.users nor "
-                f"{principal.name}.groups of proxy_users has the user"
-            )
+        self.check_user(principal.name, user, groups)
         host = peer.rpartition(":")[0].strip("[]")
         if not proxy.has_host(host):
             raise ImpersonationError(
@@ -93,6 +89,15 @@ class Impersonation:
                 "proxy_users has another address"
             )
         return replace(principal, name=user, groups=groups, real_user=principal.name)
+
+    def check_user(self, service: str, user: str, groups: frozenset[str]) -> None:
+        """Raise ImpersonationError if a service may not act for a user in these groups. No I/O."""
+        proxy = self._proxies.get(service)
+        if proxy is None or not proxy.has_user(user, groups):
+            raise ImpersonationError(
+                f"The user {service} is not allowed to act for {user}: neither {service}.users nor "
+                f"{service}.groups of proxy_users has the user"
+            )
 
 
 def no_groups(user: str) -> frozenset[str]:

@@ -86,11 +86,19 @@ class PasswordVerifier(Protocol):
         ...
 
 
+class VerifiedClient(Protocol):
+    """A client that has proven its identity. Safe for many threads."""
+
+    def verified(self) -> Principal:
+        """Return the principal as of now; may do I/O. AuthenticationError if it has ended."""
+        ...
+
+
 class TicketVerifier(Protocol):
     """A mechanism that verifies the tokens of `Authorization: Negotiate`. Safe for many threads; does I/O."""
 
-    def verify(self, token: str) -> tuple[Principal, str]:
-        """Return the principal, and the server's token for the answer. AuthenticationError."""
+    def verify(self, token: str) -> tuple[VerifiedClient, str]:
+        """Return the client, and the server's token for the answer. AuthenticationError."""
         ...
 
 

@@ -144,21 +144,6 @@ class CredentialsIdentity:
         return self.verifier.authenticate(self.credentials)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ProvenIdentity:
-    """Identity that the exchange itself has proven, for as long as the connection lasts."""
-
-    principal: Principal
-
-    def known(self) -> Principal:
-        """Return the principal, without I/O."""
-        return self.principal
-
-    def verified(self) -> Principal:
-        """Return the principal, without I/O."""
-        return self.principal
-
-
 PLAIN = "PLAIN"
 """The name of the mechanism."""
 

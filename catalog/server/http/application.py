@@ -38,6 +38,7 @@ from interbed.catalog.server.auth.principals import (
     AuthenticationUnavailableError,
     Credentials,
     Principal,
+    VerifiedClient,
 )
 from interbed.catalog.server.http.connection import CLIENT_EXTENSION, AuthenticatedHeader, HttpClient
 from interbed.catalog.server.threads import ThreadDeaths
@@ -306,16 +307,16 @@ class AuthenticatedApplication:
             elif (token := _negotiate_token(header)) is None:
                 principal = await self._presented(client, header)
             else:
-                principal, answer = await self._negotiated(token)
-                # A ticket is not revoked, and the next request has a new token.
-                client.verify = None
+                holder, answer = await self._negotiated(token)
+                principal, client.verify = await self._on_thread(holder.verified), holder.verified
             user = _acted_for(scope) if scope["query_string"] else None
             if user is not None:
-                acting = partial(self._impersonation.acting, principal, user, client.session.peer)
-                principal = await self._on_thread(acting)
-            if client.session.principal is not principal and client.session.principal != principal:
-                # The settings of a session are those of its principal.
-                client.session = replace(client.session, principal=principal, user=principal.name, settings={})
+                peer, verify = client.session.peer, client.verify
+                assert verify is not None
+                principal = await self._on_thread(partial(self._impersonation.acting, principal, user, peer))
+                client.verify = partial(self._acting_again, verify, user, peer)
+            if client.session.principal is not principal:
+                client.session = client.session.of(principal)
             await self._application(scope, receive, send if answer is None else _with_answer(send, answer))
         except TooManyAttemptsError as error:
             logger.info("a request from %s is not authenticated: %s", client.session.peer, error)
@@ -329,8 +330,12 @@ class AuthenticatedApplication:
             logger.info("a request from %s is not authenticated: %s", client.session.peer, error)
             await self._refuse(send, HTTPStatus.UNAUTHORIZED, "NotAuthorizedException", error)
 
-    async def _negotiated(self, token: str) -> tuple[Principal, str]:
-        """Return the principal of a token of Kerberos, and the server's token. AuthenticationError."""
+    def _acting_again(self, verify: Callable[[], Principal], user: str, peer: str) -> Principal:
+        """Return the user for which a service acts, with its groups as of now; may do I/O. AuthenticationError."""
+        return self._impersonation.acting(verify(), user, peer)
+
+    async def _negotiated(self, token: str) -> tuple[VerifiedClient, str]:
+        """Return the client of a token of Kerberos, and the server's token. AuthenticationError."""
         if self._authentication.negotiate is None:
             raise AuthenticationError(f"Kerberos is not accepted here; accepted: {self._authentication.accepted}")
         return await self._on_thread(partial(self._authentication.negotiate.verify, token))

@@ -52,7 +52,7 @@ class AuthenticatedHeader:
     value: bytes | None
     principal: Principal
     until: float
-    verify: Callable[[], object]
+    verify: Callable[[], Principal]
 
 
 class HttpClient:
@@ -88,9 +88,9 @@ class HttpClient:
             link=ClientLink(speaks_for_client=False),
         )
         self.share: ClientShare | None = None
-        self.verify: Callable[[], object] | None = None
-        """Verifies the credentials of the present request again, on a thread that may wait; AuthenticationError. None
-        where every client is served.
+        self.verify: Callable[[], Principal] | None = None
+        """Verifies the credentials of the present request again, on a thread that may wait, and returns the principal
+        with the groups that it has by then; AuthenticationError. None where every client is served.
         """
         self.authenticated: AuthenticatedHeader | None = None
         """The header that the connection's previous request was authenticated by; None for another mechanism."""

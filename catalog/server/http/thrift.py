@@ -218,8 +218,8 @@ class _PooledCall:
         generation = -1 if cache is None else cache.generation
         try:
             if self._has_waited and client.verify is not None:
-                # The token may have been revoked meanwhile.
-                client.verify()
+                # The token may have been revoked meanwhile, or the user have left a group.
+                client.session = client.session.of(client.verify())
             request = edge.dispatcher.read(self._codec, MemorySource(self._message))
             answer = edge.dispatcher.call(request, client.session, may_wait=True)
             client.session = answer.session

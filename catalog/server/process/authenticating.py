@@ -21,14 +21,8 @@ from interbed.catalog.server.auth.delegation.tokens import (
     TokenLifetimes,
     same_name,
 )
-from interbed.catalog.server.auth.directory_groups import DirectoryGroups, GroupedBearers
-from interbed.catalog.server.auth.impersonation import (
-    GroupsOf,
-    Impersonation,
-    no_groups,
-    parsed_proxy_users,
-    system_groups,
-)
+from interbed.catalog.server.auth.directory_groups import DirectoryGroups, GroupedBearers, NoGroups, UserGroups
+from interbed.catalog.server.auth.impersonation import Impersonation, parsed_proxy_users, system_groups
 from interbed.catalog.server.auth.issued_tokens import OptimizerIdentity, TokenService
 from interbed.catalog.server.auth.jwt_rules import JwtRules
 from interbed.catalog.server.auth.kerberos.acceptor import (
@@ -127,7 +121,7 @@ def admission(authentication: Authentication | None) -> Callable[[ClientSession]
 
 def impersonation_for(settings: ServerSettings) -> Impersonation:
     """Return the rules by which clients act for other users."""
-    return Impersonation(parsed_proxy_users(settings.proxy_users or ""), _groups_of(settings))
+    return Impersonation(parsed_proxy_users(settings.proxy_users or ""), _groups_of(settings).of)
 
 
 def port_authentication(
@@ -217,17 +211,16 @@ def identity_for(settings: ServerSettings) -> OptimizerIdentity | None:
     return OptimizerIdentity() if identity_is_needed(settings) else None
 
 
-def _groups_of(settings: ServerSettings) -> GroupsOf:
-    """Return the function that finds the groups of users whose mechanism has none."""
-    if settings.user_groups == "ldap":
-        return _directory_groups(settings).of
-    return system_groups if settings.user_groups == "system" else no_groups
+def _groups_of(settings: ServerSettings) -> UserGroups:
+    """Return the groups of users whose mechanism has none."""
+    return NoGroups() if settings.user_groups == "none" else _directory_groups(settings)
 
 
 @lru_cache(maxsize=1)
 def _directory_groups(settings: ServerSettings) -> DirectoryGroups:
-    """Return the groups of the directory, which all mechanisms of a server share."""
-    return DirectoryGroups(_ldap_verifier(settings).groups_of, seconds=settings.user_groups_seconds)
+    """Return the groups of the directory or this machine, which all mechanisms of a server share."""
+    look_up = _ldap_verifier(settings).groups_of if settings.user_groups == "ldap" else system_groups
+    return DirectoryGroups(look_up, seconds=settings.user_groups_seconds)
 
 
 def _ldap_verifier(settings: ServerSettings) -> "LdapVerifier":
@@ -283,7 +276,7 @@ def _kerberos_users(settings: ServerSettings) -> KerberosUsers:
     assert settings.kerberos_principal is not None
     return KerberosUsers(
         rules=AuthToLocal(settings.kerberos_auth_to_local, settings.kerberos_principal.rpartition("@")[2]),
-        groups_of=_groups_of(settings),
+        groups=_groups_of(settings),
         impersonation=impersonation_for(settings),
     )
 

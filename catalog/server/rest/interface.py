@@ -14,6 +14,7 @@ from urllib.parse import unquote_plus
 
 import msgspec
 
+from interbed.catalog.server.auth.principals import Principal
 from interbed.catalog.server.service.access.objects import Privilege
 from interbed.catalog.server.thrift.edge.call import ClientSession, Scope
 
@@ -57,8 +58,8 @@ class RestError(Exception):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RestRequest:
     """A request. `parts` are those of the path, decoded, by the names in the route's template; `headers` have names in
-    lower case. `verify` verifies the credentials again, on a thread that may wait, and raises AuthenticationError. It
-    is None where every client is served.
+    lower case. `verify` verifies the credentials again, on a thread that may wait, and returns the principal with the
+    groups that it has by then, or raises AuthenticationError. It is None where every client is served.
     """
 
     parts: Mapping[str, str]
@@ -66,7 +67,7 @@ class RestRequest:
     headers: Mapping[str, str]
     body: bytes
     session: ClientSession
-    verify: Callable[[], object] | None = None
+    verify: Callable[[], Principal] | None = None
 
     def json(self, kind: type[T]) -> T:
         """Return the body as a msgspec type. RestError with status 400 if it is not of that type."""

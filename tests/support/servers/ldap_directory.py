@@ -17,6 +17,8 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
+import ldap3
+
 from tests.support.waits import at_most
 
 BASE = "dc=example,dc=org"
@@ -77,6 +79,43 @@ class LdapDirectory:
     def url(self) -> str:
         """The url of the port without TLS."""
         return f"ldap://127.0.0.1:{self.port}"
+
+    def join(self, group: str, user: str) -> None:
+        """Add a user to a group."""
+        self._change(group, user, "MODIFY_ADD")
+
+    def leave(self, group: str, user: str) -> None:
+        """Remove a user from a group."""
+        self._change(group, user, "MODIFY_DELETE")
+
+    def add_user(self, user: str) -> None:
+        """Add a user without groups."""
+        fields = {"cn": user, "sn": user, "uid": user, "userPassword": PASSWORDS.get(user, user)}
+        with self._connection() as connection:
+            assert connection.add(_entry_of(user), ["inetOrgPerson"], fields), connection
+
+    def remove_user(self, user: str) -> None:
+        """Remove a user, and not its name from groups."""
+        with self._connection() as connection:
+            assert connection.delete(_entry_of(user)), connection
+
+    def _change(self, group: str, user: str, operation: str) -> None:
+        with self._connection() as connection:
+            changes = {"member": [(operation, [_entry_of(user)])]}
+            assert connection.modify(f"cn={group},ou=groups,{BASE}", changes), connection
+
+    @contextmanager
+    def _connection(self) -> Iterator[Any]:
+        server = ldap3.Server("127.0.0.1", self.port, get_info=ldap3.NONE)
+        connection = ldap3.Connection(server, _entry_of("search"), PASSWORDS["search"], auto_bind=True)
+        try:
+            yield connection
+        finally:
+            connection.unbind()
+
+
+def _entry_of(user: str) -> str:
+    return f"uid={user},ou=people,{BASE}"
 
 
 @contextmanager

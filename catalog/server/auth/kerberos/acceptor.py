@@ -18,13 +18,15 @@ import base64
 import binascii
 import logging
 import socket
-from collections.abc import Collection
-from dataclasses import dataclass
+import time
+from collections.abc import Callable, Collection
+from dataclasses import dataclass, replace
 from enum import IntFlag
 from pathlib import Path
 from typing import Any
 
-from interbed.catalog.server.auth.impersonation import GroupsOf, Impersonation
+from interbed.catalog.server.auth.directory_groups import UserGroups
+from interbed.catalog.server.auth.impersonation import Impersonation
 from interbed.catalog.server.auth.kerberos.auth_to_local import AuthToLocal, KerberosName
 from interbed.catalog.server.auth.principals import (
     AuthenticationError,
@@ -36,7 +38,6 @@ from interbed.catalog.server.auth.principals import (
 from interbed.catalog.server.auth.sasl import (
     NegotiationError,
     ProtectionError,
-    ProvenIdentity,
     SaslChallenge,
     SaslStatus,
     SaslSuccess,
@@ -167,13 +168,13 @@ class KerberosUsers:
     """From principals of clients to principals of the server."""
 
     rules: AuthToLocal
-    groups_of: GroupsOf
+    groups: UserGroups
     impersonation: Impersonation
 
     def authenticated(self, name: str) -> Principal:
         """Return the principal of an authenticated client; may do I/O. AuthenticationError."""
         user = checked_principal(self.rules.user(name), f"The user of the principal {name!a:.300}")
-        return Principal(name=user, mechanism=Mechanism.KERBEROS, groups=self.groups_of(user))
+        return Principal(name=user, mechanism=Mechanism.KERBEROS, groups=self.groups.of(user))
 
     def authorized(self, name: str, identity: str, peer: str) -> Principal:
         """Return the principal that a client acts as: its own one if the identity is empty, or names it.
@@ -182,6 +183,49 @@ class KerberosUsers:
         """
         principal = self.authenticated(name)
         return principal if identity in ("", name) else self.impersonation.acting(principal, identity, peer)
+
+    def regrouped(self, principal: Principal, groups: frozenset[str]) -> Principal:
+        """Return a principal with the groups that it has by now. ImpersonationError if without them no service may act
+        for it.
+        """
+        if groups == principal.groups:
+            return principal
+        if principal.real_user is not None:
+            self.impersonation.check_user(principal.real_user, principal.name, groups)
+        return replace(principal, groups=groups)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TicketHolder:
+    """Identity of a client that has presented a ticket, to the end of the ticket, with the groups that it has by then.
+
+    `until` is the end on the monotonic clock, None for a ticket without one.
+    """
+
+    principal: Principal
+    users: KerberosUsers
+    until: float | None = None
+    clock: Callable[[], float] = time.monotonic
+
+    def known(self) -> Principal | None:
+        """Return the principal if that needs no I/O, None otherwise. AuthenticationError."""
+        self._check_end()
+        groups = self.users.groups.known(self.principal.name)
+        return None if groups is None else self.users.regrouped(self.principal, groups)
+
+    def verified(self) -> Principal:
+        """Return the principal; may do I/O. AuthenticationError."""
+        self._check_end()
+        return self.users.regrouped(self.principal, self.users.groups.of(self.principal.name))
+
+    def _check_end(self) -> None:
+        if self.until is not None and self.clock() >= self.until:
+            raise AuthenticationError("The ticket has ended: connect again with a new one")
+
+
+def _held(principal: Principal, users: KerberosUsers, context: AcceptedContext) -> TicketHolder:
+    seconds = context.seconds_left
+    return TicketHolder(principal=principal, users=users, until=None if seconds is None else time.monotonic() + seconds)
 
 
 _SPNEGO = "1.3.6.1.5.5.2"
@@ -197,8 +241,8 @@ class NegotiateVerifier:
         )
         self._users = users
 
-    def verify(self, token: str) -> tuple[Principal, str]:
-        """Return the principal of a token, and the server's token for the answer; does I/O. AuthenticationError."""
+    def verify(self, token: str) -> tuple[TicketHolder, str]:
+        """Return the client of a token, and the server's token for the answer; does I/O. AuthenticationError."""
         try:
             given = base64.b64decode(token, validate=True)
         except (binascii.Error, ValueError) as error:
@@ -209,7 +253,8 @@ class NegotiateVerifier:
             raise AuthenticationError(
                 "The token of the Authorization header does not authenticate by itself: send one of Kerberos"
             )
-        return self._users.authenticated(context.client), base64.b64encode(answer).decode()
+        client = _held(self._users.authenticated(context.client), self._users, context)
+        return client, base64.b64encode(answer).decode()
 
 
 GSSAPI = "GSSAPI"
@@ -321,7 +366,7 @@ class GssapiExchange:
         if layer is not ProtectionLayer.AUTHENTICATION:
             protection = GssapiProtection(self._context, encrypt=layer is ProtectionLayer.PRIVACY)
         return SaslSuccess(
-            identity=ProvenIdentity(principal=principal),
+            identity=_held(principal, self._users, self._context),
             protection=protection,
             seconds_max=self._context.seconds_left,
         )

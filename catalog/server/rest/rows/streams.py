@@ -27,9 +27,14 @@ from functools import partial
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Any
 
-from interbed.catalog.server.auth.principals import AuthenticationError, AuthenticationUnavailableError
+from interbed.catalog.server.auth.principals import (
+    AuthenticationError,
+    AuthenticationUnavailableError,
+    Principal,
+)
 from interbed.catalog.server.rest.endpoint import request_retries
 from interbed.catalog.server.rest.interface import RestError
+from interbed.catalog.server.thrift.edge.call import current_session
 from interbed.catalog.server.thrift.edge.pool import RowFigures, WeightBudget
 
 if TYPE_CHECKING:
@@ -314,12 +319,15 @@ class RowStream:
             self._streams.leave(self._client)
 
 
-def verified(verify: Callable[[], object] | None) -> None:
-    """Verify the credentials of a client again. RestError with status 401 if they are not accepted any more."""
-    if verify is None:
+def verified(verify: Callable[[], Principal] | None) -> None:
+    """Verify the credentials of a client again, and go on with the groups that it has by now. RestError with status 401
+    if they are not accepted any more.
+    """
+    session = current_session.get()
+    if verify is None or session is None:
         return
     try:
-        verify()
+        current_session.set(session.of(verify()))
     except AuthenticationUnavailableError:
         logger.warning("the credentials of a stream of rows cannot be verified at present")
     except AuthenticationError as error:

@@ -3,7 +3,8 @@
 Bytes of a negotiation are read on the loop's thread. Responses that take time to evaluate, and verification that needs
 the database or another server, run on a few threads of their own (auth/authentication.py). A connection that is not
 authenticated ends after AUTHENTICATION_SECONDS_MAX, and its messages are short. Requests of a connection whose token
-was revoked or has expired are refused: credentials are verified again with a request, once in CHECK_SECONDS.
+was revoked or has expired are refused, and those of a user that has left a group are served without it: an identity is
+verified again with a request, once in CHECK_SECONDS.
 """
 
 import logging
@@ -15,7 +16,13 @@ from functools import partial
 from typing import Protocol, TypeVar
 
 from interbed.catalog.server.auth.authentication import Authentication, VerificationQueue
-from interbed.catalog.server.auth.principals import AuthenticationError, AuthenticationUnavailableError, Principal
+from interbed.catalog.server.auth.principals import (
+    AuthenticationError,
+    AuthenticationUnavailableError,
+    Credentials,
+    Mechanism,
+    Principal,
+)
 from interbed.catalog.server.auth.sasl import (
     PLAIN,
     ClientIdentity,
@@ -134,7 +141,7 @@ class ConnectionAuthenticator:
         """Call `serve` for the next request of a connection: at once, or on the loop's thread when the identity of the
         connection has been verified again.
         """
-        identity = connection.identity
+        identity = connection.identity or self._certified(connection)
         if identity is None or self._clock() - connection.checked_at < CHECK_SECONDS:
             serve()
             return
@@ -158,6 +165,16 @@ class ConnectionAuthenticator:
     def close(self) -> None:
         """End the threads that verify."""
         self._verifications.close()
+
+    def _certified(self, connection: ClientConnection) -> ClientIdentity | None:
+        """Return the identity of a connection that is authenticated by its certificate, None for another one."""
+        principal, verifier = connection.session.principal, self._authentication.authentication
+        if principal is None or principal.mechanism is not Mechanism.CERTIFICATE or verifier is None:
+            return None
+        connection.identity = CredentialsIdentity(
+            verifier=verifier, credentials=Credentials(common_names=connection.session.common_names)
+        )
+        return connection.identity
 
     def _offered(self, connection: ClientConnection) -> SaslMechanisms:
         if connection.is_internal:
@@ -264,11 +281,7 @@ class ConnectionAuthenticator:
     def _identify(self, connection: ClientConnection, principal: Principal) -> None:
         """Serve further requests of a connection as the principal's."""
         connection.checked_at = self._clock()
-        if connection.session.principal != principal:
-            # The settings of a session are those of its principal.
-            connection.session = replace(
-                connection.session, principal=principal, user=principal.name, refusal=None, settings={}
-            )
+        connection.session = connection.session.of(principal)
 
     def _refuse_for(self, connection: ClientConnection, error: BaseException) -> None:
         """Refuse a client because of the error of an evaluation or a verification."""

@@ -4,7 +4,7 @@ authorizers know it, and the scope of its answer: the metadata that the answer d
 
 from collections.abc import Callable, Iterable, Iterator
 from contextvars import ContextVar
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Any, Protocol
 
@@ -56,6 +56,17 @@ class ClientSession:
         if self.principal is not None and self.principal.mechanism is not Mechanism.OPTIMIZER:
             caller = Caller(name=self.principal.name, groups=self.principal.groups)
         object.__setattr__(self, "caller", caller)
+
+    def of(self, principal: Principal) -> "ClientSession":
+        """Return the session of a principal. The settings of a session are those of its principal, whatever its groups
+        are.
+        """
+        previous = self.principal
+        if previous == principal:
+            return self
+        is_same = previous is not None and replace(previous, groups=principal.groups) == principal
+        settings = self.settings if is_same else {}
+        return replace(self, principal=principal, user=principal.name, refusal=None, settings=settings)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -2,6 +2,7 @@
 
 import logging
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,8 @@ import pytest
 from interbed.catalog.server.auth.authentication import Authentication
 from interbed.catalog.server.auth.directory_groups import KEPT_MAX, RETRY_SECONDS, DirectoryGroups, GroupedBearers
 from interbed.catalog.server.auth.impersonation import Impersonation, parsed_proxy_users
+from interbed.catalog.server.auth.kerberos.acceptor import KerberosUsers, TicketHolder
+from interbed.catalog.server.auth.kerberos.auth_to_local import AuthToLocal
 from interbed.catalog.server.auth.ldap_directory import LdapRules, LdapVerifier
 from interbed.catalog.server.auth.principals import (
     AuthenticationError,
@@ -49,12 +52,13 @@ class Directory:
         self.now = 1000.0
         self.answers = True
         self.asked: list[str] = []
+        self.groups: dict[str, frozenset[str]] = {}
 
     def __call__(self, user: str) -> frozenset[str]:
         self.asked.append(user)
         if not self.answers:
             raise AuthenticationUnavailableError("it is down")
-        return frozenset({f"of-{user}"})
+        return self.groups.get(user, frozenset({f"of-{user}"}))
 
     def clock(self) -> float:
         return self.now
@@ -179,6 +183,41 @@ def test_users_that_services_act_for_have_groups(groups: DirectoryGroups) -> Non
     assert rules.acting(hue, "ann", "10.0.0.1:5").groups == {"of-ann"}
     with pytest.raises(AuthenticationError, match="not allowed to act for bob"):
         rules.acting(hue, "bob", "10.0.0.1:5")
+
+
+def test_an_open_connection_by_a_ticket_has_the_groups_of_its_user_by_then(
+    groups: DirectoryGroups, fake: Directory
+) -> None:
+    impersonation = Impersonation(parsed_proxy_users("hue.hosts=*; hue.groups=of-ann"), groups.of)
+    users = KerberosUsers(rules=AuthToLocal("DEFAULT", "EXAMPLE.ORG"), groups=groups, impersonation=impersonation)
+    principal = users.authorized("ann@EXAMPLE.ORG", "", "10.0.0.1:5")
+    own = TicketHolder(principal=principal, users=users, until=fake.now + 2.5 * SECONDS, clock=fake.clock)
+    acting = replace(own, principal=users.authorized("hue@EXAMPLE.ORG", "ann", "10.0.0.1:5"), until=None)
+    assert [own.known(), own.verified()] == [principal, principal]
+    fake.now += SECONDS
+    # The answer needs the directory, and is not given on the thread of all connections.
+    assert own.known() is None
+    fake.groups["ann"] = frozenset({"other"})
+    assert own.verified().groups == {"other"}
+    assert own.known() == own.verified()
+    for look in (acting.known, acting.verified):
+        with pytest.raises(AuthenticationError, match="hue is not allowed to act for ann"):
+            look()
+    fake.answers, fake.now = False, fake.now + SECONDS
+    assert own.known() is None
+    with pytest.raises(AuthenticationUnavailableError):
+        own.verified()
+    fake.now += SECONDS / 2
+    for look in (own.known, own.verified):
+        with pytest.raises(AuthenticationError, match="The ticket has ended"):
+            look()
+
+
+def test_groups_of_a_token_are_not_kept_twice(groups: DirectoryGroups, fake: Directory) -> None:
+    groups.of("ann")
+    fake.now += SECONDS - 10
+    _, until = GroupedBearers(NamedUsers(), groups, clock=lambda: 5000.0).verify("ann")
+    assert until == 5010.0
 
 
 @pytest.fixture

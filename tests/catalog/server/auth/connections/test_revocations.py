@@ -5,7 +5,6 @@ The clock is injected, and moves only when a test moves it.
 
 import struct
 import threading
-import time
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
@@ -19,20 +18,15 @@ from typing import Any
 import pytest
 from thrift.protocol.TBinaryProtocol import TBinaryProtocol
 from thrift.Thrift import TApplicationException
-from thrift.transport.TSocket import TSocket
 from thrift.transport.TTransport import TBufferedTransport
 
 from interbed.catalog.client.errors import CatalogAccessError
 from interbed.catalog.client.hive.connection import NOT_ADMITTED
-from interbed.catalog.client.hive.transports import HttpTransport, SaslPlainTransport
-from interbed.catalog.server.auth.authentication import Authentication
-from interbed.catalog.server.auth.issued_tokens import TokenService
-from interbed.catalog.server.process import authenticating, opening
-from interbed.catalog.server.process.main import Server, run
-from interbed.catalog.server.service.access.builtin import BuiltinAuthorizer
+from interbed.catalog.client.hive.transports import HttpTransport
+from interbed.catalog.server.process.main import Server
 from interbed.catalog.server.settings import ServerSettings
-from interbed.catalog.server.thrift.edge.authenticating import PortAuthentication
 from interbed.thrift_idl.hive_metastore import ThriftHiveMetastore, ttypes
+from tests.catalog.server.auth.connections.clocked_server import Clock, clocked, connected, running
 from tests.catalog.server.migration.commands import run as command
 from tests.support.servers.metastore import table
 from tests.support.servers.raw_thrift import call
@@ -42,50 +36,11 @@ GET_ALL = call("get_all_databases", b"\0")
 REFUSED = 401
 
 
-class Clock:
-    """The clock of all servers. Each look at it moves it by `step` seconds."""
-
-    def __init__(self) -> None:
-        self.now = time.time()
-        self.step = 0.0
-        self._guard = threading.Lock()
-
-    def __call__(self) -> float:
-        with self._guard:
-            self.now += self.step
-            return self.now
-
-
 @pytest.fixture
-def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
+def clock() -> Iterator[Clock]:
     """Give the servers of this process a clock that the test moves."""
-    found = Clock()
-
-    class ClockedAuthorizer(BuiltinAuthorizer):
-        """The built-in authorizer with the test's clock."""
-
-        def __init__(self, store: Any, **named: Any) -> None:
-            super().__init__(store, clock=found, **named)
-
-    monkeypatch.setattr(authenticating, "TokenService", partial(TokenService, clock=found))
-    monkeypatch.setattr(authenticating, "Authentication", partial(Authentication, clock=found))
-    monkeypatch.setattr(opening, "BuiltinAuthorizer", ClockedAuthorizer)
-    monkeypatch.setattr(authenticating, "PortAuthentication", partial(PortAuthentication, clock=found))
-    return found
-
-
-@contextmanager
-def running(settings: ServerSettings) -> Iterator[Server]:
-    """Run a server on a thread of this process."""
-    started: Queue[Server] = Queue()
-    thread = threading.Thread(target=run, args=(settings,), kwargs={"on_ready": started.put})
-    thread.start()
-    server = started.get(timeout=at_most(60))
-    try:
-        yield server
-    finally:
-        server.stop()
-        thread.join(timeout=at_most(60))
+    with clocked() as found:
+        yield found
 
 
 @dataclass
@@ -126,15 +81,6 @@ class TwoServers:
         except urllib.error.HTTPError as error:
             error.close()
             return error.code
-
-
-def connected(stack: ExitStack, server: Server, user: str, token: str) -> ThriftHiveMetastore.Client:
-    """Return a client on a connection of its own by SASL."""
-    host, port = server.address
-    transport = SaslPlainTransport(TSocket(host, port), f"{host}:{port}", user, token=token, token_file=None)
-    transport.open()
-    stack.callback(transport.close)
-    return ThriftHiveMetastore.Client(TBinaryProtocol(transport))
 
 
 @pytest.fixture
