@@ -11,8 +11,9 @@ authentication the name that the client sent) and `certificate` (verified), `mec
 `error`, `seconds`, and the subject of the call: `catalog`, `database`, `table`, `function`, `partitions` (their names
 or values, ten at most) with `partition_count`, `to` (the other name of a rename or an exchange), `role` and
 `principal`, `grants` (20 at most) with `grant_count`, the `renewer` of a delegation token, or the `sequence` number of
-one. Locks change no metadata and are not in it. Each line is appended by one write, so that several processes may share
-a file and it may be rotated: a file that was moved is created again.
+one, and the `rows` and `bytes` of a stream. Counts are numbers, `partitions` and `grants` lists of texts, whatever the
+interface. Locks change no metadata and are not in it. Each line is appended by one write, so that several processes may
+share a file and it may be rotated: a file that was moved is created again.
 """
 
 import json
@@ -244,6 +245,13 @@ _NAME_OF = {"database": "database", "table": "table", "function": "function", "c
 """Meaning of a plain `name`, by the subject of the method."""
 
 
+def _of_request(value: object) -> object:
+    """Return a value of a REST request with the type that the same field has in lines of Thrift's calls."""
+    if isinstance(value, int | float):
+        return value
+    return [shortened(str(each)) for each in value] if isinstance(value, list) else shortened(str(value))
+
+
 def is_change(method: str) -> bool:
     """Return whether a method changes metadata."""
     return method.startswith(_CHANGES)
@@ -308,7 +316,7 @@ def subject(method: str, arguments: Any) -> dict[str, Any]:
     of requests.
     """
     if isinstance(arguments, Mapping):
-        return {_PARTS.get(str(name), str(name)): shortened(str(value)) for name, value in arguments.items()}
+        return {_PARTS.get(str(name), str(name)): _of_request(value) for name, value in arguments.items()}
     bag = _bag(arguments)
     if bag is not None:
         return {"grants": [_shown_grant(each) for each in bag[:_GRANTS_MAX]], "grant_count": len(bag)}

@@ -13,7 +13,7 @@ authenticated caller, and asks these rules. A query names an object by `kind`, `
 are separated by commas.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from functools import wraps
@@ -415,17 +415,13 @@ def _named_member(request: RestRequest) -> Mapping[str, object]:
 
 def _named_grants(request: RestRequest) -> Mapping[str, object]:
     grants = request.json(_AnyGrants).grants
-    return {"grants": _joined(grants), "grant_count": len(grants)}
+    return {"grants": list(map(messages.shown_request, grants[:GRANTS_SHOWN_MAX])), "grant_count": len(grants)}
 
 
 def _named_policy(request: RestRequest) -> Mapping[str, object]:
     body = request.json(_AnyPolicy)
     names = [name for name in (body.on.catalog, body.on.database, body.on.name) if name is not None]
     return {"policy": shortened(f"{body.name} of {'.'.join(names)}")}
-
-
-def _joined(grants: Iterable[messages.GrantJson]) -> str:
-    return ", ".join(map(messages.shown_request, list(grants)[:GRANTS_SHOWN_MAX]))
 
 
 GRANTS_SHOWN_MAX = 20

@@ -123,6 +123,18 @@ def test_a_change_is_logged_with_the_object_that_it_changes(
     assert subject(method, call(method, **arguments).arguments) == expected
 
 
+def test_counts_and_lists_of_rest_requests_have_the_types_of_thrifts() -> None:
+    on = ttypes.HiveObjectRef(objectType=ttypes.HiveObjectType.TABLE, dbName="d", objectName="t", catName="hive")
+    info = ttypes.PrivilegeGrantInfo(privilege="SELECT", grantor="root", grantorType=1)
+    grant = ttypes.HiveObjectPrivilege(hiveObject=on, principalName="ann", principalType=1, grantInfo=info)
+    bag = ttypes.PrivilegeBag(privileges=[grant, grant])
+    by_thrift = subject("grant_privileges", call("grant_privileges", privileges=bag).arguments)
+    by_rest = subject("interbed.grant", {"grants": ["SELECT on hive.d.t for user ann"] * 2, "grant_count": 2})
+    assert by_rest == by_thrift
+    shown = subject("interbed.readRows", {"prefix": "hive", "rows": 3, "bytes": 4.0, "branch": "b"})
+    assert shown == {"catalog": "hive", "rows": 3, "bytes": 4.0, "branch": "b"}
+
+
 def test_reads_and_locks_are_not_audited() -> None:
     assert not any(map(is_change, ("get_table", "lock", "unlock", "heartbeat", "set_ugi", "getMetaConf", "flushCache")))
 

@@ -127,8 +127,8 @@ def test_each_stream_is_a_line_of_the_audit_log(server: RowsServer) -> None:
         "database": "sales",
         "table": "lake",
         "outcome": "ok",
-        "rows": "3",
-        "bytes": str(len(answer.body)),
+        "rows": 3,
+        "bytes": len(answer.body),
     }
     refused = server.rows("clerk")
     wait_until(lambda: server.audit[-1]["request_id"] == refused.headers["x-request-id"])
