@@ -2,14 +2,15 @@
 Kerberos.
 
     python -m tests.benchmarks.access [--calls 20000] [--turns 3] [--tables 100000] [--grants 10000] [--only list]
-        [--kerberos authentication|integrity|privacy] [--json] [-- SERVER ARGUMENTS]
+        [--kerberos authentication|integrity|privacy]... [--json] [-- SERVER ARGUMENTS]
 
 The servers share a database on SQLite. Those that authenticate their clients decide by the grants of 100 roles, of
 which the reader is a member. `thrift` is get_table, `rest` is the load of an Iceberg table, both of eight clients, each
-on its connection; `--kerberos` measures `thrift` also by Kerberos, with a layer of protection. `list` is the list of
-all tables, without the cache, of which the reader sees a tenth. The servers take turns. A figure is the CPU time of the
-server's process for one call, which depends least on other load, and the best turn counts. Arguments after `--` go to
-the servers: `-- --cache-bytes 0` measures calls that are not answered from the cache.
+on its connection; each `--kerberos` measures `thrift` also by Kerberos, with a layer of protection: none (auth), a
+checksum (auth-int) or encryption (auth-conf) of each message. `list` is the list of all tables, without the cache, of
+which the reader sees a tenth. The servers take turns. A figure is the CPU time of the server's process for one call,
+which depends least on other load, and the best turn counts. Arguments after `--` go to the servers:
+`-- --cache-bytes 0` measures calls that are not answered from the cache.
 """
 
 import argparse
@@ -50,6 +51,8 @@ from tests.support.servers.raw_thrift import call, text
 OFF, TOKEN, JWT, KERBEROS = "off", "token", "jwt", "kerberos"
 OPERATIONS = ("thrift", "rest", "list")
 LAYERS = ("authentication", "integrity", "privacy")
+WITHOUT_GOAL = LAYERS[1:]
+"""Layers whose work on each message has no goal."""
 LOADED = 100
 """Tables that are loaded in turn."""
 ROLES = 100
@@ -199,7 +202,7 @@ def measure(
     tables: int,
     grants: int,
     operations: Sequence[str],
-    layer: str | None = None,
+    layers: Sequence[str] = (),
     arguments: Sequence[str] = (),
 ) -> list[MeasuredServer]:
     """Put the load on all servers, and return them with their figures, the one without access first."""
@@ -217,10 +220,10 @@ def measure(
         for name in (TOKEN, JWT):
             access = ("--authentication", name, "--access-authorizer", "builtin", *settings[name])
             servers.append(stack.enter_context(_running(name, db, directory, (*arguments, *access), tokens[name])))
-        if layer is not None:
-            servers.append(stack.enter_context(_running_by_kerberos(db, directory, arguments, layer)))
+        if layers:
+            servers.extend(stack.enter_context(_running_by_kerberos(db, directory, arguments, layers)))
         for operation in operations:
-            measured = [each for each in servers if operation == "thrift" or each.name != KERBEROS]
+            measured = [each for each in servers if operation == "thrift" or not each.name.startswith(KERBEROS)]
             for server in measured:
                 server.run(operation, WARM_UP_CALLS)
             for turn in range(turns):
@@ -257,8 +260,10 @@ def _running(
 
 
 @contextmanager
-def _running_by_kerberos(db: str, directory: Path, arguments: Sequence[str], layer: str) -> Iterator[MeasuredServer]:
-    """Run a server with Kerberos, and its KDC; its clients have a layer of protection."""
+def _running_by_kerberos(
+    db: str, directory: Path, arguments: Sequence[str], layers: Sequence[str]
+) -> Iterator[list[MeasuredServer]]:
+    """Run servers with Kerberos, and their KDC; the clients of each have one layer of protection."""
     principal = f"hive/localhost@{REALM}"
     with running_kdc() as kdc, ExitStack() as stack:
         for name, value in kdc.environment.items():
@@ -269,8 +274,12 @@ def _running_by_kerberos(db: str, directory: Path, arguments: Sequence[str], lay
             *("--kerberos-keytab", str(kdc.keytab("hive/localhost", "HTTP/localhost"))),
         )
         login = KerberosLogin(principal=f"{READER}@{REALM}", keytab=str(kdc.keytab(READER)))
-        exchange = partial(GssapiLogin, login, principal, layers=(layer,))
-        yield stack.enter_context(_running(KERBEROS, db, directory, (*arguments, *settings), None, exchange))
+        servers = []
+        for layer in layers:
+            exchange = partial(GssapiLogin, login, principal, layers=(layer,))
+            name, given = f"{KERBEROS}-{layer}", (*arguments, *settings)
+            servers.append(stack.enter_context(_running(name, db, directory, given, None, exchange)))
+        yield servers
 
 
 def _restore(name: str, value: str | None) -> None:
@@ -366,7 +375,10 @@ def shown(servers: Sequence[MeasuredServer]) -> Table:
             value = ratio(operation, figures, each.figures[operation])
             is_met = value <= GOAL_LIST_RATIO if operation == "list" else value >= GOAL_RATIO
             goal = f"goal ≤ {GOAL_LIST_RATIO}x" if operation == "list" else f"goal ≥ {GOAL_RATIO}x"
-            ratios.append(f"[{'green' if is_met else 'red'}]{value:.2f}x[/] ({goal})")
+            if each.name.endswith(WITHOUT_GOAL):
+                ratios.append(f"{value:.2f}x")
+            else:
+                ratios.append(f"[{'green' if is_met else 'red'}]{value:.2f}x[/] ({goal})")
         found.add_row(operation, *cells, *ratios)
     return found
 
@@ -379,7 +391,9 @@ def main() -> None:
     parser.add_argument("--tables", type=int, default=100_000)
     parser.add_argument("--grants", type=int, default=10_000)
     parser.add_argument("--only", choices=OPERATIONS, action="append")
-    parser.add_argument("--kerberos", choices=LAYERS, help="a further server, whose clients have this protection")
+    parser.add_argument(
+        "--kerberos", choices=LAYERS, action="append", help="a further server, whose clients have this protection"
+    )
     parser.add_argument("--json", action="store_true")
     parser.add_argument("arguments", nargs="*", help="arguments of the servers, after --")
     given = parser.parse_args()
@@ -389,7 +403,7 @@ def main() -> None:
         tables=given.tables,
         grants=given.grants,
         operations=given.only or OPERATIONS,
-        layer=given.kerberos,
+        layers=given.kerberos or (),
         arguments=given.arguments,
     )
     if given.json:
