@@ -61,6 +61,7 @@ OFFERED: Mapping[str, tuple[str, ...]] = {
         "base.avro.codecs",
         "base.avro.decode",
         "base.backoff",
+        "base.base64_text",
         "base.byte_budget",
         "base.memory_cache",
         "base.bucket_id",

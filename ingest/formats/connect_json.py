@@ -20,7 +20,6 @@ A value with another name is not converted. Bytes are base64 in JSON. Binary enc
 bytes are plain. Sources: Debezium's documentation, "Data type mappings" of its connectors; Kafka's `JsonConverter`.
 """
 
-import base64
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -34,6 +33,7 @@ import pyarrow.compute as pc
 from interbed.ingest.flow.changes import BadMessage
 from interbed.ingest.formats.arrays import Array, Indices, Mask, check_not_lost, kept, mask_of, taken, true_of, valid
 from interbed.ingest.formats.json_objects import json_text, parsed_object
+from interbed.storage.base.base64_text import bytes_of_base64
 from interbed.storage.base.errors import NotSupportedError
 
 Known = TypeVar("Known")
@@ -347,7 +347,7 @@ def _plain(unscaled: int, scale: int) -> str:
 
 
 def _integer(value: bytes | str) -> int:
-    return int.from_bytes(_unpacked(value) if isinstance(value, str) else value, "big", signed=True)
+    return int.from_bytes(bytes_of_base64(value) if isinstance(value, str) else value, "big", signed=True)
 
 
 def _from_base64(binary: ConnectType) -> ConnectType:
@@ -356,12 +356,8 @@ def _from_base64(binary: ConnectType) -> ConnectType:
 
 def _bytes(array: Array) -> Array:
     # Arrow has no kernel for base64.
-    values = [None if text is None else _unpacked(text) for text in array.to_pylist()]
+    values = [None if text is None else bytes_of_base64(text) for text in array.to_pylist()]
     return pa.array(values, pa.binary())
-
-
-def _unpacked(text: str) -> bytes:
-    return base64.b64decode(text, validate=True)
 
 
 def _cast_to(data_type: pa.DataType) -> Convert:

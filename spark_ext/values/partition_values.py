@@ -5,12 +5,13 @@ microseconds since 1970-01-01.
 """
 
 import json
-from base64 import b64decode, b64encode
+from base64 import b64encode
 from collections.abc import Mapping, Sequence
 from datetime import date, datetime, timedelta
 from decimal import Decimal
 from typing import Any
 
+from interbed.storage.base.base64_text import bytes_of_base64
 from interbed.storage.base.row.values import (
     EPOCH,
     EPOCH_UTC,
@@ -71,7 +72,7 @@ def _from_spark(value: Any, field: DataField) -> Any:
         case TypeRoot.FLOAT | TypeRoot.DOUBLE:
             return float(value)
         case root if root in BINARIES:
-            return b64decode(value)
+            return bytes_of_base64(value)
         case _:
             return value
 

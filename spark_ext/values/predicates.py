@@ -12,13 +12,13 @@ are strings. The JVM knows the types.
 
 import json
 import struct
-from base64 import b64decode
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from enum import IntEnum
 from typing import Any
 
+from interbed.storage.base.base64_text import bytes_of_base64
 from interbed.storage.base.errors import FilterError, NotSupportedError
 from interbed.storage.base.predicate.conditions import char_forms, char_lengths
 from interbed.storage.base.predicate.expr import (
@@ -330,7 +330,7 @@ def _literal(node: Mapping[str, Any], field: DataField) -> _LiteralValue:
         case "decimal":
             return _LiteralValue(Decimal(value))
         case "binary":
-            return _LiteralValue(b64decode(value))
+            return _LiteralValue(bytes_of_base64(value))
         case "date":
             return _LiteralValue(days_to_value(value))
         case "timestamp_ntz":

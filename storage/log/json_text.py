@@ -25,6 +25,7 @@ import pyarrow as pa
 import pyarrow.compute
 
 from interbed.storage.base.arrow_values import from_numpy
+from interbed.storage.base.base64_text import bytes_of_base64
 from interbed.storage.base.types.arrow import type_to_arrow
 from interbed.storage.base.types.data_type import (
     BINARIES,
@@ -305,7 +306,7 @@ def _read(array: Array, data_type: DataType) -> Array:
             return _map_of(array, data_type)
         case AtomicType(root=root) if root in BINARIES:
             # Arrow has no Base64, so decode the values one by one.
-            return pa.array([None if v is None else base64.b64decode(v) for v in array.to_pylist()], pa.binary())
+            return pa.array([None if v is None else bytes_of_base64(v) for v in array.to_pylist()], pa.binary())
         case AtomicType(root=root) if root in _TIMES:
             return _times(array, type_to_arrow(data_type))
     return array

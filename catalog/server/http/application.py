@@ -14,7 +14,6 @@ issuer of tokens runs on a few threads of its own (auth/authentication.py).
 """
 
 import asyncio
-import base64
 import json
 import logging
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
@@ -45,6 +44,7 @@ from interbed.catalog.server.threads import ThreadDeaths
 from interbed.catalog.server.thrift.edge.cache import CacheEntry, CacheHit, CacheLookup
 from interbed.catalog.server.thrift.edge.call import ClientSession
 from interbed.catalog.server.thrift.edge.serving import SharedEdge
+from interbed.storage.base.base64_text import bytes_of_base64
 
 _TICK_SECONDS = 1.0
 
@@ -424,7 +424,7 @@ def _credentials(header: bytes | None) -> Credentials:
         return Credentials(bearer=given)
     if scheme.lower() == "basic" and given:
         try:
-            user, colon, password = base64.b64decode(given, validate=True).decode().partition(":")
+            user, colon, password = bytes_of_base64(given).decode().partition(":")
         except ValueError as error:
             raise AuthenticationError("The Authorization header is not of the form `Basic <base64>`") from error
         if colon and user and password:

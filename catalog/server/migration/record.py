@@ -22,6 +22,7 @@ from typing import Any
 from thrift.Thrift import TType
 
 from interbed.catalog.server.service.model import DEFAULT_CATALOG
+from interbed.storage.base.base64_text import bytes_of_base64
 from interbed.storage.base.errors import InterbedError
 from interbed.thrift_idl.hive_metastore import ttypes
 
@@ -131,7 +132,7 @@ def _from_json(kind: int, about: Any, value: Any, name: str) -> Any:
     if kind == TType.STRING:
         if not isinstance(value, str):
             raise ValueError(f"{name} has to be a string, not {type(value).__name__}")
-        return base64.b64decode(value, validate=True) if about == "BINARY" else value
+        return bytes_of_base64(value) if about == "BINARY" else value
     if kind == TType.DOUBLE:
         return float(value)
     if isinstance(value, bool) != (kind == TType.BOOL) or not isinstance(value, int):

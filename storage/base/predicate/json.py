@@ -13,12 +13,13 @@ name. Null, booleans, integers, texts and finite floats are JSON values; all oth
 
 import json
 import math
-from base64 import b64decode, b64encode
+from base64 import b64encode
 from collections.abc import Callable
 from datetime import date, datetime, time
 from decimal import Decimal, InvalidOperation
 from typing import Any
 
+from interbed.storage.base.base64_text import bytes_of_base64
 from interbed.storage.base.errors import FilterError
 from interbed.storage.base.predicate.expr import (
     AlwaysFalse,
@@ -54,7 +55,7 @@ _TAGS: dict[str, Callable[[str], object]] = {
     "date": date.fromisoformat,
     "time": time.fromisoformat,
     "timestamp": datetime.fromisoformat,
-    "binary": b64decode,
+    "binary": bytes_of_base64,
     "float": float,
     "ticks": lambda text: _ticks(*text.split()),
 }

@@ -10,7 +10,6 @@ column of integers is a BIGINT, or a DECIMAL(38, 0) if 64 bits are not enough. A
 the shortest form of each double has the digits of its text, and a DECIMAL(38, …) otherwise.
 """
 
-import base64
 import math
 import re
 from collections.abc import Callable, Iterator, Sequence
@@ -22,6 +21,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from interbed.storage.base.base64_text import bytes_of_base64
 from interbed.storage.base.row.values import coerce, exact_decimal, has_zone, parse_literal, to_float32, type_name
 from interbed.storage.base.types.arrow import type_to_arrow
 from interbed.storage.base.types.data_type import (
@@ -86,7 +86,7 @@ def value_of_text(text: str, data_type: AtomicType) -> object:
         if root in STRINGS:
             return text
         if root in BINARIES:
-            return base64.b64decode(stripped, validate=True)
+            return bytes_of_base64(stripped)
         if root is TypeRoot.BOOLEAN:
             return _BOOLEANS[stripped.lower()]
         if root in _TIMES:
@@ -225,7 +225,7 @@ def _float(value: Any, root: TypeRoot) -> Any:
 
 def _bytes(value: Any, data_type: DataType) -> bytes:
     try:
-        return base64.b64decode(value, validate=True)
+        return bytes_of_base64(value)
     except VALUE_ERRORS:
         raise ValueError(f"{no_value(value, data_type)}, which is a text in base 64") from None
 

@@ -13,7 +13,6 @@ today: TLS protects better. The others of the RFC have shorter keys and are not 
 """
 
 import base64
-import binascii
 import hashlib
 import hmac
 import re
@@ -33,6 +32,7 @@ from interbed.catalog.server.auth.sasl import (
     SaslStatus,
     SaslSuccess,
 )
+from interbed.storage.base.base64_text import bytes_of_base64
 from interbed.storage.base.errors import is_installed
 
 CIPHERS = ("3des", "rc4")
@@ -384,8 +384,8 @@ def _directives(data: bytes) -> Mapping[str, str]:
 def _identifier(username: str) -> bytes:
     """Return the bytes of a token's identifier by the user name. AuthenticationError."""
     try:
-        return base64.b64decode(username.encode("ascii"), validate=True)
-    except (UnicodeEncodeError, binascii.Error) as error:
+        return bytes_of_base64(username)
+    except ValueError as error:
         raise AuthenticationError(_REFUSED) from error
 
 

@@ -14,10 +14,11 @@ identifier by the master key.
 """
 
 import base64
-import binascii
 import hashlib
 import hmac
 from dataclasses import dataclass, field
+
+from interbed.storage.base.base64_text import bytes_of_base64url
 
 KIND = "HIVE_DELEGATION_TOKEN"
 """The kind of the tokens of Hive's metastores, by which clients find them among a user's."""
@@ -29,7 +30,6 @@ SEQUENCE_MAX = 2**31 - 1
 """The last sequence number and the last id of a key that Hadoop's classes hold."""
 
 _VERSION = 0
-_ALPHABET = frozenset(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_")
 
 
 class TokenFormatError(ValueError):
@@ -133,12 +133,12 @@ def _decoded(text: str) -> bytes:
     if len(text) > TOKEN_CHARACTERS_MAX:
         raise TokenFormatError(f"the text of the token has {len(text)} characters; allowed are {TOKEN_CHARACTERS_MAX}")
     # Java's decoder takes the padding and line ends that some clients add.
-    plain = text.strip().rstrip("=").encode("utf-8", "surrogatepass")
-    if not plain or not _ALPHABET.issuperset(plain):
+    plain = text.strip().rstrip("=")
+    if not plain:
         raise TokenFormatError("the text of the token is not URL-safe Base64")
     try:
-        return base64.urlsafe_b64decode(plain + b"=" * (-len(plain) % 4))
-    except binascii.Error as error:
+        return bytes_of_base64url(plain)
+    except ValueError as error:
         raise TokenFormatError("the text of the token is not URL-safe Base64") from error
 
 

@@ -15,7 +15,6 @@ The client chooses one layer in the same form, and may add an authorization iden
 """
 
 import base64
-import binascii
 import logging
 import socket
 import time
@@ -42,6 +41,7 @@ from interbed.catalog.server.auth.sasl import (
     SaslStatus,
     SaslSuccess,
 )
+from interbed.storage.base.base64_text import bytes_of_base64
 from interbed.storage.base.errors import load_extra
 
 HOST = "_HOST"
@@ -244,8 +244,8 @@ class NegotiateVerifier:
     def verify(self, token: str) -> tuple[TicketHolder, str]:
         """Return the client of a token, and the server's token for the answer; does I/O. AuthenticationError."""
         try:
-            given = base64.b64decode(token, validate=True)
-        except (binascii.Error, ValueError) as error:
+            given = bytes_of_base64(token)
+        except ValueError as error:
             raise AuthenticationError("The Authorization header is not of the form `Negotiate <base64>`") from error
         context = self._acceptor.context()
         answer = context.step(given)

@@ -6,11 +6,10 @@ expired. Cancelling a plan frees nothing. Planning needs the extra `interbed[ice
 specification, planTableScan, fetchPlanningResult, cancelPlanning and fetchScanTasks.
 """
 
-import binascii
 import threading
 import uuid
 import zlib
-from base64 import b64decode, urlsafe_b64encode
+from base64 import urlsafe_b64encode
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -27,6 +26,7 @@ from interbed.catalog.server.service.access.objects import table_object
 from interbed.catalog.server.service.errors import MetastoreError, UnboundedFileError
 from interbed.catalog.server.service.names import normalized
 from interbed.catalog.server.service.tables.pointers import read_bounded
+from interbed.storage.base.base64_text import bytes_of_base64url
 from interbed.storage.base.errors import InterbedError, InvalidInputError, NotSupportedError
 
 if TYPE_CHECKING:
@@ -296,13 +296,13 @@ def _encoded(token: msgspec.Struct) -> str:
 def _decoded(text: str, kind: type[_T]) -> _T | None:
     """Return the token of a text, None if it is none."""
     try:
-        packed = b64decode(text + "=" * (-len(text) % 4), altchars=b"-_", validate=True)
+        packed = bytes_of_base64url(text)
         reader = zlib.decompressobj()
         content = reader.decompress(packed, _DECODED_BYTES_MAX)
         if not reader.eof or reader.unused_data:
             return None
         return msgspec.json.decode(content, type=kind)
-    except (binascii.Error, ValueError, zlib.error, msgspec.DecodeError, RecursionError):
+    except (ValueError, zlib.error, msgspec.DecodeError, RecursionError):
         return None
 
 
