@@ -50,7 +50,8 @@ from interbed.catalog.client.identifier import (
 from interbed.catalog.client.options import CatalogOptions
 from interbed.storage.base.errors import InterbedError, InvalidOptionError, NotSupportedError
 from interbed.storage.io.deleting import is_link, link_above
-from interbed.storage.io.resolve import file_io_for, local_path, respelled
+from interbed.storage.io.resolve import file_io_for, local_path, respelled, scheme_of
+from interbed.storage.io.stores.settings import SCHEMES
 from interbed.storage.meta.file_store import FileStore, StoreEnvironment
 from interbed.storage.meta.schema.table_schema import TableSchema
 from interbed.storage.table.opening import open_store, schema_manager
@@ -281,8 +282,16 @@ class MetastoreEntries:
         return f"{path.partition(':')[0].lower()}:{location.partition(':')[2]}"
 
     def path(self, location: str) -> str:
-        """Return the path of a location for interbed's FileIO."""
-        return file_io_for(location, self.options.raw)[1]
+        """Return the path of a location for interbed's FileIO. NotSupportedError for another file system than that of
+        the warehouse.
+        """
+        path = file_io_for(location, self.options.raw)[1]
+        if _file_system(path) != _file_system(self.warehouse):
+            raise NotSupportedError(
+                f"{location} is in another file system than {self.warehouse}, the warehouse of this catalog: open a "
+                "catalog of the same metastore whose option 'warehouse' is a location there."
+            )
+        return path
 
     def link_to(self, directory: str) -> str | None:
         """Return the symbolic link by which the directory of a table is reached; None without one.
@@ -319,6 +328,12 @@ class MetastoreEntries:
         if not location:
             raise InvalidOptionError(f"The metastore {self.client.uri} names no warehouse; set the option 'warehouse'.")
         return location
+
+
+def _file_system(path: str) -> tuple[str, str]:
+    """Return the scheme of a path, and the bucket or container in an object store."""
+    scheme = scheme_of(path)
+    return scheme, path.partition("://")[2].partition("/")[0] if scheme in SCHEMES else ""
 
 
 _log = logging.getLogger(__name__)
