@@ -79,6 +79,7 @@ OFFERED: Mapping[str, tuple[str, ...]] = {
         "io.deleting",
         "io.local",
         "io.hdfs.settings",
+        "io.stores.options",
         "io.stores.settings",
         "io.file_lock",
         "io.resolve",

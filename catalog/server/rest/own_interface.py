@@ -50,6 +50,7 @@ from interbed.catalog.server.rest.rows.routes import RowRoutes
 from interbed.catalog.server.service.access.administration import AccessAdministration
 from interbed.catalog.server.service.access.objects import Privilege
 from interbed.catalog.server.service.access.policies import PolicyAdministration
+from interbed.catalog.server.service.directories.remote_files import StoreUnavailableError
 from interbed.catalog.server.service.errors import (
     AccessDeniedError,
     AccessUnavailableError,
@@ -59,6 +60,7 @@ from interbed.catalog.server.service.errors import (
     MetastoreError,
     NoSuchObjectError,
     OutcomeUnknownError,
+    StoreAccessError,
 )
 from interbed.catalog.server.service.history.shown import entry_json, moment_of, moment_text, value_json
 from interbed.catalog.server.service.model import DroppedObject
@@ -230,6 +232,8 @@ PATH = "/interbed"
 _KINDS: tuple[tuple[type[MetastoreError], HTTPStatus, str], ...] = (
     (AccessDeniedError, HTTPStatus.FORBIDDEN, "Forbidden"),
     (AccessUnavailableError, HTTPStatus.SERVICE_UNAVAILABLE, "ServiceUnavailable"),
+    (StoreUnavailableError, HTTPStatus.SERVICE_UNAVAILABLE, "StorageAccess"),
+    (StoreAccessError, HTTPStatus.SERVICE_UNAVAILABLE, "StorageAccess"),
     (OutcomeUnknownError, HTTPStatus.INTERNAL_SERVER_ERROR, "OutcomeUnknown"),
     (NoSuchObjectError, HTTPStatus.NOT_FOUND, "NoSuchObject"),
     (AlreadyExistsError, HTTPStatus.CONFLICT, "AlreadyExists"),

@@ -15,11 +15,14 @@
       UnstorableTextError         a text has a character that the database does not keep
       AccessDeniedError           the caller lacks a privilege on an object that it sees
       AccessUnavailableError      the authorizer cannot decide at present
+      StoreAccessError            a remote file system refuses the server's requests, or cannot be reached
       OutcomeUnknownError         the change may have been made, or not: nothing that belongs to it may be undone
 
 The server maps each to the exception of Hive's interface (thrift/structs/requests.py); the message is shown to users,
 and for a few of them matched by clients, so that it is Hive's text wherever Hive has one.
 """
+
+from interbed.storage.base.errors import InterbedError, StorageAccessError, SyncFailedError
 
 
 class MetastoreError(Exception):
@@ -78,6 +81,18 @@ class OutcomeUnknownError(MetastoreError):
     """The change may have been committed, or not. What belongs to it, such as a directory that was just made, must be
     kept.
     """
+
+
+class StoreAccessError(MetastoreError):
+    """A remote file system refuses the server's requests, or cannot be reached. The message names it."""
+
+
+def is_of_a_store(error: BaseException) -> bool:
+    """Return whether an error says that a file system cannot be used at present: it refuses, or does not answer."""
+    if isinstance(error, SyncFailedError):
+        return False
+    is_refused = isinstance(error, PermissionError) and not isinstance(error, InterbedError)
+    return is_refused or isinstance(error, StorageAccessError)
 
 
 class UnboundedFileError(MetastoreError):

@@ -16,7 +16,12 @@ from typing import Protocol, TypeVar
 
 from interbed.catalog.server.service.directories.locations import LocationRules, parsed, resolved
 from interbed.catalog.server.service.directories.remote_files import REMOTE_FILES
-from interbed.catalog.server.service.errors import InvalidOperationError, MetastoreError
+from interbed.catalog.server.service.errors import (
+    InvalidOperationError,
+    MetastoreError,
+    StoreAccessError,
+    is_of_a_store,
+)
 from interbed.catalog.server.service.model import DEFAULT_DATABASE, MetastoreDatabase, MetastoreTable, StorageDescriptor
 from interbed.storage.base.errors import InterbedError
 from interbed.storage.io.api import FileIO
@@ -476,4 +481,5 @@ def _checked(action: Callable[[], T], message: str) -> T:
     except (OSError, ValueError, NotImplementedError, RecursionError, InterbedError) as error:
         # Arrow's errors derive from the first three: a bad uri, a file system that this build of Arrow lacks, and
         # input or output. A tree of directories may be deeper than Python recurses.
-        raise MetastoreError(f"{message}: {error}") from error
+        kind = StoreAccessError if is_of_a_store(error) else MetastoreError
+        raise kind(f"{message}: {error}") from error

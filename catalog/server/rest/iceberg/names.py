@@ -31,8 +31,10 @@ from interbed.catalog.server.service.errors import (
     MetastoreError,
     NoSuchObjectError,
     OutcomeUnknownError,
+    StoreAccessError,
     UnknownDatabaseError,
     UnstorableTextError,
+    is_of_a_store,
 )
 from interbed.catalog.server.service.names import (
     NAME_LENGTH_MAX,
@@ -53,6 +55,7 @@ _KINDS: dict[type[Exception], tuple[HTTPStatus, str]] = {
     TableLockedError: (HTTPStatus.CONFLICT, "CommitFailedException"),
     OutcomeUnknownError: (HTTPStatus.INTERNAL_SERVER_ERROR, "CommitStateUnknownException"),
     StoreUnavailableError: (HTTPStatus.SERVICE_UNAVAILABLE, "ServiceUnavailableException"),
+    StoreAccessError: (HTTPStatus.SERVICE_UNAVAILABLE, "ServiceUnavailableException"),
     InvalidLocationError: (HTTPStatus.BAD_REQUEST, "BadRequestException"),
     InvalidObjectError: (HTTPStatus.BAD_REQUEST, "BadRequestException"),
     InvalidOperationError: (HTTPStatus.BAD_REQUEST, "BadRequestException"),
@@ -63,7 +66,7 @@ _KINDS: dict[type[Exception], tuple[HTTPStatus, str]] = {
 }
 
 
-REFUSALS: tuple[type[Exception], ...] = (RestError, OutdatedSnapshotError, *_KINDS, MetastoreError)
+REFUSALS: tuple[type[Exception], ...] = (RestError, OutdatedSnapshotError, *_KINDS, MetastoreError, OSError)
 """Exceptions of handlers that may be a refusal."""
 
 
@@ -82,12 +85,17 @@ def translated(error: Exception) -> RestError | None:
         if kind in _KINDS:
             status, name = _KINDS[kind]
             return RestError(status, name, str(error))
-    return None
+    return unavailable(str(error)) if is_of_a_store(error) else None
 
 
 def bad_request(message: str) -> RestError:
     """Return the error for a malformed request."""
     return RestError(HTTPStatus.BAD_REQUEST, "BadRequestException", message)
+
+
+def unavailable(message: str) -> RestError:
+    """Return the error for a request that the server cannot carry out at present, and that has changed nothing."""
+    return RestError(HTTPStatus.SERVICE_UNAVAILABLE, "ServiceUnavailableException", message)
 
 
 def no_namespace(name: str) -> RestError:

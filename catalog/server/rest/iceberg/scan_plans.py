@@ -19,11 +19,11 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import msgspec
 
 from interbed.catalog.server.rest.iceberg.entries import is_own, uuid_of
-from interbed.catalog.server.rest.iceberg.names import bad_request
+from interbed.catalog.server.rest.iceberg.names import bad_request, unavailable
 from interbed.catalog.server.rest.iceberg.store import TableStore
 from interbed.catalog.server.rest.interface import NO_CONTENT, RestError, RestRequest, RestResponse, json_response
 from interbed.catalog.server.service.access.objects import table_object
-from interbed.catalog.server.service.errors import MetastoreError, UnboundedFileError
+from interbed.catalog.server.service.errors import MetastoreError, UnboundedFileError, is_of_a_store
 from interbed.catalog.server.service.names import normalized
 from interbed.catalog.server.service.tables.pointers import read_bounded
 from interbed.storage.base.base64_text import bytes_of_base64url
@@ -312,6 +312,8 @@ def _refusal(error: InterbedError, invalid: Callable[[str], RestError] = bad_req
         return RestError(HTTPStatus.NOT_ACCEPTABLE, "UnsupportedOperationException", str(error))
     if isinstance(error, InvalidInputError):
         return invalid(str(error))
+    if is_of_a_store(error):
+        return unavailable(str(error))
     return RestError(HTTPStatus.INTERNAL_SERVER_ERROR, "InternalServerError", str(error))
 
 

@@ -31,6 +31,7 @@ from interbed.catalog.server.rest.paimon.messages import Name
 from interbed.catalog.server.rest.paimon.refusals import invalid, missing
 from interbed.catalog.server.service.access.objects import Privilege, SecuredObject, catalog_object, table_object
 from interbed.catalog.server.service.access.policies import PolicyRules
+from interbed.catalog.server.service.directories.remote_files import REMOTE_FILES
 from interbed.catalog.server.service.errors import AccessDeniedError, AccessUnavailableError, NoSuchObjectError
 from interbed.catalog.server.service.model import DEFAULT_CATALOG
 from interbed.catalog.server.service.names import normalized
@@ -39,6 +40,7 @@ from interbed.catalog.server.session import ClientLink, current_catalog
 from interbed.catalog.server.thrift.edge.call import ClientSession
 from interbed.catalog.server.thrift.edge.codec import BinaryCodec, MemorySource
 from interbed.catalog.server.thrift.edge.dispatch import Dispatcher
+from interbed.storage.io.stores.options import AZURE_NAMES, GCS_NAMES, S3_NAMES
 from interbed.thrift_idl.hive_metastore import ThriftHiveMetastore
 
 T = TypeVar("T")
@@ -174,6 +176,7 @@ class CatalogAccess:
         except NoSuchObjectError as error:
             raise missing(None, name, f"There is no catalog {name!r}.") from error
         options = {
+            **_store_limits(),
             "metastore": "hive",
             "uri": _ADDRESS,
             "warehouse": location,
@@ -247,7 +250,7 @@ class CatalogAccess:
         found = self._opened.get(name)
         if found is None:
             # A file system that does not answer must not hold up requests for others.
-            opened = WarehouseCatalog(name, self._warehouses[name])
+            opened = WarehouseCatalog(name, self._warehouses[name], _store_limits())
             with self._guard:
                 found = self._opened.setdefault(name, opened)
         return found
@@ -260,6 +263,17 @@ class CatalogAccess:
                 self._metastore.catalogs.get(name)
             return self._metastore.warehouse.root
         return self._metastore.catalogs.get(name).location
+
+
+_ATTEMPTS = 3
+"""Attempts of a request to an object store: all together have the time of an operation on a remote file system."""
+
+
+def _store_limits() -> dict[str, str]:
+    """Return the options that limit the requests to object stores, whose clients would wait for minutes."""
+    millis = f"{max(1, round(REMOTE_FILES.seconds / _ATTEMPTS * 1000))} ms"
+    limits = {"retries": str(_ATTEMPTS - 1), "connect_seconds": millis, "read_seconds": millis}
+    return {names[what][0]: value for names in (S3_NAMES, GCS_NAMES, AZURE_NAMES) for what, value in limits.items()}
 
 
 def _prefix(request: RestRequest) -> str:

@@ -305,8 +305,8 @@ def _with_sizes(
 class WarehouseCatalog(FileSystemCatalog, ServedCatalog):
     """The tables in a directory, under a name of the server's settings. Safe for many threads."""
 
-    def __init__(self, name: str, location: str) -> None:
-        super().__init__(name, CatalogOptions({"warehouse": location}))
+    def __init__(self, name: str, location: str, options: Mapping[str, str] | None = None) -> None:
+        super().__init__(name, CatalogOptions({**(options or {}), "warehouse": location}))
         self.location = location.rstrip("/")
 
     def names_after(self, database: str, after: str, limit: int | None = None, prefix: str = "") -> list[str]:

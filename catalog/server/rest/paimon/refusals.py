@@ -32,7 +32,7 @@ from interbed.catalog.server.rest.interface import (
     route,
 )
 from interbed.catalog.server.service.access.objects import Privilege
-from interbed.catalog.server.service.errors import AccessDeniedError, AccessUnavailableError
+from interbed.catalog.server.service.errors import AccessDeniedError, AccessUnavailableError, is_of_a_store
 from interbed.storage.base.errors import (
     BranchNotFoundError,
     CommitConflictError,
@@ -149,6 +149,8 @@ def refusal(error: Exception, parts: Mapping[str, str]) -> RestError | None:
             return invalid(str(error))
         case LockError() | CommitConflictError() | CatalogUnavailableError():
             return RestError(HTTPStatus.SERVICE_UNAVAILABLE, "", f"{error} Repeat the request.")
+        case _ if is_of_a_store(error):
+            return RestError(HTTPStatus.SERVICE_UNAVAILABLE, "", str(error))
         case _:
             return None
 

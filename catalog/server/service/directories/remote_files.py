@@ -128,6 +128,11 @@ class RemoteFiles:
             self._around = around
 
     @property
+    def seconds(self) -> float:
+        """Return the time that a caller waits for one operation."""
+        return self._seconds
+
+    @property
     def figures(self) -> RemoteFigures:
         """Return the present figures."""
         with self._changed:
