@@ -4,6 +4,7 @@ README.md in this folder describes the limits of a test's cost and the shares of
 the user has no influence on either.
 """
 
+import gc
 import os
 from collections.abc import Iterator
 from pathlib import Path
@@ -11,7 +12,7 @@ from pathlib import Path
 import pytest
 from hypothesis import settings
 
-from tests.support import costs, durations, quarantine, shares, tally, tiers
+from tests.support import costs, durations, memory_disk, quarantine, shares, tally, tiers
 from tests.support.examples import EXPLORING, PROFILES
 from tests.support.servers.hdfs import HdfsServer, running_hdfs
 
@@ -24,6 +25,8 @@ for _variable in [
 ]:
     del os.environ[_variable]
 os.environ["INTERBED_CONFIG"] = os.devnull
+
+_MEMORY = None if shares.LONG else memory_disk.use_memory()
 
 for name, profile in PROFILES.items():
     settings.register_profile(name, profile)
@@ -81,3 +84,15 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         config.hook.pytest_deselected(items=[item for item in items if item not in kept])
         items[:] = taken
     durations.longest_first(items, durations.recorded())
+
+
+def pytest_collection_finish() -> None:
+    """Exempt the collected tests from garbage collections, which would visit some million objects each time."""
+    gc.collect()
+    gc.freeze()
+
+
+def pytest_sessionfinish(exitstatus: int) -> None:
+    """Keep the temporary files of a run that failed."""
+    if _MEMORY is not None:
+        _MEMORY.kept = exitstatus != 0
