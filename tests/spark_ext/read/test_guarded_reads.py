@@ -26,10 +26,13 @@ from tests.spark_ext.policed import (
     policed_server,
     shown,
 )
+from tests.support.shares import LONG
 from tests.support.waits import at_most, wait_until
 
 REFUSED = "has row filters or column masks for you"
 TABLES = ("appended", "keyed")
+SOME_READERS = READERS if LONG else (BOTH,)
+"""Readers of tests that repeat queries in another setting: each run takes the one with a filter and masks."""
 
 
 @dataclass(frozen=True)
@@ -174,6 +177,7 @@ def test_each_query_sees_shown_rows_and_values(policed: PolicedCatalogs, reader:
     assert seen == {name: policed.model(reader, query, rows) for name, query in QUERIES.items()}
 
 
+@pytest.mark.longer
 @pytest.mark.parametrize(
     "settings",
     [
@@ -188,7 +192,7 @@ def test_settings_of_the_optimizer_show_no_more(policed: PolicedCatalogs, settin
     try:
         for key, value in settings.items():
             policed.spark.conf.set(key, value)
-        for reader in READERS:
+        for reader in SOME_READERS:
             for name in names:
                 query = QUERIES[name]
                 assert policed.of(reader, "keyed", query) == policed.model(reader, query, (*FIRST, *SECOND)), name
@@ -355,9 +359,10 @@ def test_plans_do_not_depend_on_hidden_rows_and_values(policed: PolicedCatalogs)
         assert numbers == policed.frame(reader, "keyed", "SELECT id FROM {t}").rdd.getNumPartitions()
 
 
+@pytest.mark.longer
 def test_a_catalog_by_the_interface_of_hive_shows_no_more(policed: PolicedCatalogs) -> None:
     rows = (*FIRST, *SECOND)
-    for reader in READERS:
+    for reader in SOME_READERS:
         lake = policed.server.lake(policed.spark, reader, "hive")
         for name in ("all", "count", "raw text", "least and greatest", "self join", "error of a hidden row"):
             query = QUERIES[name].replace("{t}", "{lake}.sales.keyed")
