@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from interbed.storage.meta.schema.change import SchemaChange
     from interbed.storage.meta.schema.outline import SchemaOutline
     from interbed.storage.table.read_optimized import ReadOptimizedTable
+    from interbed.storage.table.tracked_rows import RowTrackingTable
     from interbed.storage.views.changes import ChangeView
     from interbed.storage.views.guarded_changes import GuardedChangeView
     from interbed.storage.views.system.table import SystemTable
@@ -458,10 +459,13 @@ def _check_properties(of_database: Mapping[str, str]) -> None:
     check_public(of_database, "the properties of the database")
 
 
-def system_table(table: Table, kind: str) -> "ChangeView | GuardedChangeView | SystemTable | ReadOptimizedTable":
+def system_table(
+    table: Table, kind: str
+) -> "ChangeView | GuardedChangeView | SystemTable | ReadOptimizedTable | RowTrackingTable":
     """Return a system table of a table; raise InvalidInputError naming those that exist."""
     from interbed.storage.table.guarded_table import GuardedTable
     from interbed.storage.table.read_optimized import READ_OPTIMIZED, ReadOptimizedTable
+    from interbed.storage.table.tracked_rows import ROW_TRACKING, RowTrackingTable
     from interbed.storage.views.changes import AUDIT_LOG, BINLOG, ChangeView
     from interbed.storage.views.system.table import SystemTable
 
@@ -474,6 +478,8 @@ def system_table(table: Table, kind: str) -> "ChangeView | GuardedChangeView | S
         raise refused(f"${kind}")
     if kind == READ_OPTIMIZED:
         return ReadOptimizedTable.of(table)
+    if kind == ROW_TRACKING:
+        return RowTrackingTable.of(table)
     if kind in (AUDIT_LOG, BINLOG):
         return ChangeView.of(table.name, table.store, kind)
     return SystemTable.of(table.name, table.store, kind)

@@ -44,6 +44,7 @@ from interbed.storage.meta.manifest.entry import DataFileMeta, FileKind
 from interbed.storage.meta.manifest.entry import ManifestEntry as TableEntry
 from interbed.storage.meta.manifest.index_manifest import DELETION_VECTORS, IndexFileMeta, IndexManifestEntry
 from interbed.storage.meta.options.core import CoreOptions
+from interbed.storage.meta.schema.system_fields import readable_by_name
 from interbed.storage.meta.schema.table_schema import TableSchema
 from interbed.storage.scan.live_files import LiveFiles
 
@@ -114,14 +115,17 @@ def partition_record(partition: bytes, types: Sequence[DataType]) -> Record:
 def column_statistics(file: DataFileMeta, written_by: FileSchema) -> FileColumnMetrics:
     """Return the statistics in the file's metadata as Iceberg's."""
     schema = written_by.table
-    names = file.value_stats_cols if file.value_stats_cols is not None else file.write_cols or schema.names
+    names = file.stats_names(schema.names)
     stats = file.value_stats
     if len(stats.null_counts) != len(names):
         return FileColumnMetrics()
-    fields = [schema.by_name[name] for name in names]
+    known = readable_by_name(schema)
+    fields = [known[name] for name in names]
     least, greatest = _row(stats.min_values, fields), _row(stats.max_values, fields)
     found = FileColumnMetrics()
     for column, nulls, low, high in zip(fields, stats.null_counts, least, greatest, strict=True):
+        if column.name not in schema.by_name:
+            continue
         kind = written_by.iceberg.find_type(column.id)
         if not isinstance(kind, PrimitiveType):
             continue

@@ -45,7 +45,8 @@ from interbed.storage.meta.file_store import FileStore
 from interbed.storage.meta.merge_schema import MergeRules, merge_changes, merge_into, same_column
 from interbed.storage.meta.options.core import CoreOptions
 from interbed.storage.meta.options.lsm import ChangelogProducer, MergeEngine
-from interbed.storage.meta.schema.table_schema import TableSchema
+from interbed.storage.meta.schema.system_fields import readable_by_name, readable_fields
+from interbed.storage.meta.schema.table_schema import ROW_ID, SEQUENCE_NUMBER, TableSchema
 from interbed.storage.read.positions import FILE_PATH, LocatedRead
 from interbed.storage.read.pushdown import TopRead
 from interbed.storage.scan.partition_filter import PartitionFilter, partition_filter
@@ -74,6 +75,8 @@ _COMMENTS = {
     OLD_ROW: "The row as a whole",
     FILE_PATH: "The data file that holds the row",
     ROW_INDEX: "The row's position in its data file, from 0",
+    ROW_ID: "The row's id, which it keeps when it is updated or moved to another file",
+    SEQUENCE_NUMBER: "The id of the snapshot that inserted or last updated the row",
 }
 # No file has the ids of hidden columns, so that any ids do.
 _FIRST_ID = 2**31 - 100
@@ -93,6 +96,7 @@ def hidden_fields(schema: TableSchema) -> tuple[DataField, ...]:
     path = AtomicType(TypeRoot.VARCHAR, length=MAX_LENGTH, nullable=False)
     index = AtomicType(TypeRoot.BIGINT, nullable=False)
     return (
+        *readable_fields(schema)[len(schema.fields) :],
         DataField(id=_FIRST_ID, name=FILE_PATH, type=path),
         DataField(id=_FIRST_ID + 1, name=ROW_INDEX, type=index),
     )
@@ -159,7 +163,7 @@ def read_with_hidden(
         for batch in read_with_hidden(table, list(dict.fromkeys(names)), predicate, split, top=top):
             yield pa.RecordBatch.from_arrays([batch.column(c) for c in names], names=list(columns))
         return
-    own = tuple(c for c in columns if c in table.schema.by_name)
+    own = tuple(c for c in columns if c in readable_by_name(table.schema))
     if len(own) == len(columns):
         read = table.new_read(own, predicate) if top is None else TopRead(table.store, own, predicate, top)
         yield from read.to_batches(split)
@@ -190,8 +194,13 @@ def row_changes_of(name: str, schema: TableSchema, unit: int) -> RowChanges:
             strict=not schema.core.deletion_vectors_enabled,
             spread=_spread_by(schema),
         )
+        ids = [ROW_ID] if schema.core.row_tracking_enabled else []
         return RowChanges(
-            rowId=[FILE_PATH, ROW_INDEX], toldOfRows={}, refusals={}, splitsUpdates=True, clustering=by_file
+            rowId=[FILE_PATH, ROW_INDEX],
+            toldOfRows={UPDATE: ids, MERGE: ids},
+            refusals={},
+            splitsUpdates=True,
+            clustering=by_file,
         )
     sent: dict[str, list[str]] = {}
     if needs_old_rows(schema):

@@ -44,6 +44,7 @@ from interbed.storage.read.guarded_scan import RowRules
 from interbed.storage.table.opening import open_store
 from interbed.storage.table.read_optimized import READ_OPTIMIZED, ReadOptimizedTable
 from interbed.storage.table.table import Table, load_table
+from interbed.storage.table.tracked_rows import RowTrackingTable
 from interbed.storage.views.changes import ChangeView
 from interbed.storage.views.guarded_changes import GuardedChangeView
 from interbed.storage.views.system.table import SystemTable
@@ -189,7 +190,7 @@ class TableHandle:
         return None if self.token is None else self.token.renewal_millis(now_millis())
 
     @property
-    def view(self) -> SystemTable | ChangeView | None:
+    def view(self) -> SystemTable | ChangeView | RowTrackingTable | None:
         """The system table of the handle; None for a table itself, and for a read-optimized table."""
         name = TableName.parse(f"{self.database}.{self.table}")
         view = None if name.system is None else system_table(self.open(), name.system)

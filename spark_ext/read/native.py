@@ -127,7 +127,7 @@ class NativeFiles:
         for file in split.files:
             path = split.path_of(file)
             uri = self._uri(path)
-            if uri is None or not path.endswith(".parquet") or file.write_cols is not None:
+            if uri is None or not path.endswith(".parquet") or file.lacks_columns:
                 return []
             if not self._has_same_fields(file.schema_id):
                 return []

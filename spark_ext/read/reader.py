@@ -357,6 +357,9 @@ def answer(handle: TableHandle, request: Any, asked: Sequence[Any]) -> list[str]
         handling_of(tree, schema.fields, schema.partition_keys) is not FilterHandling.EXACT for tree in request.filters
     ):
         return None
+    if not all(name in schema.by_name for name in (*request.columns, *(one.column for one in asked if one.column))):
+        # Hidden columns have no statistics.
+        return None
     aggregates = [Aggregate(function=_FUNCTIONS[one.kind], column=one.column) for one in asked]
     types = [schema.by_name[name].type for name in request.columns]
     types += [_type_of(aggregate, schema.by_name) for aggregate in aggregates]

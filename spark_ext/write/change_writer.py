@@ -24,7 +24,7 @@ from interbed.storage.base.row.kind import RowKind
 from interbed.storage.base.row.python_values import python_value
 from interbed.storage.files.deletion_vectors import DeletionVector, decode
 from interbed.storage.lsm.file_read import ROW_INDEX
-from interbed.storage.meta.schema.table_schema import TableSchema
+from interbed.storage.meta.schema.table_schema import ROW_ID, TableSchema
 from interbed.storage.read.positions import FILE_PATH
 from interbed.storage.table.table import Table
 from interbed.storage.write.bucket.key_locations import KeyHashes
@@ -191,11 +191,13 @@ class LocatedChanges:
     """Changes of an append table, whose rows are deleted by file and position.
 
     With deletion vectors the driver marks them. Otherwise the files are rewritten without them, each by the one task
-    that has all of its deleted rows.
+    that has all of its deleted rows. `moved` writes updated rows and those of rewritten files: in a table that tracks
+    rows with their ids.
     """
 
-    def __init__(self, write: TableWrite, table: Table, snapshot_id: int | None) -> None:
+    def __init__(self, write: TableWrite, moved: TableWrite, table: Table, snapshot_id: int | None) -> None:
         self._write = write
+        self._moved = moved
         self._table = table
         self._snapshot_id = snapshot_id
         self._arrow = table.arrow_schema
@@ -203,10 +205,17 @@ class LocatedChanges:
 
     def write(self, batch: pa.RecordBatch) -> None:
         deleted = _deletions(batch)
-        came = batch.filter(pc.invert(deleted)).select(self._table.field_names)
+        came = batch.filter(pc.invert(deleted))
+        if self._table.options.row_tracking_enabled and ROW_ID in came.schema.names:
+            has_id = pc.is_valid(came.column(ROW_ID))
+            updated = came.filter(has_id)
+            if updated.num_rows:
+                arrow = pa.schema([*self._arrow, pa.field(ROW_ID, pa.int64(), nullable=False)])
+                self._moved.write_arrow(batch_from_spark(updated.select(arrow.names), arrow), keeps_nulls=True)
+            came = came.filter(pc.invert(has_id))
         if came.num_rows:
-            kept = dict.fromkeys(self._arrow.names, _updates(batch.column(KIND).filter(pc.invert(deleted))))
-            self._write.write_arrow(batch_from_spark(came, self._arrow), keeps_nulls=kept)
+            kept = dict.fromkeys(self._arrow.names, _updates(came.column(KIND)))
+            self._write.write_arrow(batch_from_spark(came.select(self._arrow.names), self._arrow), keeps_nulls=kept)
         located = batch.select([FILE_PATH, ROW_INDEX]).filter(deleted)
         paths = located.column(FILE_PATH).dictionary_encode()
         codes = paths.indices.to_numpy()
@@ -220,7 +229,7 @@ class LocatedChanges:
         if not self._deleted or self._table.options.deletion_vectors_enabled:
             return []
         splits = self._table.new_scan(snapshot_id=self._snapshot_id).plan().splits
-        return replace_files(self._table.store, self._write, splits, self.marked())
+        return replace_files(self._table.store.with_stored_row_ids(), self._moved, splits, self.marked())
 
     def marked(self) -> Mapping[str, DeletionVector]:
         return {path: DeletionVector.of(np.concatenate(found)) for path, found in self._deleted.items()}

@@ -262,6 +262,10 @@ class TaskWriter:
         self._table = self._token.named(table)
         self._arrow = self._table.arrow_schema
         self._write = self._new_write()
+        self._moved = self._write
+        if self._token.mode == WriteMode.CHANGES and table.options.row_tracking_enabled:
+            # Rows of the table keep their ids, in files of their own.
+            self._moved = TableWrite(self._table.store.with_stored_row_ids(), self._token.commit_user)
         self._changes = self._change_writer() if self._token.mode == WriteMode.CHANGES else None
         self._distinct = DistinctKeys(table.schema) if self._token.distinct and self._changes is None else None
         self._keys = KeptRows()
@@ -299,6 +303,9 @@ class TaskWriter:
         with self._token.handle.being_read():
             replaced = [] if self._changes is None else self._changes.finish()
         self._prepared = self._write.prepare_commit()
+        if self._moved is not self._write:
+            self._prepared += self._moved.prepare_commit()
+            self._moved.close()
         self._write.close()
         if not self._token.files(self._table).is_marked():
             self._delete_prepared()
@@ -316,11 +323,12 @@ class TaskWriter:
     def _change_writer(self) -> ChangeWriter:
         if self._table.schema.has_primary_key:
             return KeyedChanges(self._write, self._table, distinct=self._token.distinct)
-        return LocatedChanges(self._write, self._table, self._token.handle.snapshot_id)
+        return LocatedChanges(self._write, self._moved, self._table, self._token.handle.snapshot_id)
 
     def abort(self) -> None:
         """Delete the written files, also after finish if the result did not reach the driver."""
         self._write.abort()
+        self._moved.abort()
         self._delete_prepared()
 
     def _delete_prepared(self) -> None:

@@ -38,6 +38,7 @@ from interbed.storage.commit.contention import CommitLease, ContentionLock, Loca
 from interbed.storage.commit.manifest_writer import IndexFiles, ManifestWriter
 from interbed.storage.commit.pending_snapshot import PendingSnapshot
 from interbed.storage.commit.progress import PROGRESS
+from interbed.storage.commit.row_ids import NumberedEntries, numbered_entries
 from interbed.storage.commit.snapshot_builder import SnapshotBuilder
 from interbed.storage.io.parallel import PendingFiles, both
 from interbed.storage.meta.file_store import FileStore
@@ -171,7 +172,8 @@ class Publication:
             # rare, and each look-up takes a request.
             with suppress(CorruptFileError):
                 # The snapshot may have expired since. Other read errors recur below.
-                builder.prepare(self._checked_delta(part, *self._state(queue)))
+                latest, schema = self._state(queue)
+                builder.prepare(self._with_row_ids(self._checked_delta(part, latest, schema), latest).entries)
         # Sync these files, which are by far the most bytes, before the turn, so that no other writer waits for them.
         self._sync(writer, part.new_paths)
         log_offsets = self._log_offsets(part.facts.kind)
@@ -190,6 +192,8 @@ class Publication:
             try:
                 check.check(latest)
                 delta = self._checked_delta(part, latest, schema, compare=check.may_be_rescaled(latest))
+                numbered = self._with_row_ids(delta, latest)
+                delta = numbered.entries
                 snapshot = builder.build(
                     latest,
                     delta,
@@ -197,6 +201,7 @@ class Publication:
                     index_manifest=indexes.after(latest),
                     changelog=part.changelog,
                     log_offsets=log_offsets,
+                    next_row_id=numbered.next_row_id,
                 )
             except CorruptFileError:
                 if latest is None or store.snapshots.is_stored(latest):
@@ -400,6 +405,13 @@ class Publication:
         elif latest is None and part.facts.kind is not CommitKind.APPEND:
             check_conflicts((), delta, kind=part.facts.kind, key_types=(), place=self.place)
         return delta
+
+    def _with_row_ids(self, delta: tuple[ManifestEntry, ...], latest: Snapshot | None) -> NumberedEntries:
+        """Return the changes with the ids of new rows; they depend on the snapshot that the commit builds on."""
+        options = self._store.options
+        if not options.row_tracking_enabled:
+            return NumberedEntries(entries=delta, next_row_id=None if latest is None else latest.next_row_id)
+        return numbered_entries(delta, latest, by_partition=options.row_ids_by_partition)
 
     def _state(self, queue: ContentionLock, *, is_new: bool = False) -> tuple[Snapshot | None, TableSchema]:
         """Return the snapshot to build on and the newest schema.

@@ -130,11 +130,12 @@ class SnapshotBuilder:
         index_manifest: str | None,
         changelog: tuple[ManifestEntry, ...] = (),
         log_offsets: Mapping[str, int] | None = None,
+        next_row_id: int | None = None,
     ) -> Snapshot:
         """Write the manifests and lists and return the snapshot after `latest`.
 
         `changelog` is the same at each attempt. `log_offsets` are the known end offsets of the table's log; they never
-        decrease.
+        decrease. `next_row_id` is the first id that no row of a table with row ids has.
         """
         facts = self._facts
         if changelog and self._changelog is None:
@@ -174,7 +175,7 @@ class SnapshotBuilder:
             statistics=facts.statistics
             or (latest.statistics if latest is not None and latest.schema_id == schema_id else None),
             properties=dict(facts.properties) if facts.properties else None,
-            next_row_id=latest.next_row_id if latest is not None else None,
+            next_row_id=next_row_id,
             log_offsets=later_offsets(latest.log_offsets if latest is not None else None, log_offsets),
         )
 

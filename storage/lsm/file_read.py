@@ -18,13 +18,17 @@ from interbed.storage.files.deletion_vectors import DeletionVector
 from interbed.storage.files.file_index.api import EVERYTHING, Selection
 from interbed.storage.files.file_index.evaluate import has_index, select_rows
 from interbed.storage.files.format.api import DecodeTally, ReadChecks, data_file_errors
-from interbed.storage.files.format.file_schema import SEQUENCE_NUMBER_FIELD, VALUE_KIND_FIELD
 from interbed.storage.files.format.readers import reader_for
 from interbed.storage.io.api import FileIO
 from interbed.storage.lsm.sort_merge import BLOCK_ROWS
 from interbed.storage.meta.file_store import FileStore
 from interbed.storage.meta.manifest.entry import DataFileMeta
 from interbed.storage.meta.schema.evolution import FileMapping, keeps_values, map_fields
+from interbed.storage.meta.schema.system_fields import (
+    SEQUENCE_NUMBER_FIELD,
+    STORED_TRACKING_FIELDS,
+    VALUE_KIND_FIELD,
+)
 from interbed.storage.meta.schema.table_schema import TableSchema
 
 ROW_INDEX = "__paimon_row_index"
@@ -75,6 +79,7 @@ class FileRead:
         self._store = store
         self._fields = tuple(fields)
         self._tally = tally
+        self._tracks_rows = store.schema.core.row_tracking_enabled
         # By schema, and by the system columns that are read.
         self._mappings: dict[tuple[int, bool, bool], FileMapping] = {}
         self._lock = threading.Lock()
@@ -104,14 +109,20 @@ class FileRead:
         self, file: DataFileMeta, path: str, options: ReadOptions, *, file_io: FileIO | None = None
     ) -> Iterator[pa.RecordBatch]:
         """Open a file, at once if `opens_at_once` is true, and return its rows as `batches` does."""
-        deleted, wanted = options.deleted, options.wanted
+        deleted, wanted, predicate = options.deleted, options.wanted, options.predicate
+        if self._tracks_rows and predicate is not None:
+            # By use, here and below: reads of other tables do not load functions of Arrow for it.
+            from interbed.storage.lsm.row_ids import positions_in, within_file
+
+            wanted = positions_in(file, predicate, wanted)
+            predicate = within_file(self._store.schema, file, predicate)
         mapping = self._mapping(file.schema_id, options.with_sequence, options.with_kind)
         found = reader_for(file.format, path).positioned(
             path,
             mapping.file_fields,
             file_io=file_io or self._store.file_io,
             batch_rows=options.batch_rows,
-            predicate=mapping.file_predicate(options.predicate),
+            predicate=mapping.file_predicate(predicate),
             wanted=wanted,
             use_threads=options.use_threads,
             checks=ReadChecks(
@@ -125,6 +136,8 @@ class FileRead:
                 with data_file_errors(path):
                     kept = _kept(position, batch.num_rows, deleted, wanted)
                     mapped = mapping.apply(batch if kept is None else batch.filter(from_numpy(kept)))
+                    if self._tracks_rows:
+                        mapped = _with_row_ids(mapped, file, position, batch.num_rows, kept)
                 if options.with_position:
                     positions = np.arange(position, position + batch.num_rows)
                     mapped = mapped.append_column(ROW_INDEX, from_numpy(positions if kept is None else positions[kept]))
@@ -136,6 +149,10 @@ class FileRead:
         """Return the rows of a file that may match by its indexes; raises what FormatReader raises."""
         if not has_index(file) or file.row_count > MAX_INDEXED_ROWS:
             return EVERYTHING
+        if self._tracks_rows:
+            from interbed.storage.lsm.row_ids import of_table
+
+            predicate = of_table(self._store.schema, predicate)
         inside = self._mapping(file.schema_id, False, False).file_predicate(predicate)
         if inside is None or isinstance(inside, AlwaysTrue):
             return EVERYTHING
@@ -162,7 +179,8 @@ class FileRead:
             if mapping is None:
                 system = [SEQUENCE_NUMBER_FIELD] * with_sequence + [VALUE_KIND_FIELD] * with_kind
                 written = self._written(schema_id)
-                mapping = map_fields([*self._fields, *system], [*written.fields, *system])
+                stored = STORED_TRACKING_FIELDS if self._tracks_rows else ()
+                mapping = map_fields([*self._fields, *system], [*written.fields, *stored, *system])
                 if schema_id > self._store.schema.id:
                     self._check_newer(mapping)
                 self._mappings[key] = mapping
@@ -172,6 +190,14 @@ class FileRead:
 def prefetched_files(sources: Sequence[Callable[[], Iterator[_T]]], files: Sequence[DataFileMeta]) -> Iterator[_T]:
     """Yield the contents of remote files one after the other, and prefetch the next files."""
     return chain_prefetched(sources, [f.file_size for f in files], most=_PREFETCHED_FILES, weight=_PREFETCHED_BYTES)
+
+
+def _with_row_ids(
+    batch: pa.RecordBatch, file: DataFileMeta, position: int, rows: int, kept: Mask | None
+) -> pa.RecordBatch:
+    from interbed.storage.lsm.row_ids import with_row_ids
+
+    return with_row_ids(batch, file, position, rows, kept)
 
 
 def _kept(position: int, rows: int, deleted: DeletionVector | None, wanted: Positions | None) -> Mask | None:

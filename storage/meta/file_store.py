@@ -30,6 +30,7 @@ from interbed.storage.meta.options.log import LogConsistency, LogSystem
 from interbed.storage.meta.paths import MAIN_BRANCH, TablePaths
 from interbed.storage.meta.schema.manager import SchemaManager, was_dropped
 from interbed.storage.meta.schema.option_rules import OptionRules
+from interbed.storage.meta.schema.system_fields import with_stored_row_ids
 from interbed.storage.meta.schema.table_schema import TableSchema
 from interbed.storage.meta.snapshot.manager import SnapshotManager
 from interbed.storage.meta.snapshot.publish import ExclusiveCreatePublisher, SnapshotPublisher
@@ -105,6 +106,11 @@ class FileStore:
     def with_schema(self, schema: TableSchema) -> "FileStore":
         """Return the same table at another of its schemas, with the same dynamic options."""
         return self._opened(schema, self.dynamic_options)
+
+    def with_stored_row_ids(self) -> "FileStore":
+        """Return the same table for rows that move to another file: in a table that tracks rows, with their ids."""
+        schema = with_stored_row_ids(self.schema)
+        return self if schema is self.schema else replace(self, schema=schema)
 
     @property
     def log_consistency(self) -> LogConsistency | None:

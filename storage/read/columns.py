@@ -12,6 +12,7 @@ from interbed.storage.base.predicate.expr import AlwaysTrue, Predicate, bind, co
 from interbed.storage.base.types.arrow import fields_to_schema
 from interbed.storage.base.types.column_names import check_asked_once
 from interbed.storage.base.types.data_type import DataField
+from interbed.storage.meta.schema.system_fields import readable_by_name
 from interbed.storage.meta.schema.table_schema import TableSchema
 
 
@@ -22,30 +23,30 @@ class ReadColumns:
     names: tuple[str, ...]
     fields: tuple[DataField, ...]
     predicate: Predicate | None
-    table: TableSchema
 
     @staticmethod
     def of(table: TableSchema, columns: Sequence[str] | None, predicate: Predicate | None) -> "ReadColumns":
-        """Return the columns of a read, all of the table for None.
+        """Return the columns of a read, all of the table for None; its hidden columns by their names.
 
         Raises InvalidInputError for an unknown or duplicate column, FilterError for a predicate that does not fit the
         table.
         """
         names = table.names if columns is None else tuple(columns)
         check_asked_once(names)
+        known = readable_by_name(table)
         for name in names:
-            if name not in table.by_name:
+            if name not in known:
                 raise InvalidInputError(f"The table has no column {name!r}; it has {', '.join(table.names)}.")
-        bound = None if predicate is None else bind(predicate, table.fields)
+        bound = None if predicate is None else bind(predicate, tuple(known.values()))
         if isinstance(bound, AlwaysTrue):
             bound = None
         filtered = () if bound is None else sorted(columns_of(bound))
-        return ReadColumns(names, tuple(table.fields_named(dict.fromkeys((*names, *filtered)))), bound, table)
+        return ReadColumns(names, tuple(known[name] for name in dict.fromkeys((*names, *filtered))), bound)
 
     @cached_property
     def schema(self) -> pa.Schema:
         """The Arrow schema of the result."""
-        return fields_to_schema(self.table.fields_named(self.names))
+        return fields_to_schema(self.fields[: len(self.names)])
 
     def kept(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         """Return the rows that the predicate keeps, with all columns."""

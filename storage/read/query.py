@@ -12,6 +12,7 @@ from interbed.storage.base.types.data_type import DataField
 from interbed.storage.files.format.readers import begin_loading
 from interbed.storage.meta.file_store import FileStore
 from interbed.storage.meta.options.stream import StartupMode
+from interbed.storage.meta.schema.system_fields import readable_fields
 from interbed.storage.read.arrow_rows import ArrowRows, check_limit, limited, shown_query
 from interbed.storage.scan.scan import TableScan, plan_rows
 from interbed.storage.scan.split import Plan
@@ -42,7 +43,7 @@ class SnapshotQuery(ArrowRows):
 
     @property
     def _row_fields(self) -> Sequence[DataField]:
-        return self.store.schema.fields
+        return readable_fields(self.store.schema)
 
     def _pinned(self) -> Self:
         mode = self.store.options.startup_mode

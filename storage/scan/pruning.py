@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 
 from interbed.storage.base.arrays import Mask
-from interbed.storage.base.arrow_values import array_of, cast_exactly
+from interbed.storage.base.arrow_values import array_of, cast_exactly, from_numpy
 from interbed.storage.base.errors import InterbedError
 from interbed.storage.base.predicate.expr import (
     AlwaysFalse,
@@ -37,7 +37,8 @@ from interbed.storage.meta.bucket_function import assign_buckets, bucket_functio
 from interbed.storage.meta.manifest.entry import DataFileMeta, SimpleStats
 from interbed.storage.meta.schema.evolution import is_widening, map_fields
 from interbed.storage.meta.schema.manager import SchemaManager
-from interbed.storage.meta.schema.table_schema import TableSchema
+from interbed.storage.meta.schema.system_fields import ROW_ID_FIELD, TRACKING_NAMES, readable_by_name
+from interbed.storage.meta.schema.table_schema import ROW_ID, SEQUENCE_NUMBER, TableSchema
 
 Key: TypeAlias = tuple[object, ...]
 """One value for each column."""
@@ -170,20 +171,49 @@ def select_by_value_stats(
     The predicate is over the table's columns, which are found by id, so files of older schemas are checked as well. A
     column that a file's schema does not have is null in all of its rows, or its default: then nothing is known of it.
     """
+    named = columns_of(predicate)
+    tracked = schema.core.row_tracking_enabled
+    # A null stands for the greatest sequence number of the file, so the bounds of that column are not those of rows.
+    wanted = [f for f in (*schema.fields, *((ROW_ID_FIELD,) if tracked else ())) if f.name in named]
     result = np.ones(len(files), np.bool_)
-    wanted = [f for f in schema.fields if f.name in columns_of(predicate)]
+    if tracked and named & TRACKING_NAMES:
+        result = select_by_row_ids(files, predicate)
     groups: dict[tuple[int, tuple[str, ...] | None, tuple[str, ...] | None], list[int]] = {}
     for i, file in enumerate(files):
         groups.setdefault((file.schema_id, file.value_stats_cols, file.write_cols), []).append(i)
-    for (schema_id, stats_columns, write_columns), indexes in groups.items():
+    for (schema_id, _, _), indexes in groups.items():
         file_schema = schema if schema_id == schema.id else schemas.schema(schema_id)
-        names = stats_columns if stats_columns is not None else (write_columns or file_schema.names)
-        fields = [file_schema.by_name[n] for n in names if n in file_schema.by_name]
+        names = files[indexes[0]].stats_names(file_schema.names)
+        stored = readable_by_name(file_schema)
+        fields = [stored[n] for n in names if n in stored]
         if len(fields) != len(names):
             continue
         chosen = [files[i] for i in indexes]
         # Rows of statistics leave out the columns without statistics.
-        result[indexes] = _select(chosen, [f.value_stats for f in chosen], fields, wanted, predicate)
+        result[indexes] &= _select(chosen, [f.value_stats for f in chosen], fields, wanted, predicate)
+    return result
+
+
+def select_by_row_ids(files: Sequence[DataFileMeta], predicate: Predicate) -> Mask:
+    """Return the mask of files that may hold a row whose id and sequence number the predicate selects.
+
+    A file that stores these columns is selected: the values are not in its manifest.
+    """
+    result = np.ones(len(files), np.bool_)
+    known = [i for i, f in enumerate(files) if f.first_row_id is not None and not f.stores_row_ids]
+    if not known:
+        return result
+    chosen = [files[i] for i in known]
+    rows = array_of([f.row_count for f in chosen], pa.int64())
+    sequences = array_of([f.max_sequence_number for f in chosen], pa.int64())
+    first = np.array([f.first_row_id for f in chosen], np.int64)
+    least = {ROW_ID: from_numpy(first), SEQUENCE_NUMBER: sequences}
+    greatest = {
+        ROW_ID: from_numpy(first + np.array([f.row_count - 1 for f in chosen], np.int64)),
+        SEQUENCE_NUMBER: sequences,
+    }
+    nulls = dict.fromkeys(TRACKING_NAMES, array_of([0] * len(chosen), pa.int64()))
+    result[known] = select(predicate, least, greatest, nulls, rows)
     return result
 
 

@@ -25,6 +25,7 @@ from interbed.storage.meta.file_store import FileStore
 from interbed.storage.meta.manifest.entry import DataFileMeta, ManifestEntry
 from interbed.storage.meta.options.lsm import MergeEngine
 from interbed.storage.meta.options.stream import FALLBACK_BRANCH, OF_ONE_SNAPSHOT, StartupMode
+from interbed.storage.meta.schema.system_fields import readable_fields
 from interbed.storage.meta.snapshot.snapshot import Snapshot
 from interbed.storage.scan.live_files import LiveFiles, check_not_replaced, restricted
 from interbed.storage.scan.partition_filter import PartitionChoice
@@ -84,7 +85,7 @@ class TableScan:
         postponed: bool = False,
     ) -> None:
         self._store = store
-        self._predicate = None if predicate is None else bind(predicate, store.schema.fields)
+        self._predicate = None if predicate is None else bind(predicate, readable_fields(store.schema))
         self._limit = limit
         self._snapshot_id = snapshot_id
         self._level_filter = level_filter

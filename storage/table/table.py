@@ -15,6 +15,7 @@ from interbed.storage.base.errors import InvalidInputError
 from interbed.storage.base.types.column_names import check_asked_once
 from interbed.storage.meta.file_store import FileStore, changes_table
 from interbed.storage.meta.options.core import CoreOptions
+from interbed.storage.meta.schema.system_fields import readable_by_name, readable_fields
 from interbed.storage.meta.schema.table_schema import TableSchema
 from interbed.storage.table.described import DescribedTable, ScannedRows
 from interbed.storage.table.opening import open_store
@@ -150,7 +151,7 @@ class Table(DescribedTable, ScannedRows, TableWrites, TableChanges, PypaimonName
         store = self.store if snapshot_id is None else at_snapshot(self.store, snapshot_id)
         if columns is not None:
             check_asked_once(columns)
-            unknown = [c for c in columns if c not in store.schema.by_name]
+            unknown = [c for c in columns if c not in readable_by_name(store.schema)]
             if unknown:
                 raise InvalidInputError(
                     f"The table '{self.name}' has no column {unknown[0]!r}; it has {', '.join(store.schema.names)}."
@@ -344,4 +345,4 @@ def _bound(given: "str | Predicate", store: FileStore) -> "Predicate":
     """Return the filter, checked against the table's columns."""
     from interbed.storage.base.predicate.conditions import bound_filter
 
-    return bound_filter(given, store.schema.fields)
+    return bound_filter(given, readable_fields(store.schema))

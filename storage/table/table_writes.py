@@ -146,10 +146,11 @@ class TableWrites:
         """
         from interbed.storage.base.predicate.conditions import bound_filter
         from interbed.storage.commit.contention import RetryPolicy
+        from interbed.storage.meta.schema.system_fields import readable_fields
         from interbed.storage.upkeep.changed_rows import delete_rows
         from interbed.storage.write.row_statements import delete_refusal
 
-        predicate = bound_filter(filter, self.store.schema.fields)
+        predicate = bound_filter(filter, readable_fields(self.store.schema))
         refusal = delete_refusal(self.store.schema, self.store.options) if self.store.schema.has_primary_key else None
         if refusal is not None:
             raise NotSupportedError(f"DELETE from '{self.name}' is not possible: {refusal}")

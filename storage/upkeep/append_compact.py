@@ -54,6 +54,7 @@ class FileConcatenator:
     """Concatenation of files of one table. Threads may share it, each with a bucket of its own."""
 
     def __init__(self, store: FileStore) -> None:
+        store = store.with_stored_row_ids()
         self._store = store
         self._layout = DataFileLayout.of(store.schema, store.options)
         self._names = DataFileNames(store.options.data_file_prefix)

@@ -12,6 +12,7 @@ them.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import replace
 from typing import Any
 
@@ -34,7 +35,7 @@ from interbed.storage.lsm.merge_function.row_rules import combined_columns
 from interbed.storage.meta.bucket_mode import BucketMode, bucket_mode
 from interbed.storage.meta.file_store import FileStore
 from interbed.storage.meta.options.stream import FALLBACK_BRANCH
-from interbed.storage.meta.schema.table_schema import TableSchema
+from interbed.storage.meta.schema.table_schema import ROW_ID, TableSchema
 from interbed.storage.read.point_lookup import PointLookup, key_batch
 from interbed.storage.read.positions import FILE_PATH, ROW_INDEX, LocatedRead
 from interbed.storage.read.table_read import TableRead
@@ -67,14 +68,16 @@ class SnapshotRows:
 
     @property
     def location_columns(self) -> tuple[str, ...]:
-        """Columns that locate rows in files; none for a table with a primary key."""
-        return () if self.store.schema.has_primary_key else (FILE_PATH, ROW_INDEX)
+        """Columns that locate rows in files, and their ids; none for a table with a primary key."""
+        if self.store.schema.has_primary_key:
+            return ()
+        return (FILE_PATH, ROW_INDEX, *((ROW_ID,) if self.store.options.row_tracking_enabled else ()))
 
     @property
     def arrow_schema(self) -> pa.Schema:
         """Columns of the rows as an Arrow schema."""
-        more = [pa.field(FILE_PATH, pa.string()), pa.field(ROW_INDEX, pa.int64())]
-        return pa.schema([*self.store.schema.arrow, *(more if self.location_columns else ())])
+        more = [pa.field(n, pa.string() if n == FILE_PATH else pa.int64(), n != ROW_ID) for n in self.location_columns]
+        return pa.schema([*self.store.schema.arrow, *more])
 
     def batches(self, predicate: Predicate | None = None) -> Iterator[pa.RecordBatch]:
         """Yield the rows that the predicate selects, with their location columns."""
@@ -82,7 +85,8 @@ class SnapshotRows:
             return
         plan = TableScan(self.read_store, predicate=predicate, snapshot_id=self.snapshot_id).plan()
         if self.location_columns:
-            located = LocatedRead(self.store, None, predicate)
+            read_names = (*self.store.schema.names, *self.location_columns[2:])
+            located = LocatedRead(self.store, read_names, predicate)
             for split in plan.splits:
                 for batch in located.to_batches(split):
                     yield batch.select(self.arrow_schema.names)
@@ -107,14 +111,19 @@ class SnapshotRows:
         (None: in all) are conflicts. Raises CommitConflictError.
         """
         self._snapshot.check(self.store.newest_snapshot(), self.store.snapshots)
-        with TableWrite(self.store, self._user, strategy=batch_strategy_of) as write:
-            deleted_positions = self._write(write, deleted, updated)
+        with ExitStack() as opened:
+            write = opened.enter_context(TableWrite(self.store, self._user, strategy=batch_strategy_of))
+            moved = write
+            if self.store.options.row_tracking_enabled:
+                # Rows of the table keep their ids, in files of their own.
+                moved = opened.enter_context(TableWrite(self.store.with_stored_row_ids(), self._user))
+            deleted_positions = self._write(moved, deleted, updated)
             for batch in inserted:
                 write.write_arrow(batch)
             for batch, kept in completed:
                 write.write_arrow(batch, keeps_nulls=kept)
-            replaced = self._rewrite(write, deleted_positions) if deleted_positions else []
-            messages = [*write.prepare_commit(), *replaced]
+            replaced = self._rewrite(moved, deleted_positions) if deleted_positions else []
+            messages = [*write.prepare_commit(), *(moved.prepare_commit() if moved is not write else ()), *replaced]
         if deleted_positions and self.store.options.deletion_vectors_enabled:
             messages += self._mark(deleted_positions, messages)
         elif any(message.data.deleted_files for message in replaced):
@@ -129,7 +138,8 @@ class SnapshotRows:
     ) -> dict[str, Positions]:
         """Write the new rows of deletions and updates. Return the positions of rows to delete."""
         deleted_positions: dict[str, list[Positions]] = {}
-        names = self.store.schema.names
+        # The sequence number of a changed row is left out: it becomes the id of the snapshot.
+        names = [*self.store.schema.names, *self.location_columns[2:]]
         for batch in deleted:
             if self.location_columns:
                 _collect(batch, deleted_positions)
@@ -148,7 +158,7 @@ class SnapshotRows:
         if self.store.options.deletion_vectors_enabled:
             return []
         splits = TableScan(self.store, snapshot_id=self.snapshot_id).plan().splits
-        return replace_files(self.store, write, splits, _vectors(deleted_positions))
+        return replace_files(self.store.with_stored_row_ids(), write, splits, _vectors(deleted_positions))
 
     def _mark(
         self, deleted_positions: Mapping[str, Positions], messages: Iterable[CommitMessage]
@@ -319,7 +329,7 @@ def delete_rows_by_rewrite(store: FileStore, predicate: Predicate, commit_user: 
     if not affected:
         return None
     # The files that remain of newer schemas need all of their columns.
-    rewritten = store.for_files_of(one.files[0].schema_id for one, _ in affected)
+    rewritten = store.for_files_of(one.files[0].schema_id for one, _ in affected).with_stored_row_ids()
     deleted = _vectors({one.path_of(one.files[0]): positions for one, positions in affected})
     with TableWrite(rewritten, commit_user) as write:
         replaced = replace_files(rewritten, write, [one for one, _ in affected], deleted)

@@ -115,7 +115,7 @@ def sort_units(store: FileStore, partition: PartitionChoice = None) -> list[Sort
 
 def sort_unit(store: FileStore, unit: SortUnit, order: SortOrder) -> CommitMessage:
     """Rewrite a unit's rows, sorted; on an error the new files are deleted."""
-    store = store.for_files_of(f.schema_id for f in unit.files)
+    store = store.for_files_of(f.schema_id for f in unit.files).with_stored_row_ids()
     rows = PartitionRows(store, unit, order.columns)
     # A curve needs a sample for its ranges; another order needs one only if it is too large for memory.
     sample = rows.sample() if is_curve(order) else None
@@ -125,7 +125,7 @@ def sort_unit(store: FileStore, unit: SortUnit, order: SortOrder) -> CommitMessa
 
 def sort_ranges(store: FileStore, unit: SortUnit, order: SortOrder, ranges: int) -> SortRanges:
     """Return ranges in which the unit's rows can be sorted independently."""
-    store = store.for_files_of(f.schema_id for f in unit.files)
+    store = store.for_files_of(f.schema_id for f in unit.files).with_stored_row_ids()
     sample = PartitionRows(store, unit, order.columns).sample()
     return SortRanges.of(SortKey.of(order, sample), sample, ranges)
 
@@ -135,7 +135,7 @@ def sort_range(store: FileStore, unit: SortUnit, ranges: SortRanges, number: int
 
     On an error the new files are deleted.
     """
-    store = store.for_files_of(f.schema_id for f in unit.files)
+    store = store.for_files_of(f.schema_id for f in unit.files).with_stored_row_ids()
     rows = RowsOfRange(PartitionRows(store, unit, ranges.key.order.columns), ranges, number)
     message = sorted_message(unit, _write_sorted(store, unit, ranges.key, rows, None))
     if number == 0:

@@ -31,6 +31,7 @@ from interbed.storage.version.branch import BranchManager
 from interbed.storage.version.branch_stores import all_branches, half_branches, place, tagged
 from interbed.storage.version.expire import SnapshotExpiry
 from interbed.storage.version.references import References
+from interbed.storage.version.row_ids import row_id_problems
 from interbed.storage.write.commit_message import CommitMessage
 
 _YOUNG_MILLIS = 24 * 3_600_000
@@ -183,6 +184,11 @@ class _TableCheck:
             for path, size in self._needs(line, snapshot, changelog=changelog):
                 problem = self._file_problem(path, size)
                 if problem is not None:
+                    self._report(what, problem)
+            if line.options.row_tracking_enabled:
+                reader = ManifestReader(line.file_io, line.paths)
+                live = merge_entries(reader.entries(reader.data(snapshot)))
+                for problem in row_id_problems((e.file for e in live), snapshot.next_row_id, line.schema_of):
                     self._report(what, problem)
         except InterbedError as error:
             self._report(what, str(error))

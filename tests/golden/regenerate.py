@@ -6,6 +6,7 @@ It needs Maven and a JDK 17. README.md in this folder describes the files.
 import json
 import shutil
 import tempfile
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -71,6 +72,9 @@ def expected(table: JavaTable) -> dict[str, Any]:
             }
         )
     latest = table.read()
+    more = {}
+    if schema["options"].get("row-tracking.enabled") == "true":
+        more = {"row_ids": [{"id": s["id"], "rows": row_ids(table, s["id"])} for s in snapshots]}
     return {
         "fields": schema["fields"],
         "primary_keys": schema["primaryKeys"],
@@ -81,7 +85,15 @@ def expected(table: JavaTable) -> dict[str, Any]:
         "plan": [
             {**split, "bucket_path": split["bucket_path"].partition(f"{DATABASE}.db/")[2]} for split in table.plan()
         ],
+        **more,
     }
+
+
+def row_ids(table: JavaTable, snapshot_id: int) -> list[list[Any]]:
+    """Return the first column, the row id and the sequence number of the rows of a snapshot, ordered by row ids."""
+    view = replace(table, name=f"{table.name}$row_tracking")
+    rows = view.read_table(options={"scan.snapshot-id": str(snapshot_id)}).rows
+    return sorted(([row[0], *row[-2:]] for row in rows), key=lambda row: int(row[1]))
 
 
 def make_tables(java: JavaPaimon) -> None:

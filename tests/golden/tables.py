@@ -250,6 +250,20 @@ TABLES: dict[str, TableRecipe] = {
             put(["d0", *all_types_row(1)], ["d0", *all_types_row(1)]),
         ],
     ),
+    "append_tracked": TableRecipe(
+        columns=_SIMPLE,
+        options={"row-tracking.enabled": "true", "compaction.min.file-num": "2"},
+        steps=[
+            put(*(_simple(i) for i in range(3))),
+            put(_simple(3)),
+            compact,
+            put(*(_simple(i) for i in range(4, 6))),
+            put(_simple(6), overwrite={}),
+            put(_simple(7)),
+            compact,
+            put(_simple(8)),
+        ],
+    ),
     "append_bucketed": TableRecipe(
         columns=_SIMPLE,
         options={"bucket": "2", "bucket-key": "id", **_WRITE_ONLY},

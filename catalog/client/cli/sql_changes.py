@@ -39,6 +39,7 @@ from interbed.storage.base.predicate.expr import Predicate
 from interbed.storage.base.types.column_names import check_apart_without_case
 from interbed.storage.base.types.data_type import DataField
 from interbed.storage.commit.contention import RetryPolicy
+from interbed.storage.meta.schema.system_fields import readable_fields
 from interbed.storage.table.table import Table
 from interbed.storage.upkeep.changed_rows import SnapshotRows
 from interbed.storage.write.row_statements import DELETE, UpdateCheck, refusals
@@ -194,7 +195,7 @@ class _InsertRun:
 
 def _predicate(table: Table, condition: str | None) -> Predicate | None:
     # Blanks at the end of a CHAR count in every statement, because they do in DuckDB.
-    return None if condition is None else bound_filter(condition, table.schema.fields, blanks_count=True)
+    return None if condition is None else bound_filter(condition, readable_fields(table.schema), blanks_count=True)
 
 
 def _delete(rows: SnapshotRows, name: str, predicate: Predicate | None) -> StatementResult:

@@ -23,15 +23,8 @@ from interbed.storage.base.types.data_type import (
     RowType,
     TypeRoot,
 )
-from interbed.storage.meta.schema.table_schema import KEY_PREFIX, SEQUENCE_NUMBER, VALUE_KIND, TableSchema
-
-_INT_MAX = 2**31 - 1
-KEY_FIELD_ID_START = _INT_MAX // 2
-"""The difference of a key column's field id to its id in the table."""
-SEQUENCE_NUMBER_FIELD = DataField(
-    id=_INT_MAX - 1, name=SEQUENCE_NUMBER, type=AtomicType(TypeRoot.BIGINT, nullable=False)
-)
-VALUE_KIND_FIELD = DataField(id=_INT_MAX - 2, name=VALUE_KIND, type=AtomicType(TypeRoot.TINYINT, nullable=False))
+from interbed.storage.meta.schema.system_fields import KEY_FIELD_ID_START, SEQUENCE_NUMBER_FIELD, VALUE_KIND_FIELD
+from interbed.storage.meta.schema.table_schema import KEY_PREFIX, TableSchema
 
 
 def key_fields_of_file(schema: TableSchema) -> tuple[DataField, ...]:

@@ -25,6 +25,7 @@ from interbed.storage.files.format.file_schema import file_schema, key_fields_of
 from interbed.storage.files.format.stats import StatsMode, key_modes, stats_modes
 from interbed.storage.meta.options.core import CoreOptions
 from interbed.storage.meta.options.format import FILE_FORMATS
+from interbed.storage.meta.schema.system_fields import stores_row_ids
 from interbed.storage.meta.schema.table_schema import SEQUENCE_NUMBER, VALUE_KIND, TableSchema
 
 
@@ -214,6 +215,7 @@ class DataFileNames:
 class DataFileLayout:
     """Common properties of all data files of a table's writers.
 
+    `tracks_rows` says whether rows have ids; then `stores_row_ids` says whether the files have columns of them.
     `fields` are the file's columns, `key_fields` the table's columns that order its rows (none in an append table),
     `sequence_fields` the columns that decide which row of a key is newest, before the order of arrival, `value_fields`
     all of the table's columns; `ascending` names the columns by which files are sorted. `kinds` has format, codec and
@@ -232,6 +234,8 @@ class DataFileLayout:
     options: CoreOptions
     file_indexes: FileIndexSpec
     arrow: pa.Schema
+    tracks_rows: bool = False
+    stores_row_ids: bool = False
 
     @staticmethod
     def of(schema: TableSchema, options: CoreOptions) -> "DataFileLayout":
@@ -264,6 +268,8 @@ class DataFileLayout:
             options=options,
             file_indexes=indexes,
             arrow=file_schema(fields),
+            tracks_rows=options.row_tracking_enabled,
+            stores_row_ids=stores_row_ids(schema),
         )
 
     def group_rows(self, batch: pa.RecordBatch) -> int:

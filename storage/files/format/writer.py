@@ -79,6 +79,7 @@ class DataFileWriter:
         self._values = StatsCollector(layout.value_fields, kind.value_modes, kind.file_format)
         self._keys = StatsCollector(layout.key_fields, kind.key_modes, kind.file_format)
         self._sequences = (1 << 62, -1)
+        self._has_new_sequence = False
         self._deletes = 0
         self._first: pa.RecordBatch | None = None
         self._last: pa.RecordBatch | None = None
@@ -126,7 +127,9 @@ class DataFileWriter:
             value_columns, value_stats = None, self._values.all()
         keyed = bool(layout.key_fields) and self.row_count > 0
         min_key, max_key = self._key_bounds() if keyed else (EMPTY_ROW, EMPTY_ROW)
-        if self._first_sequence is None:
+        if layout.tracks_rows:
+            low, high = self._tracked_sequences()
+        elif self._first_sequence is None:
             low, high = self._sequences
         else:
             low, high = self._first_sequence, self._first_sequence + self.row_count - 1
@@ -149,6 +152,7 @@ class DataFileWriter:
             file_source=self._source,
             value_stats_cols=value_columns,
             external_path=self._external_path,
+            write_cols=tuple(f.name for f in layout.fields) if layout.stores_row_ids else None,
         )
 
     def abort(self) -> None:
@@ -178,7 +182,24 @@ class DataFileWriter:
             # +I and +U are even, -U and -D odd.
             kinds = columns[VALUE_KIND]
             self._deletes += pc.sum(pc.bit_wise_and(kinds, scalar_of(1, kinds.type))).as_py() or 0
+        if self._layout.stores_row_ids:
+            sequences = columns[SEQUENCE_NUMBER]
+            self._has_new_sequence |= sequences.null_count > 0
+            if sequences.null_count < len(sequences):
+                bounds = pc.min_max(sequences)
+                low, high = self._sequences
+                self._sequences = (min(low, bounds["min"].as_py()), max(high, bounds["max"].as_py()))
         self.row_count += batch.num_rows
+
+    def _tracked_sequences(self) -> tuple[int, int]:
+        """Return the least and the greatest sequence number of rows with ids.
+
+        0 stands for the number of the snapshot that is yet to be made, which new and changed rows get.
+        """
+        low, high = self._sequences
+        if high < 0:
+            return 0, 0
+        return low, 0 if self._has_new_sequence else high
 
     def _key_bounds(self) -> tuple[bytes, bytes]:
         assert self._first is not None

@@ -57,7 +57,7 @@ class RecordExpiry:
     def has_expired_rows(self, file: DataFileMeta) -> bool:
         """Return whether the file has expired rows according to its statistics."""
         written = self.store.schema_of(file.schema_id)
-        names = written.names if file.value_stats_cols is None else file.value_stats_cols
+        names = file.stats_names(written.names)
         then = next((f for f in written.fields if f.id == self.time.id), None)
         if then is None or then.name not in names or len(file.value_stats.null_counts) != len(names):
             return False

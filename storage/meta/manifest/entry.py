@@ -15,6 +15,9 @@ from interbed.storage.base.errors import CorruptFileError, plain_errors
 from interbed.storage.base.path_name import entry_name
 from interbed.storage.io.resolve import normalize_path
 
+_ROW_ID = "_ROW_ID"
+"""The column of row ids in files that store them."""
+
 EMPTY_ROW = b"\x00\x00\x00\x00" + b"\x00" * 8
 """Serialised BinaryRow without fields: the arity, then the header and null bits of an empty row."""
 
@@ -48,7 +51,8 @@ class DataFileMeta:
     """One data file. Sizes in bytes, `creation_time_millis` is wall-clock time without zone, as Paimon writes it.
 
     `min_key` and `max_key` are serialised BinaryRows of the trimmed primary key (empty rows for append tables).
-    `value_stats` covers `value_stats_cols`, or all columns of the file's schema when that is None.
+    `value_stats` covers `value_stats_cols`, or all columns of the file (`write_cols`, by default those of its schema)
+    when that is None.
     """
 
     file_name: str
@@ -76,6 +80,20 @@ class DataFileMeta:
     def format(self) -> str:
         """Format of the file by its name's suffix: parquet, orc or avro."""
         return self.file_name.rsplit(".", 1)[-1]
+
+    @property
+    def stores_row_ids(self) -> bool:
+        """Whether the file has a column of row ids, because it took rows over from other files."""
+        return self.write_cols is not None and _ROW_ID in self.write_cols
+
+    @property
+    def lacks_columns(self) -> bool:
+        """Whether the file may have only some columns of the table."""
+        return self.write_cols is not None and not self.stores_row_ids
+
+    def stats_names(self, columns: tuple[str, ...]) -> tuple[str, ...]:
+        """Return the columns that `value_stats` covers; `columns` are those of the file's schema."""
+        return self.value_stats_cols if self.value_stats_cols is not None else self.write_cols or columns
 
     @property
     def names(self) -> tuple[str, ...]:

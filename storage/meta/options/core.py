@@ -123,6 +123,16 @@ class CoreOptions(
         """Whether new data files leave out the `_KEY_*` columns."""
         return self.boolean("data-file.thin-mode", False)
 
+    @property
+    def row_tracking_enabled(self) -> bool:
+        """Whether each row of an append table keeps an id through rewrites of its file."""
+        return self.boolean("row-tracking.enabled", False)
+
+    @property
+    def row_ids_by_partition(self) -> bool:
+        """Whether a commit gives the new rows of each partition ids without gaps."""
+        return self.boolean("row-tracking.partition-group-on-commit", True)
+
     # -- write -----------------------------------------------------------------------------------------------------
 
     @property

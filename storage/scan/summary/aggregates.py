@@ -23,6 +23,7 @@ from interbed.storage.base.row.values import order_key
 from interbed.storage.base.types.data_type import INTEGERS, TIMESTAMPS, AtomicType, DataField, DataType, TypeRoot
 from interbed.storage.meta.file_store import FileStore
 from interbed.storage.meta.manifest.entry import DataFileMeta
+from interbed.storage.meta.schema.system_fields import readable_by_name
 from interbed.storage.meta.schema.table_schema import TableSchema
 from interbed.storage.scan.split import Split
 
@@ -145,7 +146,7 @@ class _MetadataAnswers:
         if field.type.root in TIMESTAMPS and any(f.format != _TIMESTAMP_FORMAT for f in files):  # type: ignore[attr-defined]
             raise _UnknownError
         found: list[Any] = []
-        for _, alike in groupby(files, lambda f: (f.schema_id, f.value_stats_cols)):
+        for _, alike in groupby(files, lambda f: (f.schema_id, f.value_stats_cols, f.write_cols)):
             group = list(alike)
             nulls = self._nulls(group, field)
             names, types = self._columns_with_statistics(group[0])
@@ -168,15 +169,15 @@ class _MetadataAnswers:
 
     def _columns_with_statistics(self, file: DataFileMeta) -> tuple[list[str], list[DataType]]:
         written = self._written(file)
-        names = list(written.names if file.value_stats_cols is None else file.value_stats_cols)
-        if len(file.value_stats.null_counts) != len(names) or not all(n in written.by_name for n in names):
+        names, known = list(file.stats_names(written.names)), readable_by_name(written)
+        if len(file.value_stats.null_counts) != len(names) or not all(n in known for n in names):
             raise _UnknownError
-        return names, [written.by_name[n].type for n in names]
+        return names, [known[n].type for n in names]
 
     def _position(self, file: DataFileMeta, field: DataField, names: Sequence[str]) -> int:
         """Return the position of the column among those with statistics; it must have been of the same type."""
         for position, name in enumerate(names):
-            then = self._written(file).by_name[name]
+            then = readable_by_name(self._written(file))[name]
             if then.id == field.id and then.type.with_nullable(True) == field.type.with_nullable(True):
                 return position
         raise _UnknownError
@@ -192,7 +193,7 @@ def _holds_rows(split: Split) -> bool:
         and not split.has_changes
         and split.deleted_row_count is not None
         and split.branch is None
-        and all(file.write_cols is None for file in split.files)
+        and not any(file.lacks_columns for file in split.files)
     )
 
 

@@ -21,6 +21,7 @@ from interbed.storage.base.row.values import order_key
 from interbed.storage.base.types.data_type import ArrayType, AtomicType, DataField, DataType, MapType, RowType, TypeRoot
 from interbed.storage.meta.file_store import FileStore
 from interbed.storage.meta.manifest.entry import DataFileMeta
+from interbed.storage.meta.schema.system_fields import readable_by_name
 from interbed.storage.meta.snapshot.snapshot import Snapshot
 from interbed.storage.scan.split import Plan
 from interbed.storage.scan.statistics import TableColumnStatistics, TableStatistics
@@ -178,8 +179,8 @@ def _of_files(store: FileStore, files: Sequence[DataFileMeta], rows: int) -> dic
     """Return nulls and bounds by the files' statistics; a column is left out when one file lacks them."""
     found: dict[str, list[ColumnEstimate]] = {}
     groups = 0
-    ordered = sorted(files, key=lambda f: (f.schema_id, f.value_stats_cols or ()))
-    for _, alike in groupby(ordered, key=lambda f: (f.schema_id, f.value_stats_cols)):
+    ordered = sorted(files, key=lambda f: (f.schema_id, f.value_stats_cols or (), f.write_cols or ()))
+    for _, alike in groupby(ordered, key=lambda f: (f.schema_id, f.value_stats_cols, f.write_cols)):
         groups += 1
         for name, known in _of_alike_files(store, list(alike)).items():
             found.setdefault(name, []).append(known)
@@ -206,11 +207,11 @@ def _of_files(store: FileStore, files: Sequence[DataFileMeta], rows: int) -> dic
 def _of_alike_files(store: FileStore, files: Sequence[DataFileMeta]) -> dict[str, ColumnEstimate]:
     own = store.schema
     then = store.schema_of(files[0].schema_id)
-    names = list(then.names if files[0].value_stats_cols is None else files[0].value_stats_cols)
+    names, known = files[0].stats_names(then.names), readable_by_name(then)
     stats = [file.value_stats for file in files]
-    if any(len(s.null_counts) != len(names) for s in stats) or not all(name in then.by_name for name in names):
+    if any(len(s.null_counts) != len(names) for s in stats) or not all(name in known for name in names):
         return {}
-    types = [then.by_name[name].type for name in names]
+    types = [known[name].type for name in names]
     try:
         lows = decode_rows([s.min_values for s in stats], types)
         highs = decode_rows([s.max_values for s in stats], types)
@@ -219,7 +220,7 @@ def _of_alike_files(store: FileStore, files: Sequence[DataFileMeta]) -> dict[str
     today = {field.id: field for field in own.fields}
     found = {}
     for index, name in enumerate(names):
-        field = then.by_name[name]
+        field = known[name]
         current = today.get(field.id)
         if current is None or current.type.with_nullable(True) != field.type.with_nullable(True):
             continue

@@ -26,6 +26,7 @@ from interbed.storage.base.types.arrow import fields_to_schema
 from interbed.storage.base.types.column_names import check_apart_without_case, check_asked_once
 from interbed.storage.base.types.data_type import DataField, RowType
 from interbed.storage.meta.file_store import FileStore
+from interbed.storage.meta.schema.system_fields import readable_fields
 from interbed.storage.read.arrow_rows import SplitsRead, check_limit, limited
 from interbed.storage.read.change_read import AuditRead, audit_fields
 from interbed.storage.read.table_read import TableRead
@@ -321,7 +322,11 @@ class ReadBuilder:
     def __init__(self, store: FileStore, fields: Sequence[DataField] | None = None, *, name: str = "") -> None:
         self._store = store
         self._name = name or store.location
-        self._fields = {f.name: f for f in (store.schema.fields if fields is None else fields)}
+        own = store.schema.fields if fields is None else fields
+        # Hidden columns are read if the projection or the filter names them.
+        hidden = readable_fields(store.schema)[len(store.schema.fields) :] if fields is None else ()
+        self._names = tuple(f.name for f in own)
+        self._fields = {f.name: f for f in (*own, *hidden)}
         self._predicate: Predicate | None = None
         self._partitions: Predicate | None = None
         self._columns: tuple[str, ...] | None = None
@@ -381,7 +386,7 @@ class ReadBuilder:
         """Return the columns that will be read."""
         if self._nested is not None:
             return list(self._nested.fields)
-        return [self._fields[name] for name in (self._fields if self._columns is None else self._columns)]
+        return [self._fields[name] for name in (self._names if self._columns is None else self._columns)]
 
     def explain(self, verbose: bool = False) -> ExplainResult:
         """Explain the read in figures: pruning, files, splits; with every split if `verbose`."""

@@ -15,6 +15,7 @@ from interbed.storage.files.file_index.evaluate import index_path, open_containe
 from interbed.storage.meta.file_store import FileStore
 from interbed.storage.meta.manifest.entry import DataFileMeta, ManifestEntry, merge_entries
 from interbed.storage.meta.manifest.index_manifest import DELETION_VECTORS
+from interbed.storage.meta.schema.system_fields import readable_by_name
 from interbed.storage.scan.live_files import sum_files
 from interbed.storage.scan.manifest_reader import ManifestReader, index_entries
 from interbed.storage.scan.starting_point import starting_snapshot
@@ -135,8 +136,8 @@ class _Statistics:
     def of(self, file: DataFileMeta) -> tuple[str, str, str]:
         """Return null counts, least and greatest values, each as the text of a map by column name."""
         then = self._store.schemas.schema(file.schema_id)
-        names = then.names if file.value_stats_cols is None else file.value_stats_cols
-        fields = [then.by_name[name] for name in names if name in then.by_name]
+        known = readable_by_name(then)
+        fields = [known[name] for name in file.stats_names(then.names) if name in known]
         types = [field.type for field in fields]
         stats = file.value_stats
         try:

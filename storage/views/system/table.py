@@ -242,7 +242,8 @@ class SystemTable(RowsTable):
         """Return the system table of a kind; raises InvalidInputError, with the known kinds, for another one."""
         if kind not in SYSTEM_TABLES:
             raise InvalidInputError(
-                f"There is no system table {kind!r}; there are {', '.join(SYSTEM_TABLES)}, audit_log, binlog and ro."
+                f"There is no system table {kind!r}; there are {', '.join(SYSTEM_TABLES)}, audit_log, binlog, ro and "
+                "row_tracking."
             )
         return SystemTable(f"{table}${kind}", store, kind)
 

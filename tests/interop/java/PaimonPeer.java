@@ -26,6 +26,7 @@ import org.apache.paimon.shade.jackson2.com.fasterxml.jackson.databind.node.Arra
 import org.apache.paimon.shade.jackson2.com.fasterxml.jackson.databind.node.ObjectNode;
 import org.apache.paimon.table.BucketMode;
 import org.apache.paimon.table.FileStoreTable;
+import org.apache.paimon.table.SpecialFields;
 import org.apache.paimon.table.Table;
 import org.apache.paimon.table.sink.BatchWriteBuilder;
 import org.apache.paimon.table.sink.CommitMessage;
@@ -260,8 +261,13 @@ public final class PaimonPeer {
                 InnerTableCommit commit = table.newCommit(user)) {
             write.withIOManager(io);
             if (table.bucketMode() == BucketMode.BUCKET_UNAWARE) {
+                BaseAppendFileStoreWrite files = (BaseAppendFileStoreWrite) write.getWrite();
+                if (table.coreOptions().rowTrackingEnabled()) {
+                    // As Paimon's jobs: otherwise the compacted rows lose their ids.
+                    files.withWriteType(SpecialFields.rowTypeWithRowTracking(table.rowType()));
+                }
                 for (AppendCompactTask task : new AppendCompactCoordinator(table, false).run()) {
-                    messages.add(task.doCompact(table, (BaseAppendFileStoreWrite) write.getWrite()));
+                    messages.add(task.doCompact(table, files));
                 }
             } else if (table.bucketMode() == BucketMode.POSTPONE_MODE) {
                 messages.addAll(BucketCommands.compactPostponed(table, user, temporary));

@@ -59,6 +59,14 @@ def test_any_projection_returns_the_requested_columns_of_all_rows(name: str) -> 
         assert sorted(map(str, rows.to_pylist())) == sorted(map(str, expected_rows))
 
 
+def test_rows_have_the_ids_that_java_gives_them() -> None:
+    store = open_store(str(table_path("append_tracked")))
+    for snapshot in expected("append_tracked")["row_ids"]:
+        read = TableRead(store, (store.schema.names[0], "_ROW_ID", "_SEQUENCE_NUMBER"))
+        rows = read.to_reader(bare_splits(store, snapshot["id"])).read_all().sort_by("_ROW_ID")
+        assert [list(row.values()) for row in rows.to_pylist()] == snapshot["rows"]
+
+
 def test_a_compacted_level_is_read_raw() -> None:
     store = open_store(str(table_path("pk_compacted")))
     merged = TableRead(store).to_reader(bare_splits(store)).read_all()

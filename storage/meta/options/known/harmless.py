@@ -199,7 +199,6 @@ HARMLESS: Mapping[str, tuple[str, ...]] = {
         "commit.callback.<…>.param",
         "tag.callback.<…>.param",
         "data-evolution.<…>",
-        "row-tracking.partition-group-on-commit",
         "metastore.tag-to-partition.preview",
         "visibility-callback.check-interval",
         "visibility-callback.timeout",
@@ -211,7 +210,7 @@ HARMLESS: Mapping[str, tuple[str, ...]] = {
         "fields.<column>.pk-multivalue.<…>",
         "fields.<column>.pk-full-text.<…>",
     ),
-    "only tables with row tracking, which are refused, have global indexes": (
+    "only global indexes, which interbed does not build, use it": (
         "global-index.build.max-parallelism",
         "global-index.build.max-shard",
         "global-index.build.parallelism",

@@ -168,6 +168,8 @@ HONOURED: Mapping[str, tuple[str, ...]] = {
         "deletion-vectors.modifiable",
         "deletion-vectors.bitmap64",
         "deletion-vectors.merge-on-read",
+        "row-tracking.enabled",
+        "row-tracking.partition-group-on-commit",
         "sort-compaction.range-strategy",
         "sort-compaction.local-sample.magnification",
         "overwrite-upgrade",

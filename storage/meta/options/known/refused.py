@@ -104,8 +104,8 @@ _MISREAD: tuple[KnownOption, ...] = (
         blocks=BlockedUse.READING,
     ),
     *_refused(
-        "row-tracking.enabled data-evolution.enabled",
-        "rows have no ids here",
+        "data-evolution.enabled",
+        "rows are not put together from files of some of their columns",
         "make the table without it",
         takes=_OFF,
         blocks=BlockedUse.READING,
@@ -228,7 +228,7 @@ _MISWRITTEN: tuple[KnownOption, ...] = (
     ),
     *_refused(
         "data-evolution.compaction.rewrite-row-ids",
-        "rows have no ids here",
+        "rows are not put together from files of some of their columns",
         "remove it",
         takes=_OFF,
     ),

@@ -14,7 +14,7 @@ import org.apache.spark.sql.types.StructType;
 
 /**
  * Layout of a changed row for Python: the table's columns, the kind of the change, then the columns of the row id that are
- * not the table's own.
+ * not the table's own, and the id of a row whose table keeps it through an update (`rowIdColumn`, -1 for none).
  *
  * <p>A deleted row is known by its id and metadata: `fromId` and `fromMetadata` have the index of each sent column there, -1 for
  * none, and `wholeRow` is the index of a metadata column with the whole row. `storedKeys` has the index of a metadata column with
@@ -22,11 +22,12 @@ import org.apache.spark.sql.types.StructType;
  * column is of type CHAR.
  */
 record RowChangeLayout(
-    StructType sent, int tableColumns, int[] fromId, int[] fromMetadata, int wholeRow, int[] storedKeys, int[] keyColumns,
-    boolean[] charKeys)
+    StructType sent, int tableColumns, int[] fromId, int[] fromMetadata, int wholeRow, int rowIdColumn, int[] storedKeys,
+    int[] keyColumns, boolean[] charKeys)
     implements Serializable {
   static final String KIND = "_row_kind";
   private static final String STORED = "__interbed_stored_";
+  private static final String ROW_ID = "_ROW_ID";
 
   static RowChangeLayout of(PlannerTable table, LogicalWriteInfo write) {
     StructType columns = CharVarcharUtils.replaceCharVarcharWithStringInSchema(table.schema());
@@ -42,10 +43,13 @@ record RowChangeLayout(
         sent = sent.add(column.name(), column.dataType(), true);
       }
     }
+    if (has(metadata, ROW_ID)) {
+      sent = sent.add(ROW_ID, DataTypes.LongType, true);
+    }
     int wholeRow = -1;
     for (int i = 0; i < metadata.length(); i++) {
       String name = metadata.apply(i).name();
-      if (!has(columns, name) && !name.startsWith(STORED)) {
+      if (!has(columns, name) && !name.startsWith(STORED) && !name.equals(ROW_ID)) {
         wholeRow = i;
       }
     }
@@ -60,6 +64,7 @@ record RowChangeLayout(
         places(sent, rowId),
         places(sent, metadata),
         wholeRow,
+        place(sent, ROW_ID),
         keys.stream().mapToInt(key -> place(metadata, STORED + key)).toArray(),
         keys.stream().mapToInt(columns::fieldIndex).toArray(),
         charKeys);

@@ -86,7 +86,12 @@ final class RowChangeWriter implements DeltaWriter<InternalRow> {
   @Override
   public void reinsert(InternalRow metadata, InternalRow row) throws IOException {
     // The new row of an update: its nulls are values, no missing columns.
-    send(row, UPDATE_AFTER);
+    copy(row);
+    int rowId = layout.rowIdColumn();
+    if (rowId >= 0) {
+      sent.update(rowId, metadata.get(layout.fromMetadata()[rowId], layout.type(rowId)));
+    }
+    send(UPDATE_AFTER);
   }
 
   @Override

@@ -1,0 +1,83 @@
+"""`t$row_tracking`: the rows of a table with `row-tracking.enabled`, with the columns `_ROW_ID` and `_SEQUENCE_NUMBER`.
+
+Source: paimon-core's RowTrackingTable.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, NoReturn
+
+from interbed.storage.base.errors import NotSupportedError
+from interbed.storage.base.types.data_type import DataField
+from interbed.storage.meta.schema.system_fields import readable_by_name, readable_fields
+from interbed.storage.scan.starting_point import at_snapshot
+from interbed.storage.table.read_optimized import ReadOnlyMaintenance
+from interbed.storage.table.table import Table
+from interbed.storage.table.table_maintenance import TableMaintenance
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from interbed.storage.base.predicate.expr import Predicate
+    from interbed.storage.read.query import Scan
+    from interbed.storage.views.builder.read import ReadBuilder
+
+ROW_TRACKING = "row_tracking"
+
+
+def _refuse(self: Table, *_: object, **__: object) -> NoReturn:
+    raise NotSupportedError(f"'{self.name}' is read only; write to the table itself.")
+
+
+class RowTrackingTable(Table):
+    """View of a table with the ids and the sequence numbers of its rows. It is read only."""
+
+    @staticmethod
+    def of(table: Table) -> "RowTrackingTable":
+        """Return the view of a table; raise NotSupportedError for a table that does not track rows."""
+        if not table.options.row_tracking_enabled:
+            raise NotSupportedError(
+                f"The table '{table.name}' has no rows with ids; '${ROW_TRACKING}' is for tables that were made with "
+                "'row-tracking.enabled' = 'true'."
+            )
+        return RowTrackingTable(f"{table.name}${ROW_TRACKING}", table.store)
+
+    @property
+    def fields(self) -> list[DataField]:
+        return list(readable_fields(self.schema))
+
+    @property
+    def field_names(self) -> list[str]:
+        return list(readable_by_name(self.schema))
+
+    @property
+    def arrow_schema(self) -> "pa.Schema":
+        from interbed.storage.base.types.arrow import fields_to_schema
+
+        return fields_to_schema(readable_fields(self.schema))
+
+    def copy(self, dynamic_options: Mapping[str, object]) -> "RowTrackingTable":
+        return RowTrackingTable(self.name, at_snapshot(self.store.with_options(dynamic_options)))
+
+    def scan(
+        self,
+        columns: Sequence[str] | None = None,
+        filter: "str | Predicate | None" = None,  # noqa: A002 - the field's word for it
+        limit: int | None = None,
+        snapshot_id: int | None = None,
+        *,
+        threads: int | None = None,
+    ) -> "Scan":
+        if columns is None:
+            store = self.store if snapshot_id is None else at_snapshot(self.store, snapshot_id)
+            columns = tuple(readable_by_name(store.schema))
+        return super().scan(columns, filter, limit, snapshot_id, threads=threads)
+
+    def new_read_builder(self) -> "ReadBuilder":
+        return super().new_read_builder().with_projection(self.field_names)
+
+    @property
+    def maintenance(self) -> TableMaintenance:
+        return ReadOnlyMaintenance(self)
+
+    upsert = append = write_changes = new_write = new_commit = truncate = compact = delete = _refuse
+    overwrite = delete_partitions = update_schema = merge_schema = _refuse
