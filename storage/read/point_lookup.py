@@ -17,9 +17,11 @@ from interbed.storage.base.arrays import Ints, distinct
 from interbed.storage.base.arrow_values import array_of, from_numpy, one_nan, rows_taken, taken
 from interbed.storage.base.errors import InvalidInputError, NotSupportedError
 from interbed.storage.base.memory_cache import LruCache
-from interbed.storage.base.predicate.expr import Predicate, conjuncts
+from interbed.storage.base.predicate.conditions import bound_filter
+from interbed.storage.base.predicate.expr import In, Predicate, and_, conjuncts
 from interbed.storage.base.prefetch import map_in_threads
 from interbed.storage.base.row.binary_row import decode_rows, encode_rows
+from interbed.storage.base.row.python_values import python_values
 from interbed.storage.base.row.values import coerce
 from interbed.storage.base.types.arrow import fields_to_schema
 from interbed.storage.base.types.column_names import check_asked_once
@@ -42,7 +44,7 @@ from interbed.storage.read.file_lookup import FileLookup
 from interbed.storage.read.positions import deletions_in
 from interbed.storage.scan.live_files import check_not_replaced
 from interbed.storage.scan.pruning import key_values
-from interbed.storage.scan.scan import TableScan
+from interbed.storage.scan.scan import TableScan, fallback_of, plan_rows
 from interbed.storage.scan.starting_point import PINNED, sees_whole_snapshot, starting_snapshot
 from interbed.storage.scan.support import check_readable
 
@@ -110,6 +112,8 @@ class PointLookup:
                 f"Keys are looked up in a whole snapshot, and the scan options of {self._store.location} choose "
                 "changes or files of some time; use scan with a filter on the key, or a copy without these options."
             )
+        if asked.num_rows and fallback_of(self._store) is not None:
+            return self._rows_with_branch(asked)
         snapshot = starting_snapshot(self._store)
         return pa.Table.from_batches([], self._schema) if snapshot is None else self.rows_at(snapshot, asked)
 
@@ -139,6 +143,27 @@ class PointLookup:
             sorting: Any = from_numpy(np.argsort(order, kind="stable"))
             table = table.take(sorting)
         return table
+
+    def _rows_with_branch(self, asked: pa.RecordBatch) -> pa.Table:
+        """Return the rows of the keys as scans see them: partitions that the table lacks are those of the branch."""
+        # Imported here, because other lookups need no read of whole splits.
+        from interbed.storage.read.table_read import TableRead
+
+        schema = self._store.schema
+        fields = schema.fields_named(schema.primary_keys)
+        named = and_(*(In(f.name, tuple(python_values(asked.column(f.name)))) for f in fields))
+        predicate = bound_filter(named, schema.fields)
+        read = TableRead(self._store, list(dict.fromkeys((*self._names, *schema.primary_keys))), predicate)
+        found = read.to_reader(plan_rows(self._store, predicate=predicate).splits).read_all().combine_chunks()
+        types = [f.type for f in fields]
+        places: dict[bytes, int] = {}
+        # Keys are compared as bytes, so that a dictionary is the index. There is one batch, or none.
+        for rows in found.to_batches():
+            for place, key in enumerate(encode_rows([rows.column(f.name) for f in fields], types)):
+                places.setdefault(key, place)
+        keys = encode_rows([asked.column(f.name) for f in fields], types)
+        order: Any = from_numpy(np.array([places[key] for key in keys if key in places], np.int64))
+        return _shaped(found.take(order).select(list(self._names)), self._schema)
 
     # -- buckets ----------------------------------------------------------------------------------------------------
 

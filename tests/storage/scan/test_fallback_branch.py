@@ -124,3 +124,23 @@ def test_a_branch_with_other_columns_is_refused(table: Table, lake: interbed.Cat
     table.store.alter([AddColumn(("more",), AtomicType(TypeRoot.INT))])
     with pytest.raises(InvalidOptionError, match=r"'scan.fallback-branch'.*'live'.*Give both the same columns"):
         read(lake.get_table("db.t"))
+
+
+def test_keys_are_looked_up_in_the_partitions_of_the_branch(lake: interbed.Catalog) -> None:
+    keyed = lake.create_table("db.k", COLUMNS, primary_keys=["dt", "name"], partition_keys=["dt"])
+    keyed.versions.create_branch("live")
+    keyed = keyed.copy({"scan.fallback-branch": "live"})
+    assert keyed.get(("26", "pear")) is None
+    live = lake.get_table("db.k$branch_live")
+    live.upsert(rows(("25", "apple", 4), ("25", "peach", 10), ("26", "cherry", 3), ("26", "pear", 6)))
+    live.upsert(rows(("26", "pear", 7)))
+    assert keyed.get(("25", "peach")) == {"dt": "25", "name": "peach", "amount": 10}
+    keyed.upsert(rows(*BATCH))
+    assert keyed.get(("25", "peach")) is None
+    assert keyed.get(("26", "pear"), ["amount"]) == {"amount": 7}
+    keys = [("26", "pear"), ("25", "apple"), ("26", "apple"), ("26", "cherry"), ("26", "pear")]
+    found = keyed.get_many(keys, ["amount", "name"])
+    assert found.column_names == ["amount", "name"]
+    assert found["amount"].to_pylist() == [7, 5, 3, 7]
+    assert keyed.get_many([]).num_rows == 0
+    assert keyed.copy({"scan.fallback-branch": ""}).get(("26", "pear")) is None
