@@ -246,6 +246,8 @@ def _upserts(schema: TableSchema) -> bool:
         # With these, an inserted and an updated row differ.
         and options.changelog_producer is not ChangelogProducer.INPUT
         and options.rowkind_field is None
+        # An inserted row has the default in place of null, an updated one has null.
+        and all(f.default_value is None for f in schema.fields)
         and bucket_mode(schema, options) is not BucketMode.POSTPONED
         and _has_exact_keys(schema)
     )

@@ -31,7 +31,7 @@ from interbed.storage.base.row.kind import RowKind
 from interbed.storage.commit.basis import RowsRead, SnapshotRead
 from interbed.storage.commit.file_store_commit import FileStoreCommit
 from interbed.storage.files.deletion_vectors import DeletionVector
-from interbed.storage.lsm.merge_function.row_rules import combined_columns
+from interbed.storage.lsm.merge_function.row_rules import combined_columns, kept_columns
 from interbed.storage.meta.bucket_mode import BucketMode, bucket_mode
 from interbed.storage.meta.file_store import FileStore
 from interbed.storage.meta.options.stream import FALLBACK_BRANCH
@@ -48,7 +48,7 @@ from interbed.storage.write.bucket_strategy import batch_strategy_of
 from interbed.storage.write.commit_message import CommitMessage
 from interbed.storage.write.deleted_rows import replace_files, vector_messages
 from interbed.storage.write.row_converter import KeptNulls
-from interbed.storage.write.row_statements import UPDATABLE, keep_rules, kept_for_null
+from interbed.storage.write.row_statements import UPDATABLE, keep_rules
 from interbed.storage.write.table_write import TableWrite
 
 Positions = npt.NDArray[np.int64]
@@ -363,7 +363,11 @@ def groups_of_dicts(rows: Sequence[Row], schema: TableSchema, name: str) -> list
     orders them by a sequence.
     """
     ordered = keep_rules(schema)
-    keeps_null = frozenset(each for each in kept_for_null(schema) if schema.by_name[each].type.nullable)
+    keeps_null = frozenset(
+        name
+        for name, kept in kept_columns(schema, schema.core).items()
+        if not kept.sequence and schema.by_name[name].type.nullable
+    )
     made: list[dict[str, Any]] = []
     for numbers in _numbers_by_key(rows, schema, name):
         first = rows[numbers[0]]

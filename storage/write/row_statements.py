@@ -99,13 +99,15 @@ def keep_rules(schema: TableSchema) -> Sequence[KeepRule]:
         others = tuple(n for n in schema.names if n not in {*schema.primary_keys, *fields})
         descending = options.sequence_order is SequenceOrder.DESCENDING
         rules.append(KeepRule(sequence=fields, columns=others, descending=descending))
-    groups = {kept.sequence: kept.others for kept in kept_columns(schema, options).values() if kept.sequence}
+    groups = {
+        kept.sequence: kept.others for kept in kept_columns(schema, options, updated=True).values() if kept.sequence
+    }
     return [*rules, *(KeepRule(sequence=key, columns=others, is_group=True) for key, others in groups.items())]
 
 
 def kept_for_null(schema: TableSchema) -> Sequence[str]:
     """Return the columns that an update can't set to null."""
-    return [name for name, kept in kept_columns(schema, schema.core).items() if not kept.sequence]
+    return [name for name, kept in kept_columns(schema, schema.core, updated=True).items() if not kept.sequence]
 
 
 class UpdateCheck:

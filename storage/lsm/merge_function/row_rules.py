@@ -66,8 +66,11 @@ class KeptColumn:
     others: tuple[str, ...] = ()
 
 
-def kept_columns(schema: TableSchema, options: CoreOptions) -> Mapping[str, KeptColumn]:
-    """Return the columns that keep their values, by name; none if rows replace each other as a whole."""
+def kept_columns(schema: TableSchema, options: CoreOptions, *, updated: bool = False) -> Mapping[str, KeptColumn]:
+    """Return the columns that keep their values, by name; none if rows replace each other as a whole.
+
+    With `updated` the written rows are rows of the table that a statement has changed. No default replaces their nulls.
+    """
     if not schema.has_primary_key:
         return {}
     function = merge_function_for(schema, options, drop_deletes=False, looked_up=False)
@@ -79,8 +82,8 @@ def kept_columns(schema: TableSchema, options: CoreOptions) -> Mapping[str, Kept
         for group in function.groups
         for name in (*group.sequence, *group.columns)
     }
-    # A column with a default value gets it in place of null.
-    names = [f.name for f in schema.fields if f.default_value is None and f.name not in fixed]
+    # In an inserted row a column with a default value gets it in place of null.
+    names = [f.name for f in schema.fields if (updated or f.default_value is None) and f.name not in fixed]
     return {name: groups.get(name, KeptColumn()) for name in names}
 
 

@@ -176,6 +176,18 @@ def test_an_update_that_a_partial_update_would_drop_is_refused(lake: SparkLake) 
     assert lake.tuples("SELECT v FROM {lake}.db.t") == [(11,)]
 
 
+def test_an_update_to_null_is_refused_in_a_column_with_a_default_too(lake: SparkLake) -> None:
+    lake.sql(
+        "CREATE TABLE {lake}.db.t (id INT, v INT DEFAULT 5, g INT DEFAULT 1, a INT DEFAULT 2) "
+        f"{KEYED}, 'merge-engine' = 'partial-update', 'fields.g.sequence-group' = 'a')"
+    )
+    lake.sql("INSERT INTO {lake}.db.t VALUES (1, 10, 5, 50)")
+    for change, column in {"v = NULL": "v", "a = 51, g = NULL": "g"}.items():
+        with pytest.raises(Exception, match=f"'{column}' can't be set from"):
+            lake.sql(f"UPDATE {{lake}}.db.t SET {change}")
+    assert lake.tuples("SELECT * FROM {lake}.db.t") == [(1, 10, 5, 50)]
+
+
 def test_engines_that_can_remove_records_do(lake: SparkLake) -> None:
     for name, options in {
         "a": "'merge-engine' = 'aggregation', 'aggregation.remove-record-on-delete' = 'true'",

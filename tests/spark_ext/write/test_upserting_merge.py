@@ -71,6 +71,7 @@ def test_a_duplicate_source_key_is_an_error_whether_the_target_has_it_or_not(lak
         ("id INT, v INT", ", 'changelog-producer' = 'input')", "t.id = s.id", STARS),
         ("id DOUBLE, v INT", ")", "t.id = s.id", STARS),
         ("id VARCHAR(9), v INT", ")", "t.id = s.id", STARS),
+        ("id INT, v INT DEFAULT 5", ")", "t.id = s.id", STARS),
     ],
 )
 def test_a_merge_that_requires_existing_values_reads_the_target(
@@ -79,3 +80,15 @@ def test_a_merge_that_requires_existing_values_reads_the_target(
     lake.sql(f"CREATE TABLE {{lake}}.db.t ({columns}) {KEYED}{options}")
     source = "(SELECT 1 AS id, 1 AS v)"
     assert _reads_target(lake, f"MERGE INTO {{lake}}.db.t t USING {source} s ON {on} {clauses}")
+
+
+@pytest.mark.parametrize("properties", ["", f"{KEYED})", f"{KEYED}, 'merge-engine' = 'partial-update')"])
+def test_a_merge_writes_a_default_in_inserted_rows_only(lake: SparkLake, properties: str) -> None:
+    lake.sql(f"CREATE TABLE {{lake}}.db.t (id INT NOT NULL, v INT DEFAULT 5, w INT) {properties}")
+    lake.sql("INSERT INTO {lake}.db.t VALUES (1, 10, 1)")
+    source = "(SELECT id, CAST(NULL AS INT) AS v, 2 AS w FROM VALUES (1), (2) s(id))"
+
+    lake.sql(f"MERGE INTO {{lake}}.db.t t USING {source} s ON t.id = s.id {STARS}")
+
+    kept = 10 if "partial-update" in properties else None
+    assert lake.tuples("SELECT * FROM {lake}.db.t ORDER BY id") == [(1, kept, 2), (2, 5, 2)]
