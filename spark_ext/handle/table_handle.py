@@ -24,7 +24,7 @@ from interbed.catalog.client.options import (
     options_of_files,
 )
 from interbed.spark_ext.handle.row_changes import RowsToCome, hidden_fields
-from interbed.spark_ext.handle.session_options import without_pins
+from interbed.spark_ext.handle.session_options import BRANCH, without_pins
 from interbed.storage.base.clock import now_millis
 from interbed.storage.base.errors import (
     FileGoneError,
@@ -38,6 +38,7 @@ from interbed.storage.base.types.data_type import DataField
 from interbed.storage.io.api import FileIO
 from interbed.storage.meta.options.known.check import known_option
 from interbed.storage.meta.options.log import KAFKA
+from interbed.storage.meta.paths import MAIN_BRANCH
 from interbed.storage.meta.schema.table_schema import TableSchema
 from interbed.storage.meta.snapshot.snapshot import Snapshot
 from interbed.storage.read.guarded_scan import RowRules
@@ -239,6 +240,26 @@ class TableHandle:
             return load_table(self.location, schema_json=self.schema_json, options=options)
         files = self.files_by_token(self.tokens_of)
         return Table(self.table, open_store(self.location, files, schema=self.schema, dynamic_options=options))
+
+    def changes_branch(self, before: "TableHandle") -> bool:
+        """Return whether the handle's option `branch` chooses another branch than that of the handle before.
+
+        Raises BranchNotFoundError for a missing branch, and NotSupportedError for one with other columns than the
+        table, by whose columns statements are planned.
+        """
+        branch = self.dynamic_options.get(BRANCH, MAIN_BRANCH)
+        if branch == before.dynamic_options.get(BRANCH, MAIN_BRANCH):
+            return False
+        advice = f"Name `{self.table}$branch_{branch}` instead of giving the option '{BRANCH}'."
+        if self.tokens_of is not None:
+            name = f"{self.database}.{self.table}"
+            raise NotSupportedError(f"In this catalog a branch of '{name}' is addressed by its name. {advice}")
+        of_branch = load_table(self.location, options={**self.file_system_options, BRANCH: branch})
+        if of_branch.schema.fields != self.schema.fields:
+            raise NotSupportedError(
+                f"The branch '{branch}' of '{self.database}.{self.table}' has other columns than the table. {advice}"
+            )
+        return True
 
     def files_by_token(self, table_id: str) -> FileIO:
         """Return the file system of the table of an id, for whose files the server of the catalog has tokens."""

@@ -25,19 +25,17 @@ from interbed.catalog.client.global_tables import GlobalTable
 from interbed.spark_ext.handle.clustering import clustering_of
 from interbed.spark_ext.handle.reports import scan_metrics
 from interbed.spark_ext.handle.row_changes import read_with_hidden, whole_partitions
-from interbed.spark_ext.handle.session_options import BRANCH, TRAVEL_KEYS, read_options
+from interbed.spark_ext.handle.session_options import TRAVEL_KEYS, read_options
 from interbed.spark_ext.handle.table_handle import TableHandle
 from interbed.spark_ext.read.guarded_rows import check_columns, guarded_rows, pruning_condition, rules_of
 from interbed.spark_ext.read.native import NativeFiles, native_files
 from interbed.spark_ext.read.task import ReadTask, task_of
 from interbed.spark_ext.values.predicates import FilterHandling, conjunction_of, handling_of, has_literal, literals
 from interbed.spark_ext.values.spark_types import NarrowedFields, arrow_schema_for_spark, batch_for_spark
-from interbed.storage.base.errors import NotSupportedError
 from interbed.storage.base.predicate.expr import Predicate
 from interbed.storage.base.row.binary_row import decode_row
 from interbed.storage.base.types.data_type import AtomicType, DataField, DataType, TypeRoot, is_atomic
 from interbed.storage.meta.options.stream import OF_ONE_SNAPSHOT
-from interbed.storage.meta.paths import MAIN_BRANCH
 from interbed.storage.meta.schema.table_schema import TableSchema
 from interbed.storage.read.change_read import AuditRead
 from interbed.storage.read.positions import deletions_in
@@ -47,7 +45,7 @@ from interbed.storage.scan.statistics import read_statistics
 from interbed.storage.scan.summary.aggregates import Aggregate, AggregateFunction, Top, aggregated, splits_of_top
 from interbed.storage.scan.summary.estimate import ColumnEstimate, estimate_scan
 from interbed.storage.table.read_optimized import ReadOptimizedTable
-from interbed.storage.table.table import Table, load_table
+from interbed.storage.table.table import Table
 from interbed.storage.views.changes import ChangeView
 from interbed.storage.views.stream.eventual_batches import LogStep, LogStepRead
 from interbed.thrift_idl.planner import ttypes
@@ -213,29 +211,13 @@ def _plan_view(task: ReadTask, limit: int | None) -> ScanPlan:
 def as_read(handle: TableHandle, options: Mapping[str, str]) -> TableHandle:
     """Return the handle with the options of this read, and the snapshot that they choose."""
     read = replace(handle, dynamic_options=read_options(handle.dynamic_options, options))
-    changes_branch = read.dynamic_options.get(BRANCH, MAIN_BRANCH) != handle.dynamic_options.get(BRANCH, MAIN_BRANCH)
-    if changes_branch:
-        _check_branch(read)
+    changes_branch = read.changes_branch(handle)
     if TRAVEL_KEYS.isdisjoint(options) and not changes_branch:
         return read
     snapshot = replace(read, snapshot_id=None).open().access.starting_snapshot()
     if snapshot is None:
         return replace(read, snapshot_id=None, snapshot_identity=None)
     return replace(read, snapshot_id=snapshot.id, snapshot_identity=snapshot.identity)
-
-
-def _check_branch(read: TableHandle) -> None:
-    """Raise NotSupportedError if the branch of an option has other columns than the table, by which it is planned."""
-    branch = read.dynamic_options.get(BRANCH, MAIN_BRANCH)
-    advice = f"Read `{read.table}$branch_{branch}` instead of giving the option '{BRANCH}'."
-    if read.tokens_of is not None:
-        name = f"{read.database}.{read.table}"
-        raise NotSupportedError(f"A branch of '{name}' is read by its name in this catalog. {advice}")
-    of_branch = load_table(read.location, options={**read.file_system_options, BRANCH: branch})
-    if of_branch.schema.fields != read.schema.fields:
-        raise NotSupportedError(
-            f"The branch '{branch}' of '{read.database}.{read.table}' has other columns than the table. {advice}"
-        )
 
 
 def split_for_spark(split: Split, native: NativeFiles | None, *, holds_rows: bool = False) -> ScanSplit:

@@ -39,11 +39,13 @@ def open_stream(handle: TableHandle, request: Any) -> StreamInfo:
     options = read_options(handle.dynamic_options, request.options)
     wants_log = StreamOptions(options).boolean(LOG, False)
     options.pop(LOG, None)
+    of_table = handle
     handle = replace(handle, snapshot_id=None, dynamic_options=options)
     name = f"{handle.database}.{handle.table}"
     view = handle.view
     if isinstance(view, SystemTable) or handle.is_global:
         raise NotSupportedError(f"The system table '{name}' has no changes to stream; stream $audit_log or $binlog.")
+    handle.changes_branch(of_table)
     table = handle.open()
     if view is None and table.options.reads_changelog:
         raise InvalidOptionError(

@@ -228,8 +228,11 @@ def plan_write(handle: TableHandle, request: Any) -> WritePlan:
     """Plan planner.thrift's WriteRequest. Raises for a write that is not possible, before any task starts."""
     if handle.is_system:
         raise NotSupportedError(f"The system table '{handle.database}.{handle.table}' is read only.")
+    target = replace(handle, dynamic_options={**handle.dynamic_options, **table_options(request.options)})
+    if handle.staged is None:
+        target.changes_branch(handle)
     token = CommitToken(
-        handle=replace(handle, dynamic_options={**handle.dynamic_options, **table_options(request.options)}),
+        handle=target,
         commit_user=str(uuid.uuid4()),
         mode=mode_of(request, handle.schema, replaces=handle.staged is not None and bool(handle.staged.replaces)),
         filters=tuple(request.filters),

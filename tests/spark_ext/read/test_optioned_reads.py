@@ -78,5 +78,19 @@ def test_the_option_of_a_branch_reads_the_newest_rows_of_the_branch(three: Spark
     assert read.table(f"{three.name}.db.t").count() == 4
     assert three.tuples("SELECT count(*) FROM {lake}.db.t") == [(3,)]
     three.sql("ALTER TABLE {lake}.db.t ADD COLUMN more INT")
-    with pytest.raises(Exception, match=r"other columns .* Read `t\$branch_b`"):
+    with pytest.raises(Exception, match=r"other columns .* Name `t\$branch_b`"):
         three.spark.read.option("branch", "b").table(f"{three.name}.db.t").count()
+    with pytest.raises(Exception, match=r"other columns .* Name `t\$branch_b`"):
+        three.frame("SELECT 5 AS id, 'w' AS v, 1 AS more").writeTo(f"{three.name}.db.t").option("branch", "b").append()
+
+
+def test_the_option_of_a_branch_writes_to_the_branch(three: SparkLake) -> None:
+    table = load_catalog(warehouse=str(three.warehouse)).get_table("db.t")
+    table.versions.create_branch("b")
+    rows = three.frame("SELECT 5 AS id, 'w' AS v")
+    rows.writeTo(f"{three.name}.db.t").option("branch", "b").append()
+
+    assert three.tuples("SELECT * FROM {lake}.db.`t$branch_b`") == [(5, "w")]
+    with pytest.raises(Exception, match="There is no branch 'none'"):
+        rows.writeTo(f"{three.name}.db.t").option("branch", "none").append()
+    assert three.tuples("SELECT count(*) FROM {lake}.db.t") == [(3,)]

@@ -96,6 +96,24 @@ def test_options_of_a_stream_that_do_not_suit_the_table_are_refused(lake: SparkL
     assert reader.run("db.t", streaming__read__append__overwrite="true") == [[(2,)]]
 
 
+def test_the_option_of_a_branch_streams_an_existing_branch_with_the_columns_of_the_table(
+    lake: SparkLake, reader: Reader
+) -> None:
+    lake.sql("CREATE TABLE {lake}.db.t (id INT)")
+    lake.sql("INSERT INTO {lake}.db.t VALUES (1)")
+    with pytest.raises(StreamingQueryException, match="There is no branch 'b'"):
+        reader.run("db.t", branch="b")
+    _table(lake, "db.t").versions.create_branch("b")
+    lake.sql("INSERT INTO {lake}.db.`t$branch_b` VALUES (2)")
+    assert reader.run("db.t", branch="b") == [[(2,)]]
+    # Both columns have the id 1.
+    lake.sql("ALTER TABLE {lake}.db.`t$branch_b` ADD COLUMN of_branch INT")
+    lake.sql("ALTER TABLE {lake}.db.t ADD COLUMN of_table INT")
+    lake.sql("INSERT INTO {lake}.db.`t$branch_b` VALUES (3, 33)")
+    with pytest.raises(StreamingQueryException, match=r"other columns .* Name `t\$branch_b`"):
+        reader.run("db.t", branch="b")
+
+
 def test_batches_are_limited_and_limits_may_change(lake: SparkLake, reader: Reader) -> None:
     lake.sql("CREATE TABLE {lake}.db.t (id INT)")
     for number in range(1, 5):
