@@ -171,7 +171,9 @@ def _namespace(database: Database) -> Namespace:
 
 
 QUERY_COLUMNS = "interbed.view.query-columns"
-"""Property of a view: the names that its query returned when it was stored, and a digest of that query, as JSON."""
+"""Property of a view, as JSON: the names that its query returned when it was stored, a digest of that query, and the
+names of the view's columns, which Hive stores in lower case.
+"""
 
 
 class ViewCalls(PlannerCalls):
@@ -188,7 +190,10 @@ class ViewCalls(PlannerCalls):
             raise ViewNotFoundError(str(error)) from error
         return ttypes.ViewInfo(
             query=found.query,
-            columns=[ttypes.ViewColumn(name=c.name, type=c.type, comment=c.comment) for c in found.columns],
+            columns=[
+                ttypes.ViewColumn(name=name, type=c.type, comment=c.comment)
+                for name, c in zip(_column_names(found), found.columns, strict=True)
+            ],
             comment=found.comment,
             properties={name: value for name, value in found.options.items() if name != QUERY_COLUMNS},
             queryColumns=_query_columns(found),
@@ -205,7 +210,12 @@ class ViewCalls(PlannerCalls):
             raise InvalidInputError(f"The property '{QUERY_COLUMNS}' of a view is interbed's own; leave it out.")
         options = dict(info.properties)
         if info.queryColumns is not None:
-            options[QUERY_COLUMNS] = json.dumps({"query": _digest(info.query), "columns": info.queryColumns})
+            recorded = {
+                "query": _digest(info.query),
+                "columns": info.queryColumns,
+                "names": [c.name for c in info.columns],
+            }
+            options[QUERY_COLUMNS] = json.dumps(recorded)
         self._catalog(view.catalog).create_view(
             identifier_of(view),
             View(query=info.query, columns=columns, comment=info.comment, options=options),
@@ -233,6 +243,17 @@ def _query_columns(view: View) -> list[str] | None:
         return None
     is_of_view = recorded.get("query") == _digest(view.query) and len(columns) == len(view.columns)
     return columns if is_of_view else None
+
+
+def _column_names(view: View) -> list[str]:
+    """Return the names of the columns as they were written, unless another program stored other columns."""
+    stored = [column.name for column in view.columns]
+    try:
+        written = [str(name) for name in json.loads(view.options[QUERY_COLUMNS])["names"]]
+    except (KeyError, TypeError, ValueError):
+        return stored
+    is_of_view = [name.lower() for name in written] == [name.lower() for name in stored]
+    return written if is_of_view else stored
 
 
 def _digest(query: str) -> str:

@@ -295,6 +295,28 @@ def test_columns_of_a_view_keep_their_types_when_a_table_changes(hive_lake: Spar
     run_script(_RETYPED, hive_lake.sql)
 
 
+def test_columns_of_a_view_keep_the_case_of_their_names(hive_lake: SparkLake) -> None:
+    hive_lake.sql("USE {lake}.db")
+    hive_lake.sql("CREATE TABLE t (Id INT, Name STRING)")
+    hive_lake.sql("CREATE VIEW v (Key COMMENT 'the Key', WORD) AS SELECT Id, Name FROM t")
+    hive_lake.sql("CREATE VIEW w AS SELECT * FROM v")
+
+    assert hive_lake.frame("SELECT * FROM v").columns == ["Key", "WORD"]
+    assert hive_lake.frame("SELECT * FROM w").columns == ["Key", "WORD"]
+    hive_lake.sql("ALTER VIEW v SET TBLPROPERTIES ('a' = 'b')")
+    hive_lake.sql("ALTER VIEW v RENAME TO x")
+    assert [row[0] for row in hive_lake.tuples("DESCRIBE x")] == ["Key", "WORD"]
+    hive_lake.sql("ALTER VIEW x AS SELECT Name, Id AS ID FROM t")
+    assert hive_lake.frame("SELECT * FROM x").columns == ["Name", "ID"]
+
+
+def test_a_default_collation_of_a_view_is_refused(hive_lake: SparkLake) -> None:
+    with pytest.raises(Exception, match=r"db\.v would compare texts by their bytes: DEFAULT COLLATION UTF8_LCASE"):
+        hive_lake.sql("CREATE VIEW {lake}.db.v DEFAULT COLLATION UTF8_LCASE AS SELECT 'a' = 'A' AS same")
+    hive_lake.sql("CREATE VIEW {lake}.db.v DEFAULT COLLATION UTF8_BINARY AS SELECT 'a' = 'A' AS same")
+    assert hive_lake.tuples("SELECT * FROM {lake}.db.v") == [(False,)]
+
+
 _LISTED = """
 CREATE TABLE {lake}.db.t (id INT);
 CREATE VIEW {lake}.db.v (id COMMENT 'the key') COMMENT 'some' AS SELECT id FROM t;

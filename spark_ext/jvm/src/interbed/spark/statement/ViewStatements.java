@@ -43,6 +43,11 @@ public final class ViewStatements implements StatementTranslation {
           throw new IllegalArgumentException(
               "The view " + name + " would keep its columns: WITH SCHEMA EVOLUTION is not supported; leave it out");
         }
+        collation(create).filter(each -> !each.equalsIgnoreCase("UTF8_BINARY")).ifPresent(each -> {
+          throw new IllegalArgumentException(
+              "The view " + name + " would compare texts by their bytes: DEFAULT COLLATION " + each
+                  + " is not supported; leave it out, and write COLLATE " + each + " in the query");
+        });
         List<Map<String, String>> columns = new ArrayList<>();
         for (Tuple2<String, Option<String>> column : CollectionConverters.asJava(create.userSpecifiedColumns())) {
           Map<String, String> given = new HashMap<>();
@@ -98,6 +103,16 @@ public final class ViewStatements implements StatementTranslation {
       return ofView("show_create_view", show.child(), fields -> {});
     }
     return Optional.empty();
+  }
+
+  /** The collation of a DEFAULT COLLATION, which not every version of Spark has. */
+  private static Optional<String> collation(CreateView create) {
+    return CollectionConverters.asJava(create.productElementNames().zip(create.productIterator()).toList()).stream()
+        .filter(field -> field._1().equals("collation"))
+        .map(field -> (Option<?>) field._2())
+        .filter(Option::isDefined)
+        .map(given -> given.get().toString())
+        .findFirst();
   }
 
   /** A call about the views of a namespace in a catalog of ours. */
