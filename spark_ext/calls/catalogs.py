@@ -14,7 +14,7 @@ from interbed.catalog.client.hive.registration import hive_type_name
 from interbed.catalog.client.identifier import Identifier
 from interbed.catalog.client.options import secret_values
 from interbed.catalog.client.table_parts import as_format_table
-from interbed.spark_ext.handle.ddl import COMMENT, LOCATION, NAMESPACE_IGNORED
+from interbed.spark_ext.handle.ddl import COMMENT, LOCATION, NAMESPACE_IGNORED, without_collation
 from interbed.spark_ext.handle.table_handle import NO_CATALOG, TableHandle
 from interbed.spark_ext.read.guarded_rows import with_present_rules
 from interbed.spark_ext.values.spark_types import type_from_spark
@@ -149,13 +149,14 @@ class NamespaceCalls(PlannerCalls):
         return _namespace(self._catalog(catalog).get_database(name))
 
     def createNamespace(self, catalog: Any, namespace: Any) -> None:  # noqa: N802
-        properties = {k: v for k, v in namespace.properties.items() if k not in NAMESPACE_IGNORED}
+        given = without_collation(namespace.properties)
+        properties = {k: v for k, v in given.items() if k not in NAMESPACE_IGNORED}
         self._catalog(catalog).create_database(namespace.name, properties=properties)
 
     def alterNamespace(self, catalog: Any, name: str, changes: list[Any]) -> None:  # noqa: N802
         self._catalog(catalog).alter_database(
             name,
-            {c.key: c.value for c in changes if c.value is not None},
+            without_collation({c.key: c.value for c in changes if c.value is not None}),
             [c.key for c in changes if c.value is None],
         )
 

@@ -40,8 +40,14 @@ LOCATION = "location"
 OPTION_PREFIX = "option."
 MANAGED_LOCATION = "is_managed_location"
 # Properties that Spark adds by itself, and properties without a meaning here.
-IGNORED_PROPERTIES = frozenset({"owner", MANAGED_LOCATION, "external", "table_type", "collation"})
-NAMESPACE_IGNORED = frozenset({"owner", "collation"})
+IGNORED_PROPERTIES = frozenset({"owner", MANAGED_LOCATION, "external", "table_type"})
+NAMESPACE_IGNORED = frozenset({"owner"})
+COLLATION = "collation"
+BINARY_COLLATION = "UTF8_BINARY"
+"""The collation of tables, which compare strings by their bytes."""
+STORED_AS = "hive.stored-as"
+# Spark's properties for ROW FORMAT and for the classes of STORED AS.
+_HIVE_CLASSES = ("hive.serde", "hive.input-format", "hive.output-format")
 
 
 def schema_to_create(schema_json: str, partitioning: Sequence[Any], properties: Mapping[str, str]) -> Schema:
@@ -50,12 +56,12 @@ def schema_to_create(schema_json: str, partitioning: Sequence[Any], properties: 
     Raises NotSupportedError for transforms other than columns and one bucket(n, columns), for other table formats and
     for types without counterpart; InvalidInputError for contradictions.
     """
-    options = {
-        k: v
-        for k, v in properties.items()
-        if k not in IGNORED_PROPERTIES and k not in (PROVIDER, COMMENT, LOCATION) and not k.startswith(OPTION_PREFIX)
-    }
+    properties = without_collation(properties)
+    _check_row_format(properties)
+    own = {*IGNORED_PROPERTIES, PROVIDER, COMMENT, LOCATION, STORED_AS}
+    options = {k: v for k, v in properties.items() if k not in own and not k.startswith(OPTION_PREFIX)}
     _apply_provider(properties.get(PROVIDER), options)
+    _apply_stored_as(properties.get(STORED_AS), options)
     if LOCATION in properties:
         options[PATH] = properties[LOCATION]
     partition_keys: list[str] = []
@@ -89,6 +95,41 @@ def _apply_provider(provider: str | None, options: dict[str, str]) -> None:
     options.setdefault(FILE_FORMAT, provider.lower())
 
 
+def without_collation(properties: Mapping[str, str]) -> dict[str, str]:
+    """Return the properties without the collation of a DEFAULT COLLATION. Raises NotSupportedError for another one than
+    that of tables.
+    """
+    collation = properties.get(COLLATION, BINARY_COLLATION)
+    if collation.upper() != BINARY_COLLATION:
+        raise NotSupportedError(
+            f"DEFAULT COLLATION {collation} is not supported: tables compare strings by their bytes. Leave it out, and "
+            f"write COLLATE {collation} in queries."
+        )
+    return {k: v for k, v in properties.items() if k != COLLATION}
+
+
+def _check_row_format(properties: Mapping[str, str]) -> None:
+    # OPTIONS (…) come a second time, without the prefix; properties of a SerDe do not.
+    serde = [k for k in properties if k.startswith(OPTION_PREFIX) and k.removeprefix(OPTION_PREFIX) not in properties]
+    if serde or any(k in properties for k in _HIVE_CLASSES):
+        raise NotSupportedError(
+            "ROW FORMAT and the classes of STORED AS describe files of Hive, which this table does not have. Leave "
+            "them out, or create a table of text files with 'type' = 'format-table' and 'file.format' = 'csv'."
+        )
+
+
+def _apply_stored_as(stored_as: str | None, options: dict[str, str]) -> None:
+    if stored_as is None:
+        return
+    if stored_as.lower() not in FORMAT_PROVIDERS:
+        raise NotSupportedError(
+            f"STORED AS {stored_as} is not supported: files of a table are {', '.join(FORMAT_PROVIDERS[:-1])} or "
+            f"{FORMAT_PROVIDERS[-1]}. Leave it out, or create a table of other files with 'type' = 'format-table' and "
+            "'file.format' = 'csv', 'json' or 'text'."
+        )
+    options.setdefault(FILE_FORMAT, stored_as.lower())
+
+
 def _apply_buckets(transform: Any, options: dict[str, str]) -> None:
     for key, value in ((BUCKET, str(transform.bucketCount)), (BUCKET_KEY, ",".join(transform.columns))):
         if options.setdefault(key, value) != value:
@@ -117,6 +158,8 @@ def schema_changes(changes: Sequence[Any], columns: Mapping[str, DataField]) -> 
 
 def _schema_changes(given: Any, columns: Mapping[str, DataField]) -> list[SchemaChange]:
     if given.kind in (ChangeKind.SET_PROPERTY, ChangeKind.REMOVE_PROPERTY):
+        if given.kind == ChangeKind.SET_PROPERTY and not without_collation({given.path[0]: given.value}):
+            return []
         return [_option_change(given)]
     path = tuple(given.path)
     name = ".".join(path)

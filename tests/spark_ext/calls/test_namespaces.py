@@ -71,3 +71,11 @@ def test_the_default_namespace_is_created_on_first_use(lake: SparkLake) -> None:
     assert lake.tuples("SHOW TABLES") == [("default", "t", False)]
     lake.sql("USE {lake}.db")
     assert lake.tuples("SHOW TABLES") == []
+
+
+def test_a_default_collation_of_a_namespace_is_refused(new_lake: Callable[[], SparkLake]) -> None:
+    lake = new_lake()
+    # Spark 4.1 refuses it itself.
+    with pytest.raises(Exception, match=r"SCHEMA_LEVEL_COLLATIONS|DEFAULT COLLATION UTF8_LCASE is not supported"):
+        lake.sql("CREATE DATABASE {lake}.one DEFAULT COLLATION UTF8_LCASE")
+    assert lake.tuples("SHOW NAMESPACES IN {lake}") == []

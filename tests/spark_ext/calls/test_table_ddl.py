@@ -213,3 +213,41 @@ def test_a_table_is_created_like_another(lake: SparkLake) -> None:
         lake.sql("CREATE TABLE {lake}.db.u LIKE {lake}.db.t")
     with pytest.raises(Exception, match=r"names no table of the catalog"):
         lake.sql("CREATE TABLE {lake}.db.w LIKE {lake}.db.absent")
+
+
+def test_stored_as_chooses_the_format_of_the_files(lake: SparkLake) -> None:
+    for written in ("ORC", "parquet", "AVRO"):
+        lake.sql(f"CREATE TABLE {{lake}}.db.{written} (id INT) STORED AS {written}")
+        properties = dict(lake.tuples(f"SHOW TBLPROPERTIES {{lake}}.db.{written}"))
+        assert properties["file.format"] == written.lower()
+        assert "hive.stored-as" not in properties
+
+
+@pytest.mark.parametrize(
+    "clause",
+    [
+        "STORED AS TEXTFILE",
+        "STORED AS INPUTFORMAT 'a.b.In' OUTPUTFORMAT 'a.b.Out'",
+        "ROW FORMAT DELIMITED FIELDS TERMINATED BY '|'",
+        "ROW FORMAT DELIMITED FIELDS TERMINATED BY '|' STORED AS TEXTFILE",
+        "ROW FORMAT SERDE 'a.b.SerDe'",
+    ],
+)
+def test_a_description_of_files_of_hive_is_refused(lake: SparkLake, clause: str) -> None:
+    with pytest.raises(Exception, match=r"(STORED AS TEXTFILE|ROW FORMAT and).*'type' = 'format-table'"):
+        lake.sql(f"CREATE TABLE {{lake}}.db.t (id INT, s STRING) {clause}")
+    assert lake.tuples("SHOW TABLES IN {lake}.db") == []
+
+
+def test_a_default_collation_is_refused(lake: SparkLake) -> None:
+    lake.sql("CREATE TABLE {lake}.db.t (id INT) DEFAULT COLLATION UTF8_BINARY")
+    for statement in (
+        "CREATE TABLE {lake}.db.u (id INT) DEFAULT COLLATION UTF8_LCASE",
+        "CREATE OR REPLACE TABLE {lake}.db.t (id INT) DEFAULT COLLATION UNICODE_CI",
+        "ALTER TABLE {lake}.db.t DEFAULT COLLATION UTF8_LCASE",
+    ):
+        with pytest.raises(Exception, match=r"DEFAULT COLLATION .* is not supported: tables compare strings"):
+            lake.sql(statement)
+    lake.sql("ALTER TABLE {lake}.db.t DEFAULT COLLATION UTF8_BINARY")
+    lake.sql("ALTER TABLE {lake}.db.t ADD COLUMN s STRING")
+    assert "COLLATION" not in lake.tuples("SHOW CREATE TABLE {lake}.db.t")[0][0]
