@@ -422,7 +422,10 @@ def _column(field: DataField) -> FieldSchema:
 
 
 class MetastoreRegister:
-    """PartitionRegister of a table of a metastore; `path` makes a path of a location."""
+    """PartitionRegister of a table of a metastore; `to_path` makes a path of a location.
+
+    `keys` are the table's names of its partition columns, whose case a metastore folds.
+    """
 
     def __init__(
         self,
@@ -431,11 +434,12 @@ class MetastoreRegister:
         entry: Any,
         locations: Locations,
         to_path: Any,
+        keys: Sequence[str],
     ) -> None:
         self._client = client
         self._identifier = identifier
         self._entry = entry
-        self._keys = [key.name for key in entry.partitionKeys or ()]
+        self._keys = tuple(keys)
         self._locations = locations
         self._to_path = to_path
 

@@ -34,8 +34,8 @@ class HiveFormatTables:
         definition = definition_of(identifier, entry)
         location = entries.path(entries.locations.of(entry))
         register = None
-        if definition.schema.partition_keys:
-            register = MetastoreRegister(self._client, identifier, entry, entries.locations, entries.path)
+        if keys := definition.schema.partition_keys:
+            register = MetastoreRegister(self._client, identifier, entry, entries.locations, entries.path, keys)
         # Java Paimon finds the partitions of the tables that it creates in their directories.
         discovers = is_created_as_format_table(entry)
         return FormatTable(str(identifier), location, entries.file_io, definition, register, discovers=discovers)

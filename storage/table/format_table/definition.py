@@ -128,6 +128,7 @@ def check_format_table(schema: TableSchema, before: TableSchema | None = None) -
                 f"Option '{key}' has no effect on a format table, which has neither snapshots nor buckets nor keys; "
                 "remove it."
             )
+    _check_defaults(schema, before)
     definition = FormatDefinition.of(schema)
     check_discovered(schema)
     if schema.options.get(IMPLEMENTATION, "paimon").lower() not in ("paimon", "engine"):
@@ -144,6 +145,16 @@ def check_format_table(schema: TableSchema, before: TableSchema | None = None) -
     else:
         check_text_fields(definition.file_format, fields)
         _ = definition.extension
+
+
+def _check_defaults(schema: TableSchema, before: TableSchema | None) -> None:
+    had = set() if before is None else {f.name for f in before.fields if f.default_value is not None}
+    for field in schema.fields:
+        if field.default_value is not None and field.name not in had:
+            raise NotSupportedError(
+                f"The column '{field.name}' of a format table can't have a default: such a table has no schema of its "
+                "own that keeps one. Leave DEFAULT out, and write the value in each row."
+            )
 
 
 def check_discovered(schema: TableSchema) -> None:

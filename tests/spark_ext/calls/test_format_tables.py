@@ -142,6 +142,7 @@ def test_what_a_format_table_does_not_take_is_refused_by_name(lake: SparkLake, c
         ("SELECT * FROM r VERSION AS OF 1", "no older versions"),
         ("INSERT INTO r VALUES (2, 'two\nlines', 1, 'x')", "would end the line"),
         ("ALTER TABLE r ADD COLUMN w INT", "format table"),
+        ("CREATE TABLE c (id INT DEFAULT 5) TBLPROPERTIES ('type' = 'format-table')", "'id' .* can't have a default"),
         (
             "CREATE TABLE c TBLPROPERTIES ('type' = 'format-table') AS SELECT 1 AS id",
             "not created together with its rows",

@@ -17,7 +17,9 @@ from interbed.catalog.client.hive.format_entries import definition_of
 from interbed.catalog.client.identifier import Identifier
 from interbed.catalog.client.table_compaction import TablePatterns, tables_meant
 from interbed.storage.base.errors import InvalidInputError, InvalidOptionError, NotSupportedError
+from interbed.storage.base.types.data_type import AtomicType, DataField, TypeRoot
 from interbed.storage.meta.schema.change import SetOption
+from interbed.storage.meta.schema.table_schema import Schema
 from interbed.storage.table.format_table.format_table import FormatTable
 from interbed.thrift_idl.hive_metastore import ttypes
 from tests.support.format_tables import arrow_schema, data_files, rows_of
@@ -124,6 +126,33 @@ def test_partitions_that_others_add_as_directories_are_found(catalog: HiveCatalo
     (added / "part-0").write_text('{"Id": 5}\n')
     assert rows_of(table) == [(5, None, rows_of(table)[0][2])]
     assert [p.spec for p in table.partitions()] == [{"dt": "1970-01-05"}]
+
+
+def test_partition_columns_keep_the_case_of_their_names(catalog: HiveCatalog) -> None:
+    created: Any = catalog.create_table(
+        "shop.f",
+        arrow_schema([("Id", pa.int64()), ("Region", pa.string()), ("d", pa.int32())]),
+        partition_keys=["Region", "d"],
+        options={"type": "format-table", "file.format": "parquet"},
+    )
+    created.append([{"Id": 1, "Region": "X", "d": 1}, {"Id": 2, "Region": "y", "d": 1}])
+    opened: Any = catalog.get_table("shop.f")
+    assert rows_of(opened) == [(1, "X", 1), (2, "y", 1)]
+    assert [dict(each.spec) for each in opened.partitions()] == [{"Region": "X", "d": "1"}, {"Region": "y", "d": "1"}]
+    opened.overwrite([{"Id": 3, "Region": "X", "d": 1}], {"Region": "X"})
+    assert rows_of(opened) == [(2, "y", 1), (3, "X", 1)]
+
+
+def test_a_default_of_a_column_is_refused(catalog: HiveCatalog) -> None:
+    fields = (
+        DataField(id=0, name="id", type=AtomicType(TypeRoot.INT)),
+        DataField(id=1, name="v", type=AtomicType(TypeRoot.INT), default_value="5"),
+    )
+    options = {"type": "format-table", "file.format": "csv"}
+    schema = Schema(fields=fields, partition_keys=(), primary_keys=(), options=options, comment=None)
+    with pytest.raises(NotSupportedError, match="'v' of a format table can't have a default"):
+        catalog.create_table("shop.f", schema)
+    assert catalog.list_tables("shop") == []
 
 
 def test_what_a_format_table_lacks_is_refused_by_name(catalog: HiveCatalog) -> None:
