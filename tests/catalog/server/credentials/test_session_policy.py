@@ -7,8 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from interbed.catalog.server.credentials.issued import CredentialsError, StorageOperation
-from interbed.catalog.server.credentials.sts import s3_session_policy
+from interbed.catalog.server.credentials.issued import CredentialsError, StorageOperation, s3_session_policy
 
 NAMES = st.text(st.characters(exclude_characters="/*?$", exclude_categories=("Cs", "Cc")), min_size=1, max_size=20)
 
