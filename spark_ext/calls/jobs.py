@@ -9,17 +9,18 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
+from interbed.catalog.client.api import Catalog
 from interbed.catalog.client.identifier import DEFAULT_DATABASE, Identifier
 from interbed.catalog.client.staging import StagedTable, TableFill
+from interbed.catalog.client.table_parts import as_format_table
 from interbed.spark_ext.calls.catalogs import PlannerCalls, identifier_of
 from interbed.spark_ext.calls.tables import table_info
 from interbed.spark_ext.handle.clustering import without_functions
 from interbed.spark_ext.handle.ddl import schema_to_create
-from interbed.spark_ext.handle.format_tables import info_of_format, open_format, refuse_format
+from interbed.spark_ext.handle.format_tables import format_table_info, info_of_format, open_format, refuse_format
 from interbed.spark_ext.handle.row_changes import RowsToCome, kind_field, whole_partitions
 from interbed.spark_ext.handle.session_options import table_options
 from interbed.spark_ext.handle.table_handle import NO_CATALOG, StagingInfo, TableHandle, renewed
-from interbed.spark_ext.procedures.procedure import Answer, Job, Procedure, ProcedureCall
 from interbed.spark_ext.procedures.registry import PROCEDURES, procedure_named
 from interbed.spark_ext.read.format_reads import plan_format_scan
 from interbed.spark_ext.read.guarded_rows import guarded_handling, refuse_guarded
@@ -32,6 +33,8 @@ from interbed.spark_ext.write.sink import EpochToken, plan_epoch
 from interbed.spark_ext.write.writer import CommitToken, check_distinct, decode_all_marks, decode_messages, plan_write
 from interbed.storage.base.errors import InvalidInputError, NotSupportedError
 from interbed.storage.meta.file_store import FileStore
+from interbed.storage.meta.options.format_table import is_format_table
+from interbed.storage.meta.schema.table_schema import Schema
 from interbed.storage.table.table import Table
 from interbed.storage.write.commit_message import CommitMessage
 from interbed.thrift_idl.planner.ttypes import (
@@ -120,6 +123,8 @@ class StagingCalls(PlannerCalls):
         schema = schema_to_create(request.schemaJson, request.partitioning, request.properties)
         if table.database == DEFAULT_DATABASE:
             catalog.create_database(DEFAULT_DATABASE, ignore_if_exists=True)
+        if is_format_table({**catalog.options.table_defaults, **schema.options}):
+            return _created_format_table(table, catalog, schema, replaces=replaces, creates=create)
         staged = catalog.stage_table(identifier_of(table), schema, replace=replaces, create=create)
         # The generated class has no declared fields for type checkers.
         info: Any = table_info(table, staged.table, None)
@@ -131,10 +136,18 @@ class StagingCalls(PlannerCalls):
         return result
 
     def commitStaged(self, handle: bytes) -> None:  # noqa: N802
-        self._staged(TableHandle.from_bytes(handle)).commit()
+        given = TableHandle.from_bytes(handle)
+        if not given.is_format:
+            self._staged(given).commit()
 
     def abortStaged(self, handle: bytes) -> None:  # noqa: N802
-        self._staged(TableHandle.from_bytes(handle)).abort()
+        given = TableHandle.from_bytes(handle)
+        if given.is_format:
+            # Raises for a table that has taken the place of this one.
+            self._format_table_of(given)
+            self._catalogs.get(given.catalog, given.catalog_options).drop_table(f"{given.database}.{given.table}")
+        else:
+            self._staged(given).abort()
 
     def _staged(self, handle: TableHandle) -> StagedTable:
         if handle.staged is None:
@@ -155,6 +168,28 @@ class StagingCalls(PlannerCalls):
 
         self._staged(token.handle).commit(TableFill(fill, token.commit_user, bool(messages)))
         return made[-1] if made else CommitResult()
+
+
+def _created_format_table(
+    reference: Any, catalog: Catalog, schema: Schema, *, replaces: bool, creates: bool
+) -> TableInfo:
+    """Create a format table whose rows are written next, and describe it; its abort drops it again.
+
+    Files have no snapshot with which the table could appear: it is empty until they are committed.
+    """
+    name = identifier_of(reference)
+    if replaces and (not creates or catalog.table_exists(name)):
+        raise NotSupportedError(
+            f"The table '{name}' is not replaced by a format table, because its rows would be missing meanwhile: drop "
+            "it and create the other one, or write INSERT OVERWRITE into a format table that exists."
+        )
+    created = as_format_table(catalog.create_table(name, schema))
+    assert created is not None
+    info: Any = format_table_info(reference, created, catalog.options.raw)
+    handle = replace(TableHandle.from_bytes(info.handle), staged=StagingInfo(replaces=False, path=None))
+    info.handle = handle.to_bytes()
+    result: TableInfo = info
+    return result
 
 
 class RowChangeCalls(PlannerCalls):

@@ -9,6 +9,7 @@ from interbed.spark_ext.values.spark_types import schema_from_spark, type_from_s
 from interbed.storage.base.errors import InvalidInputError, NotSupportedError
 from interbed.storage.base.types.data_type import DataField
 from interbed.storage.meta.options.core import BUCKET, BUCKET_KEY, PATH
+from interbed.storage.meta.options.format_table import FORMAT_TABLE, TYPE
 from interbed.storage.meta.schema.change import (
     AddColumn,
     DropColumn,
@@ -33,6 +34,9 @@ PROVIDERS = ("interbed", "paimon")
 # DataFrameWriter.saveAsTable names Spark's default source when the user names none. These three are file formats of
 # tables, so that they are accepted.
 FORMAT_PROVIDERS = ("parquet", "orc", "avro")
+TEXT_PROVIDERS = ("csv", "json", "text")
+"""Formats that only files of format tables have, as in Paimon's catalog."""
+
 FILE_FORMAT = "file.format"
 COMMENT = "comment"
 LOCATION = "location"
@@ -87,10 +91,15 @@ def schema_to_create(schema_json: str, partitioning: Sequence[Any], properties: 
 def _apply_provider(provider: str | None, options: dict[str, str]) -> None:
     if provider is None or provider.lower() in PROVIDERS:
         return
-    if provider.lower() not in FORMAT_PROVIDERS:
+    if provider.lower() in TEXT_PROVIDERS:
+        if options.setdefault(TYPE, FORMAT_TABLE).lower() != FORMAT_TABLE:
+            raise InvalidInputError(
+                f"USING {provider} makes a format table, and not one of 'type' = '{options[TYPE]}'."
+            )
+    elif provider.lower() not in FORMAT_PROVIDERS:
         raise NotSupportedError(
             f"This catalog holds tables of its own format, not of '{provider}'. Leave USING out, "
-            "or write USING interbed."
+            "or write USING interbed; USING csv, json and text make format tables."
         )
     options.setdefault(FILE_FORMAT, provider.lower())
 

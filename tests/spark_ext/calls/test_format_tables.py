@@ -119,6 +119,28 @@ def test_partitions_are_listed_added_and_dropped(lake: SparkLake, catalog: inter
     assert lake.tuples("SHOW TABLES") == []
 
 
+def test_tables_are_created_with_the_rows_of_a_query(lake: SparkLake, catalog: interbed.Catalog) -> None:
+    rows = "SELECT id, concat('v', id) AS v, cast(id % 2 AS STRING) AS dt FROM range(6)"
+    lake.sql(f"CREATE TABLE made USING csv PARTITIONED BY (dt) AS {rows}")
+    lake.sql(f"CREATE TABLE IF NOT EXISTS other TBLPROPERTIES ('type' = 'format-table') AS {rows}")
+    lake.sql(f"CREATE OR REPLACE TABLE third USING json AS {rows}")
+    for name, file_format in (("made", "csv"), ("other", "parquet"), ("third", "json")):
+        assert lake.tuples(f"SELECT id, v, dt FROM {name} ORDER BY id")[5] == (5, "v5", "1")
+        table = _opened(lake, catalog, name)
+        assert (table.file_format, table.scan().to_arrow().num_rows) == (file_format, 6)
+    assert lake.tuples("SHOW PARTITIONS made") == [("dt=0",), ("dt=1",)]
+    lake.sql(f"CREATE TABLE IF NOT EXISTS made USING csv AS {rows}")
+    assert lake.tuples("SELECT count(*) FROM made") == [(6,)]
+
+
+def test_a_table_whose_query_fails_is_dropped_again(lake: SparkLake, catalog: interbed.Catalog) -> None:
+    with pytest.raises(Exception, match="would end the line"):
+        lake.sql("CREATE TABLE failed USING csv AS SELECT 'two\\nlines' AS v")
+    assert lake.tuples("SHOW TABLES LIKE 'failed'") == []
+    lake.sql("CREATE TABLE failed USING csv AS SELECT 'one line' AS v")
+    assert lake.tuples("SELECT v FROM failed") == [("one line",)]
+
+
 def test_partitions_that_a_part_of_the_columns_names_are_dropped(lake: SparkLake) -> None:
     lake.sql("CREATE TABLE two (id INT, p STRING, q INT) PARTITIONED BY (p, q) TBLPROPERTIES ('type' = 'format-table')")
     lake.sql("INSERT INTO two VALUES (1, 'a', 1), (2, 'a', 2), (3, 'b', 1), (4, 'b', 2), (5, NULL, 2)")
@@ -144,9 +166,11 @@ def test_what_a_format_table_does_not_take_is_refused_by_name(lake: SparkLake, c
         ("ALTER TABLE r ADD COLUMN w INT", "format table"),
         ("CREATE TABLE c (id INT DEFAULT 5) TBLPROPERTIES ('type' = 'format-table')", "'id' .* can't have a default"),
         (
-            "CREATE TABLE c TBLPROPERTIES ('type' = 'format-table') AS SELECT 1 AS id",
-            "not created together with its rows",
+            "REPLACE TABLE r TBLPROPERTIES ('type' = 'format-table') AS SELECT 1 AS id",
+            "is not replaced by a format table",
         ),
+        ("CREATE OR REPLACE TABLE r USING csv AS SELECT 1 AS id", "is not replaced by a format table"),
+        ("CREATE OR REPLACE TABLE r AS SELECT 1 AS id", "format"),
     ):
         with pytest.raises(Exception, match=message):
             lake.sql(statement)

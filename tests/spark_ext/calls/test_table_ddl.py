@@ -92,7 +92,8 @@ def test_buckets_may_be_given_as_a_clause(lake: SparkLake) -> None:
     ("statement", "message"),
     [
         ("(id INT, ts TIMESTAMP) PARTITIONED BY (days(ts))", r"by columns, not by days\(ts\)"),
-        ("(id INT) USING csv", "not of 'csv'"),
+        ("(id INT) USING csv", "can't be created in a file-system catalog"),
+        ("(id INT) USING xml", "not of 'xml'"),
         ("(id INT) TBLPROPERTIES ('primary-key' = 'nr')", "'nr'"),
         ("(id INT) TBLPROPERTIES ('primary-key' = 'id', 'bucket' = 'x')", "'bucket' takes an integer"),
         ("(id INT) TBLPROPERTIES ('merge-engine' = 'magic', 'primary-key' = 'id')", "merge-engine"),

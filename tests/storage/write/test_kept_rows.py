@@ -75,7 +75,7 @@ def by_tasks_of_spark(table: Table) -> None:
     assert snapshot is not None
     found = SnapshotRows(table.store, "me")
     with TableWrite(table.store, "me") as write:
-        changes = LocatedChanges(write, table, snapshot.id)
+        changes = LocatedChanges(write, write, table, snapshot.id)
         for batch in found.batches(bound_filter("id = 1", table.schema.fields)):
             kinds = pa.array([int(RowKind.DELETE)] * batch.num_rows, pa.int8())
             changes.write(batch.append_column(KIND, kinds))

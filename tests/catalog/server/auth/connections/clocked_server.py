@@ -18,7 +18,7 @@ from interbed.catalog.server.auth.authentication import Authentication
 from interbed.catalog.server.auth.delegation.tokens import DelegationTokenService
 from interbed.catalog.server.auth.directory_groups import DirectoryGroups, GroupedBearers
 from interbed.catalog.server.auth.issued_tokens import TokenService
-from interbed.catalog.server.process import authenticating, delegating, opening
+from interbed.catalog.server.process import authenticating, opening
 from interbed.catalog.server.process.main import Server, run
 from interbed.catalog.server.rest.rows import streams
 from interbed.catalog.server.service.access.builtin import BuiltinAuthorizer
@@ -69,7 +69,7 @@ def clocked() -> Iterator[Clock]:
             (authenticating, DirectoryGroups),
             (authenticating, GroupedBearers),
             (authenticating, PortAuthentication),
-            (delegating, DelegationTokenService),
+            (authenticating, DelegationTokenService),
             (json_web_tokens, json_web_tokens.JwtVerifier),
             (streams, streams.RowStreams),
         ):
