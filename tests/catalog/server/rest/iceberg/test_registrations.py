@@ -1,5 +1,6 @@
 """registerTable with `overwrite`: the name then has the metadata of the file, and the old files stay."""
 
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -8,6 +9,7 @@ from pyiceberg.catalog import Catalog
 from interbed.thrift_idl.hive_metastore import ttypes
 from tests.catalog.server.rest.iceberg.rest_server import SCHEMA, IcebergRest, set_properties
 from tests.support.servers.metastore import lock_component, lock_request, plain_client, table
+from tests.support.waits import at_most, wait_until
 
 
 def test_a_table_is_registered_over_another(
@@ -52,7 +54,24 @@ def test_overwrite_creates_a_missing_table_and_replaces_no_other_object(server: 
     assert server.call("GET", f"namespaces/{namespace}/tables/t").expect(200)["metadata-location"] == location
 
 
-def test_overwrite_respects_the_lock_of_another_client(server: IcebergRest, namespace: str) -> None:
+def test_overwrite_waits_for_the_lock_of_another_client(server: IcebergRest, namespace: str) -> None:
+    location = server.create(namespace, "t")["metadata-location"]
+    server.create(namespace, "u")
+    log = server.metastore.warehouse.parent / "server.log"
+    body = {"name": "u", "metadata-location": location, "overwrite": True}
+    with plain_client(server.metastore.port) as client, ThreadPoolExecutor(1) as pool:
+        held = client.lock(lock_request(lock_component(ttypes.LockType.EXCLUSIVE, namespace, "u")))
+        asked = pool.submit(server.call, "POST", f"namespaces/{namespace}/register", body)
+        try:
+            wait_until(lambda: f"of the registration of {namespace}.u in" in log.read_text(), "a retry is logged")
+        finally:
+            client.unlock(ttypes.UnlockRequest(lockid=held.lockid))
+        asked.result(timeout=at_most(60)).expect(200)
+
+
+# The server tries for 15 seconds.
+@pytest.mark.long
+def test_overwrite_is_refused_while_another_client_holds_the_lock(server: IcebergRest, namespace: str) -> None:
     location = server.create(namespace, "t")["metadata-location"]
     server.create(namespace, "u")
     with plain_client(server.metastore.port) as client:
