@@ -118,6 +118,61 @@ def test_only_the_back_off_sleeps() -> None:
     assert sorted(set(calls)) == list(SLEEPERS)
 
 
+CATCHERS = {
+    "catalog/server/database/sqlite.py": "the thread of the unit raises the error",
+    "catalog/server/http/thrift.py": "the application gets the error",
+    "catalog/server/process/workers.py": "the end of a thread is logged",
+    "catalog/server/rest/endpoint.py": "a request is answered with the error",
+    "catalog/server/service/directories/remote_files.py": "the caller's thread raises the error",
+    "catalog/server/threads.py": "the end of a thread makes the server not ready",
+    "catalog/server/thrift/edge/dispatch.py": "a request is answered with the error",
+    "catalog/server/thrift/edge/loop.py": "the loop of requests drops the connection and goes on",
+    "catalog/server/thrift/edge/serving.py": "the loop of requests drops the connection and goes on",
+    "iceberg/commit/home.py": "the outcome of a commit stays unknown, for every reason",
+    "optimizer/service/worker.py": "the leader gets the error as the outcome of its task",
+    "spark_ext/process/worker.py": "Spark gets the error of its task",
+    "storage/base/prefetch.py": "the thread that reads raises the error",
+    "storage/files/format/api.py": "the writer raises the error after the encoder",
+    "storage/read/parallel.py": "the thread that reads raises the error",
+}
+"""Modules that catch every error without raising it there, with the reason; others name the errors that they expect."""
+
+
+def test_errors_are_caught_by_their_types() -> None:
+    found = {
+        str(file.relative_to(ROOT))
+        for file in source_files()
+        if "Exception" in file.read_text(encoding="utf-8")
+        for node in ast.walk(source_tree(file))
+        if isinstance(node, ast.ExceptHandler) and _catches_everything(node)
+    }
+    assert sorted(found) == list(CATCHERS)
+
+
+@pytest.mark.parametrize(
+    ("code", "expected"),
+    [
+        ("try: x()\nexcept Exception: pass", True),
+        ("try: x()\nexcept BaseException as error: log(error)", True),
+        ("try: x()\nexcept: pass", True),
+        ("try: x()\nexcept (OSError, Exception): pass", True),
+        ("try: x()\nexcept Exception: close(); raise", False),
+        ("try: x()\nexcept OSError: pass", False),
+    ],
+)
+def test_a_handler_of_every_error_is_found(code: str, expected: bool) -> None:
+    (handler,) = (node for node in ast.walk(ast.parse(code)) if isinstance(node, ast.ExceptHandler))
+    assert _catches_everything(handler) is expected
+
+
+def _catches_everything(handler: ast.ExceptHandler) -> bool:
+    """Return whether the handler takes errors of all types and contains no `raise`."""
+    types = handler.type.elts if isinstance(handler.type, ast.Tuple) else [handler.type]
+    names = {None if each is None else ast.unparse(each) for each in types}
+    broad = not names.isdisjoint({None, "Exception", "BaseException"})
+    return broad and not any(isinstance(node, ast.Raise) for node in ast.walk(handler))
+
+
 TEST_SLEEPERS = {
     "tests/ingest/sources/postgres/database.py": "the shortened pause of a job between two attempts",
     "tests/peers/clients/pyiceberg_program.py": "the pause of a client between two attempts",
