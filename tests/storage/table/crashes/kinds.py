@@ -63,6 +63,9 @@ KINDS: dict[str, Kind] = {
     "append with buckets": Kind(options={"bucket": "2", "bucket-key": "id"}),
     "append with vectors": Kind(options={"bucket": "-1", **_VECTORS}),
     "append with partitions": Kind(partitions=("p",), options={"bucket": "-1", "compaction.min.file-num": "2"}),
+    "append with row ids": Kind(
+        options={"bucket": "-1", "compaction.min.file-num": "2", "row-tracking.enabled": "true"}
+    ),
     "key": Kind(keys=("id",), options={"bucket": "2"}),
     "key with partitions": Kind(keys=("p", "id"), partitions=("p",), options={"bucket": "1"}),
     "dynamic buckets": Kind(keys=("id",), options={"bucket": "-1"}),

@@ -221,7 +221,8 @@ def can(kind: Kind, operation: str) -> bool:
         "expire_partitions": bool(kind.partitions),
         "compact in an order": not kind.keys and not fixed,
         "rescale": fixed,
-        "merge_branch": not kind.keys,
+        # Rows of two branches may have one id.
+        "merge_branch": not kind.keys and "row-tracking.enabled" not in kind.options,
         "expire_changelogs": "changelog.time-retained" in kind.options,
     }
     return rules.get(operation, True)
