@@ -3,10 +3,14 @@
 import json
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
+from interbed.catalog.server.credentials.request_signing import OwnKeys, TableSigning
+from interbed.catalog.server.credentials.s3_requests import S3Address
+from interbed.catalog.server.credentials.table_credentials import permitted_operation
 from interbed.catalog.server.process.main import dispatcher_for
 from interbed.catalog.server.rest.iceberg.names import NamespaceMapping
 from interbed.catalog.server.rest.iceberg.routes import interface as iceberg_interface
@@ -18,11 +22,13 @@ from interbed.catalog.server.rest.paimon.interface import paimon_interface
 from interbed.catalog.server.rest.rows.routes import RowRoutes
 from interbed.catalog.server.rest.rows.streams import RowStreams
 from interbed.catalog.server.service.access.objects import Privilege, column_object, function_object, table_object
+from interbed.catalog.server.service.model import MetastoreTable
 from interbed.catalog.server.thrift.edge.call import current_session
 from tests.catalog.server.access.guarded import (
     CLERK,
     OWNER,
     READER,
+    STORAGE,
     WRITER,
     GuardedMetastore,
     guarded_metastore,
@@ -37,6 +43,9 @@ SCHEMA = {
 }
 ICE = table_object("hive", "sales", "ice")
 LAKE = table_object("hive", "sales", "lake")
+STORE, REGION = "https://store.example.org", "us-east-1"
+CLOUD = "bucket/wh/sales.db/cloud"
+"""Bucket and key of the directory of the table `cloud`."""
 
 
 @dataclass
@@ -82,24 +91,29 @@ class GuardedRest:
         return int(answer.status), json.loads(answer.body) if answer.body else None
 
 
-OF_SALES = ("ice", "lake", "seen", "glance")
+OF_SALES = ("ice", "cloud", "lake", "seen", "glance")
 """Tables and views of `sales` on which `reader` and `writer` have privileges; they have none on `secret` and `hidden`.
 """
 
 
 @contextmanager
 def guarded_rest(root: Path, *, filled: bool = True) -> Iterator[GuardedRest]:
-    """Yield interfaces over a metastore in which `owner` has Iceberg's tables `ice` and `secret`, Paimon's `lake` and
-    `hidden`, their views `seen` and `glance`, and the function `sums`.
+    """Yield interfaces over a metastore in which `owner` has Iceberg's tables `ice`, `cloud` (in STORE) and `secret`,
+    Paimon's `lake` and `hidden`, their views `seen` and `glance`, and the function `sums`. Requests on files in STORE
+    are signed by the keys of the environment.
     """
     with guarded_metastore(root, undrop_seconds=3600, filled=filled) as guarded:
         metastore = guarded.metastore
         warehouses = {"directory": f"file:{root / 'directory'}"}
         access = CatalogAccess(metastore, dispatcher_for(metastore), warehouses)
+        permitted = partial(permitted_operation, metastore.access, metastore.policies)
+        signing = TableSigning(guarded.store, S3Address(region=REGION, endpoint=STORE), permitted, OwnKeys().sign)
         made = GuardedRest(
             guarded,
             {
-                "iceberg": guarded_iceberg(metastore, iceberg_interface(metastore), NamespaceMapping()),
+                "iceberg": guarded_iceberg(
+                    metastore, iceberg_interface(metastore, signing=signing), NamespaceMapping()
+                ),
                 "paimon": guarded_paimon(metastore, paimon_interface(access, metastore.functions), warehouses),
                 "interbed": guarded_own(
                     metastore, own_interface(metastore, rows=RowRoutes(metastore, lambda: access, RowStreams()))
@@ -134,6 +148,20 @@ def _create(rest: GuardedRest) -> None:
     ):
         status, answer = rest.send(OWNER, interface, "POST", path, body)
         assert status == 200, (path, answer)
+    rest.guarded.metastore.tables.create(
+        MetastoreTable(
+            database="sales",
+            name="cloud",
+            owner=OWNER,
+            storage=replace(STORAGE, location=f"s3://{CLOUD}"),
+            table_type="EXTERNAL_TABLE",
+            parameters={
+                "EXTERNAL": "TRUE",
+                "table_type": "ICEBERG",
+                "metadata_location": f"s3://{CLOUD}/metadata/1.json",
+            },
+        )
+    )
 
 
 def renamed(body: object, **names: str) -> Any:

@@ -8,7 +8,14 @@ from typing import Any
 from interbed.catalog.server.rest.interface import ObjectKind, RestRoute
 from tests.catalog.server.access.guarded import CALLERS, NOBODY, READER, WRITER
 from tests.catalog.server.access.matrix import OF_OTHERS, restore
-from tests.catalog.server.access.rest_interfaces import GuardedRest, guarded_rest, renamed
+from tests.catalog.server.access.rest_interfaces import (
+    CLOUD,
+    REGION,
+    STORE,
+    GuardedRest,
+    guarded_rest,
+    renamed,
+)
 from tests.catalog.server.rest.valid_bodies import ICEBERG, OWN, PAIMON
 
 BODIES = {"iceberg": ICEBERG, "paimon": PAIMON, "interbed": OWN}
@@ -25,6 +32,12 @@ _OF_INTERFACES = {
     "interbed": {ObjectKind.TABLE: ("orders", "absent")},
 }
 _READS = ("GET", "HEAD")
+
+
+def request_on_file(method: str, table: str) -> dict[str, Any]:
+    """Return the body of signRequest for a request on a file of a table in the store."""
+    uri = f"{STORE}/{CLOUD.replace('cloud', table)}/data/1.parquet"
+    return {"method": method, "region": REGION, "uri": uri, "headers": {}}
 
 
 @dataclass
@@ -60,6 +73,8 @@ class RestMatrix:
         present, absent = _OF_KINDS.get(kind) or _OF_INTERFACES[interface][kind]
         if route.operation == "renameView":
             present, absent = _OF_INTERFACES[interface][ObjectKind.VIEW]
+        if route.operation == "signRequest":
+            present, absent = "cloud", "other"
         first, second = (self._send(rest, interface, route, kind, each, name) for each in (present, absent))
         words = [word.decode() for word in OF_OTHERS] if name != CALLERS[-1] else []
         words += ["secret", "hidden"] if name in (NOBODY, READER, WRITER) else []
@@ -90,6 +105,8 @@ class RestMatrix:
             names.get(part[1:-1], "1") if part.startswith("{") else part for part in route.template.split("/")
         )
         body = (BODIES[interface].get(route.operation) or [None])[0]
+        if route.operation == "signRequest":
+            return rest.send(name, interface, route.method, path, request_on_file("GET", target))
         if body is not None:
             moved = target if kind is ObjectKind.TABLE else "fresh"
             database = names["database"] if kind is ObjectKind.DATABASE else "sales"
