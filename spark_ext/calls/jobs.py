@@ -21,6 +21,7 @@ from interbed.spark_ext.handle.format_tables import format_table_info, info_of_f
 from interbed.spark_ext.handle.row_changes import RowsToCome, kind_field, whole_partitions
 from interbed.spark_ext.handle.session_options import table_options
 from interbed.spark_ext.handle.table_handle import NO_CATALOG, StagingInfo, TableHandle, renewed
+from interbed.spark_ext.procedures.procedure import Answer, Job, Procedure, ProcedureCall
 from interbed.spark_ext.procedures.registry import PROCEDURES, procedure_named
 from interbed.spark_ext.read.format_reads import plan_format_scan
 from interbed.spark_ext.read.guarded_rows import guarded_handling, refuse_guarded

@@ -15,7 +15,8 @@ from tests.support.peers.interbed import interbed_table
 from tests.support.peers.java import JavaPaimon
 
 STEPS = 12
-SCHEMA = pa.schema([("id", pa.int32()), ("v", pa.string())])
+COLUMNS: "list[pa.Field[Any]]" = [pa.field("id", pa.int32()), pa.field("v", pa.string())]
+SCHEMA = pa.schema(COLUMNS)
 HIDDEN = ["_ROW_ID", "_SEQUENCE_NUMBER"]
 
 

@@ -8,8 +8,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from interbed.catalog.server.credentials.request_signing import OwnKeys, TableSigning
-from interbed.catalog.server.credentials.s3_requests import S3Address
+from interbed.catalog.server.credentials.s3_requests import OwnKeys, S3Address, TableSigning
 from interbed.catalog.server.credentials.table_credentials import permitted_operation
 from interbed.catalog.server.process.main import dispatcher_for
 from interbed.catalog.server.rest.iceberg.names import NamespaceMapping
