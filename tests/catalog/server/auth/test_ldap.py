@@ -182,9 +182,12 @@ def test_each_directory_that_refuses_is_asked_once(certificates: Path) -> None:
         listeners = [stack.enter_context(socket.create_server(("127.0.0.1", 0))) for _ in range(2)]
         urls = [f"ldaps://127.0.0.1:{each.getsockname()[1]}" for each in listeners]
         verifier = LdapVerifier(LdapRules(urls=urls, ca=certificates / "ca.pem", **PATTERN))
-        for number, listener in enumerate(listeners):
+        threads = [
+            threading.Thread(target=refuse, args=each, daemon=True) for each in zip(listeners, (0, 1), strict=True)
+        ]
+        for listener, thread in zip(listeners, threads, strict=True):
             listener.settimeout(at_most(60))
-            threading.Thread(target=refuse, args=(listener, number), daemon=True).start()
+            thread.start()
         for _ in range(2):
             with pytest.raises(AuthenticationUnavailableError):
                 verifier.verify("ann", PASSWORDS["ann"])
@@ -192,6 +195,8 @@ def test_each_directory_that_refuses_is_asked_once(certificates: Path) -> None:
         # Threads that still accept connections end with these.
         for url in urls:
             socket.create_connection(("127.0.0.1", int(url.rpartition(":")[2])), timeout=at_most(60)).close()
+        for thread in threads:
+            thread.join(timeout=at_most(60))
 
 
 class CountingVerifier:
