@@ -71,7 +71,8 @@ def new_scratch_directory(purpose: str) -> Path:
     parent = Path(tempfile.gettempdir())
     try:
         with _guard:
-            if _own is None:
+            # TMPDIR may have been another directory before, which is gone now.
+            if _own is None or not _own.path.parent.is_dir():
                 _own = ScratchDirectory(parent)
                 atexit.register(_own.close)
         return _own.new_directory(purpose)

@@ -118,7 +118,7 @@ def plain(structure: Any, *, name: str) -> Any:
     if isinstance(structure, dict):
         times = ("transient_lastDdlTime", "lastUpdateTime")
         return {k: plain(v, name=name) for k, v in structure.items() if k not in times}
-    return structure.replace(f"/{name}", "/<table>") if isinstance(structure, str) else structure
+    return structure.replace(f".db/{name}", ".db/<table>") if isinstance(structure, str) else structure
 
 
 def differences(left: Any, right: Any, path: str = "") -> list[str]:

@@ -3,6 +3,7 @@ it.
 """
 
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -114,3 +115,16 @@ def test_a_directory_that_was_cleaned_up_is_created_again(tmp_path: Path) -> Non
     os.rmdir(own.path)
     assert own.new_directory("spill").exists()
     own.close()
+
+
+def test_a_directory_whose_parent_is_gone_is_replaced(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(scratch, "_own", None)
+    before = tmp_path / "before"
+    before.mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(before))
+    assert new_scratch_directory("spill").is_relative_to(before)
+    shutil.rmtree(before)
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    made = new_scratch_directory("spill")
+    assert made.is_dir()
+    assert made.parent.parent == tmp_path
