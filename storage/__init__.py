@@ -142,6 +142,7 @@ OFFERED: Mapping[str, tuple[str, ...]] = {
         "read.change_read",
         "read.positions",
         "read.pushdown",
+        "scan.fallback_checks",
         "scan.live_files",
         "scan.manifest_reader",
         "scan.partition_filter",

@@ -20,7 +20,7 @@ from interbed.spark_ext.handle.reports import RepeatedKeyError, commit_metrics
 from interbed.spark_ext.handle.row_changes import partitions_scanned
 from interbed.spark_ext.handle.session_options import table_options
 from interbed.spark_ext.handle.table_handle import TableHandle
-from interbed.spark_ext.values.predicates import padded_partitions, partition_of
+from interbed.spark_ext.values.predicates import conjunction_of, padded_partitions, partition_of
 from interbed.spark_ext.values.spark_types import batch_from_spark
 from interbed.spark_ext.write.change_writer import (
     MARKS,
@@ -39,6 +39,7 @@ from interbed.storage.commit.basis import RowsRead, SnapshotRead
 from interbed.storage.commit.file_store_commit import FileStoreCommit
 from interbed.storage.files.deletion_vectors import DeletionVector
 from interbed.storage.meta.schema.table_schema import TableSchema
+from interbed.storage.scan.fallback_checks import check_hides_no_rows, warn_of_branch_rows
 from interbed.storage.table.table import Table
 from interbed.storage.upkeep.compact_table import compact_again
 from interbed.storage.upkeep.job_files import JobFiles
@@ -162,7 +163,7 @@ class CommitToken:
     def _commit(self, table: Table, messages: Sequence[CommitMessage]) -> CommitResult:
         commit = table.new_commit(self.commit_user)
         start = time.monotonic()
-        ids = self._committed(commit, messages)
+        ids = self._committed(table, commit, messages)
         if commit.gave_up_compaction:
             compact_again(table.store)
         metrics = commit_metrics(
@@ -173,11 +174,14 @@ class CommitToken:
         )
         return CommitResult(snapshotId=ids[-1] if ids else None, metrics=metrics)
 
-    def _committed(self, commit: FileStoreCommit, messages: Sequence[CommitMessage]) -> list[int]:
+    def _committed(self, table: Table, commit: FileStoreCommit, messages: Sequence[CommitMessage]) -> list[int]:
         """Commit by the mode of the write, and return the ids of the new snapshots."""
         staged = self.handle.staged
         if staged is not None and staged.replaces:
             return commit.overwrite(messages)
+        # A MERGE may be planned as an insert of the rows without a match, or of whole rows.
+        if self.mode == WriteMode.CHANGES or self.distinct or self.follows:
+            check_hides_no_rows(table.store, {m.partition for m in messages if m.data.new_files})
         if self.mode in (WriteMode.APPEND, WriteMode.CHANGES) or staged is not None:
             follows = self._rows_read() if self.follows else None
             return commit.commit(messages, follows_from=follows) if messages else []
@@ -247,6 +251,8 @@ def plan_write(handle: TableHandle, request: Any) -> WritePlan:
     # Opened here for its checks of the options and the table.
     table = token.handle.open()
     table.new_write(token.commit_user).close()
+    if token.follows:
+        warn_of_branch_rows(table.store, predicate=conjunction_of(token.scanned or (), handle.fields))
     token.files(table).mark()
     return token.plan()
 

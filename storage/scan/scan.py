@@ -2,8 +2,8 @@
 
 Partitions that a table lacks are read from one of its branches (`scan.fallback-branch`). A batch read takes each
 partition as a whole from one source: from the table where it has rows of it at that snapshot, otherwise from the
-branch. Streams, change reads and writers ignore the option. Source: documentation page `maintenance/manage-branches`,
-paimon-core's FallbackReadFileStoreTable.
+branch. Streams, change reads and writers ignore the option; fallback_checks.py checks writers. Source: documentation
+page `maintenance/manage-branches`, paimon-core's FallbackReadFileStoreTable.
 """
 
 import logging

@@ -147,6 +147,7 @@ class TableWrites:
         from interbed.storage.base.predicate.conditions import bound_filter
         from interbed.storage.commit.contention import RetryPolicy
         from interbed.storage.meta.schema.system_fields import readable_fields
+        from interbed.storage.scan.fallback_checks import warn_of_branch_rows
         from interbed.storage.upkeep.changed_rows import delete_rows
         from interbed.storage.write.row_statements import delete_refusal
 
@@ -154,6 +155,7 @@ class TableWrites:
         refusal = delete_refusal(self.store.schema, self.store.options) if self.store.schema.has_primary_key else None
         if refusal is not None:
             raise NotSupportedError(f"DELETE from '{self.name}' is not possible: {refusal}")
+        warn_of_branch_rows(self.store, predicate=predicate)
         keyed = self.store.schema.has_primary_key
         # After a conflict the rows are read again: a row that another writer has changed may no longer match.
         return RetryPolicy.of(self.store.options).redo(
@@ -169,6 +171,7 @@ class TableWrites:
         """
         from interbed.storage.commit.file_store_commit import FileStoreCommit
         from interbed.storage.meta.paths import POSTPONE_BUCKET
+        from interbed.storage.scan.fallback_checks import warn_of_branch_rows
         from interbed.storage.scan.live_files import restore_buckets
         from interbed.storage.scan.partition_filter import partition_choice, selects_all
 
@@ -179,8 +182,10 @@ class TableWrites:
         if not any(restored.buckets() for restored in places):
             # A table that was renamed or dropped has no files here, either.
             self.store.check_here()
-            return None
-        ids = FileStoreCommit(self.store, _new_commit_user(), new_user=True).overwrite([], partition=meant)
+            ids: Sequence[int] = ()
+        else:
+            ids = FileStoreCommit(self.store, _new_commit_user(), new_user=True).overwrite([], partition=meant)
+        warn_of_branch_rows(self.store, partitions=chosen)
         return ids[-1] if ids else None
 
     @changes_table
@@ -191,10 +196,12 @@ class TableWrites:
         snapshots. Raises as delete_partitions does.
         """
         from interbed.storage.commit.file_store_commit import FileStoreCommit
+        from interbed.storage.scan.fallback_checks import warn_of_branch_rows
         from interbed.storage.scan.partition_filter import partition_choice
 
         chosen = partition_choice(partitions, self.store.schema.fields)
         ids = FileStoreCommit(self.store, _new_commit_user(), new_user=True).truncate(chosen)
+        warn_of_branch_rows(self.store, partitions=chosen)
         return ids[-1] if ids else None
 
     def _alter(self, changes: "Sequence[SchemaChange]") -> None:

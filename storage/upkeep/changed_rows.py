@@ -39,6 +39,7 @@ from interbed.storage.meta.schema.table_schema import ROW_ID, TableSchema
 from interbed.storage.read.point_lookup import PointLookup, key_batch
 from interbed.storage.read.positions import FILE_PATH, ROW_INDEX, LocatedRead
 from interbed.storage.read.table_read import TableRead
+from interbed.storage.scan.fallback_checks import check_hides_no_rows, warn_of_branch_rows
 from interbed.storage.scan.live_files import restore_buckets
 from interbed.storage.scan.partition_filter import AllPartitions, PartitionFilter
 from interbed.storage.scan.scan import TableScan
@@ -58,6 +59,7 @@ class SnapshotRows:
     """Rows of the newest snapshot, and the commit of changes that are computed from them."""
 
     def __init__(self, store: FileStore, commit_user: str) -> None:
+        self._readable = store
         # Rows of a fallback branch can't be changed from here.
         self.store = store if store.options.fallback_branch is None else store.with_options({FALLBACK_BRANCH: ""})
         self.read_store = _with_level_0(self.store)
@@ -80,7 +82,11 @@ class SnapshotRows:
         return pa.schema([*self.store.schema.arrow, *more])
 
     def batches(self, predicate: Predicate | None = None) -> Iterator[pa.RecordBatch]:
-        """Yield the rows that the predicate selects, with their location columns."""
+        """Yield the rows that the predicate selects, with their location columns.
+
+        Logs a warning if it may select rows of the fallback branch.
+        """
+        warn_of_branch_rows(self._readable, predicate=predicate)
         if not self.snapshot_id:
             return
         plan = TableScan(self.read_store, predicate=predicate, snapshot_id=self.snapshot_id).plan()
@@ -108,7 +114,8 @@ class SnapshotRows:
 
         Deleted rows are as `batches` returns them; updated ones have the location columns of the old row. `completed`
         are new rows with values of the table, and where null stays null. Only changes of other writers in `partitions`
-        (None: in all) are conflicts. Raises CommitConflictError.
+        (None: in all) are conflicts. Raises CommitConflictError, NotSupportedError for rows that would hide those of
+        the fallback branch.
         """
         self._snapshot.check(self.store.newest_snapshot(), self.store.snapshots)
         with ExitStack() as opened:
@@ -130,6 +137,11 @@ class SnapshotRows:
             messages += vector_messages(self.store, restore_buckets(self.store), {}, replaced)
         if not messages:
             return None
+        try:
+            check_hides_no_rows(self._readable, {m.partition for m in messages if m.data.new_files})
+        except NotSupportedError:
+            FileStoreCommit(self.store, self._user).abort(messages)
+            raise
         read = RowsRead(snapshot=self._snapshot, partitions=partitions or AllPartitions())
         return commit_rows(self.store, self._user, messages, read)
 

@@ -380,3 +380,38 @@ def test_a_merge_that_writes_two_rows_of_one_key_is_refused_with_the_key(
         )
     assert lake.tuples("SELECT * FROM {lake}.db.m") == before
     assert lake.files("db.m") == files
+
+
+def test_a_merge_hides_no_rows_of_a_fallback_branch(lake: SparkLake) -> None:
+    lake.sql(
+        "CREATE TABLE {lake}.db.daily (id INT, n INT, day STRING) PARTITIONED BY (day) "
+        "TBLPROPERTIES ('primary-key' = 'day,id', 'bucket' = '1')"
+    )
+    table = _table(lake, "db.daily")
+    table.versions.create_branch("live")
+    _table(lake, "db.daily$branch_live").upsert([{"id": 1, "n": 1, "day": "y"}, {"id": 2, "n": 2, "day": "y"}])
+    table.upsert([{"id": 1, "n": 7, "day": "x"}])
+    lake.sql("ALTER TABLE {lake}.db.daily SET TBLPROPERTIES ('scan.fallback-branch' = 'live')")
+    merge = (
+        "MERGE INTO {lake}.db.daily AS t USING (SELECT 1 AS id, 5 AS n, '%s' AS day) AS s "
+        "ON t.id = s.id AND t.day = s.day WHEN MATCHED THEN UPDATE SET n = s.n WHEN NOT MATCHED THEN INSERT *"
+    )
+    reading = merge.replace("SET n = s.n", "SET n = t.n + s.n")
+    rows = "SELECT day, id, n FROM {lake}.db.daily ORDER BY day, id"
+    before = [("x", 1, 7), ("y", 1, 1), ("y", 2, 2)]
+    inserting = merge.replace("WHEN MATCHED THEN UPDATE SET n = s.n ", "").replace("1 AS id", "3 AS id")
+    for each in (merge, reading, inserting):
+        with pytest.raises(Exception, match=r"partition day=y .*branch 'live'.*'scan.fallback-branch' = ''"):
+            lake.sql(each % "y")
+    assert [tuple(row) for row in lake.sql(rows)] == before
+    lake.sql(merge % "x")
+    lake.sql(reading % "z")
+    lake.sql("UPDATE {lake}.db.daily SET n = n + 1 WHERE id = 1")
+    lake.sql("DELETE FROM {lake}.db.daily WHERE n = 2")
+    assert [tuple(row) for row in lake.sql(rows)] == [("x", 1, 6), *before[1:], ("z", 1, 6)]
+    lake.sql("SET spark.interbed.{lake}.db.daily.scan.fallback-branch=")
+    try:
+        lake.sql(merge % "y")
+    finally:
+        lake.sql("RESET spark.interbed.{lake}.db.daily.scan.fallback-branch")
+    assert [tuple(row) for row in lake.sql(rows)] == [("x", 1, 6), ("y", 1, 5), ("z", 1, 6)]

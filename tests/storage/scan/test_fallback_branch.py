@@ -6,7 +6,7 @@ import pyarrow as pa
 import pytest
 
 import interbed
-from interbed.storage.base.errors import InvalidOptionError
+from interbed.storage.base.errors import InvalidOptionError, NotSupportedError
 from interbed.storage.base.types.data_type import AtomicType, TypeRoot
 from interbed.storage.meta.schema.change import AddColumn, SetOption
 from interbed.storage.scan.split import Split
@@ -144,3 +144,79 @@ def test_keys_are_looked_up_in_the_partitions_of_the_branch(lake: interbed.Catal
     assert found["amount"].to_pylist() == [7, 5, 3, 7]
     assert keyed.get_many([]).num_rows == 0
     assert keyed.copy({"scan.fallback-branch": ""}).get(("26", "pear")) is None
+
+
+@pytest.fixture
+def keyed(lake: interbed.Catalog) -> Table:
+    """A table with rows of one day, and a branch with those of another."""
+    made = lake.create_table("db.k", COLUMNS, primary_keys=["dt", "name"], partition_keys=["dt"])
+    made.versions.create_branch("live")
+    lake.get_table("db.k$branch_live").upsert(rows(*LIVE, ("25", "apple", 4)))
+    made.upsert(rows(*BATCH))
+    made.store.alter([SetOption("scan.fallback-branch", "live")])
+    return lake.get_table("db.k")
+
+
+def data_files(of: Table) -> int:
+    return sum(1 for path in Path(of.location.removeprefix("file:")).rglob("data-*") if path.is_file())
+
+
+def test_a_partial_upsert_into_a_partition_of_the_branch_is_refused(keyed: Table) -> None:
+    before, files = read(keyed), data_files(keyed)
+    part = [{"dt": "25", "name": "apple", "amount": 6}, {"dt": "26", "name": "plum"}]
+    with pytest.raises(NotSupportedError, match=r"partition dt=26 .*branch 'live'.*'scan.fallback-branch' = ''"):
+        keyed.upsert(part, columns="present")
+    assert (read(keyed), data_files(keyed)) == (before, files)
+    assert keyed.upsert(part[:1], columns="present") is not None
+    assert read(keyed) == [("25", "apple", 6), BATCH[1], *LIVE]
+    alone = keyed.copy({"scan.fallback-branch": ""})
+    assert alone.upsert([{"dt": "26", "name": "cherry"}], columns="present") is not None
+    assert read(keyed)[2:] == [("26", "cherry", None)]
+    assert keyed.upsert([{"dt": "26", "name": "fig"}], columns="present") is not None
+
+
+def test_a_whole_row_takes_a_partition_from_the_branch(keyed: Table) -> None:
+    assert keyed.upsert(rows(("26", "fig", 1))) is not None
+    assert read(keyed) == [*BATCH, ("26", "fig", 1)]
+
+
+@pytest.mark.parametrize("engine", ["partial-update", "deduplicate"])
+def test_a_partial_upsert_into_an_empty_table_is_refused(lake: interbed.Catalog, engine: str) -> None:
+    options = {"merge-engine": engine}
+    empty = lake.create_table("db.e", COLUMNS, primary_keys=["dt", "name"], partition_keys=["dt"], options=options)
+    empty.versions.create_branch("live")
+    empty = empty.copy({"scan.fallback-branch": "live"})
+    lake.get_table("db.e$branch_live").upsert(rows(*LIVE))
+    with pytest.raises(NotSupportedError, match="partition dt=26"):
+        empty.upsert([{"dt": "26", "name": "pear"}], columns="present")
+    assert read(empty) == LIVE
+
+
+@pytest.mark.parametrize("by", ["delete", "delete_partitions", "truncate"])
+def test_deletions_warn_of_rows_of_the_branch(keyed: Table, by: str, caplog: pytest.LogCaptureFixture) -> None:
+    def delete(day: str) -> object:
+        return keyed.truncate({"dt": day}) if by == "truncate" else getattr(keyed, by)(f"dt = '{day}'")
+
+    delete("27")
+    assert caplog.messages == []
+    delete("26")
+    [warning] = caplog.messages
+    assert "the branch 'live'" in warning
+    assert "dt=26" in warning
+    assert read(keyed) == [*BATCH, *LIVE]
+    caplog.clear()
+    delete("25")
+    if by == "delete":
+        # The deleted keys stay in files until a compaction, and with them the partition.
+        assert read(keyed) == LIVE
+        assert caplog.messages == []
+    else:
+        assert read(keyed) == [("25", "apple", 4), *LIVE]
+        [warning] = caplog.messages
+        assert "dt=25" in warning
+
+
+def test_a_deletion_of_no_row_of_the_branch_does_not_warn(keyed: Table, caplog: pytest.LogCaptureFixture) -> None:
+    assert keyed.delete("name = 'banana' and dt = '25'") is not None
+    assert keyed.copy({"scan.fallback-branch": ""}).delete("dt = '26'") is None
+    assert caplog.messages == []

@@ -12,6 +12,7 @@ from click.testing import CliRunner, Result
 import interbed
 from interbed.catalog.client.cli import sql_changes
 from interbed.cli import main
+from interbed.storage.meta.schema.change import SetOption
 from interbed.storage.upkeep.changed_rows import SnapshotRows
 from tests.support.tally import Tally
 
@@ -241,3 +242,38 @@ def test_updates_of_columns_with_aggregate_functions_are_refused(lake: interbed.
         said = refused.output.replace("\n", " ")
         assert (refused.exit_code, "the column 'n' has the aggregate function 'sum'" in said) == (1, True), said
     assert table.to_arrow().to_pylist() == [{"id": 1, "g": 1, "n": 5, "c": 0}]
+
+
+@pytest.mark.parametrize("kind", ["append partitioned", "keyed partitioned"])
+def test_statements_hide_no_rows_of_a_fallback_branch(tmp_path: Path, kind: str) -> None:
+    options = ["-o", f"warehouse=file:{tmp_path}"]
+    table = ["id INT NOT NULL", "v INT", "dt STRING NOT NULL"]
+    catalog = interbed.load_catalog("lake", warehouse=f"file:{tmp_path}")
+    catalog.create_database("s")
+    columns = [each for name in table for each in ("--column", name)]
+    made = CliRunner().invoke(main, ["table", *options, "create", "s.t", *columns, *KINDS[kind]])
+    assert made.exit_code == 0, made.output
+    catalog.get_table("s.t").versions.create_branch("live")
+    catalog.get_table("s.t$branch_live").append([{"id": 1, "v": 1, "dt": "y"}])
+    catalog.get_table("s.t").append([{"id": 1, "v": 1, "dt": "x"}])
+    catalog.alter_table("s.t", SetOption("scan.fallback-branch", "live"))
+    before = catalog.get_table("s.t").to_arrow().to_pylist()
+
+    def run(statement: str) -> Result:
+        return CliRunner().invoke(main, ["sql", *options, statement])
+
+    merge = (
+        "MERGE INTO s.t AS t USING (SELECT 2 AS id, 5 AS v, 'y' AS dt) AS s ON t.id = s.id "
+        "WHEN NOT MATCHED THEN INSERT (id, v, dt) VALUES (s.id, s.v, s.dt)"
+    )
+    moving = [] if kind.startswith("keyed") else ["UPDATE s.t SET dt = 'y'"]
+    for statement in (merge, *moving):
+        result = run(statement)
+        assert result.exit_code == 1
+        assert "the partition dt=y" in " ".join(result.output.split())
+        assert catalog.get_table("s.t").to_arrow().to_pylist() == before
+    assert run("UPDATE s.t SET v = v + 1").exit_code == 0
+    assert run("DELETE FROM s.t WHERE v = 1").exit_code == 0
+    assert sorted(row["v"] for row in catalog.get_table("s.t").to_arrow().to_pylist()) == [1, 2]
+    assert run("INSERT INTO s.t VALUES (3, 3, 'y')").exit_code == 0
+    assert sorted(row["v"] for row in catalog.get_table("s.t").to_arrow().to_pylist()) == [2, 3]
