@@ -102,8 +102,29 @@ def _naming_errors(kind: type[Exception], failures: list[InterbedError]) -> Iter
             raise failures[0] from error
         if isinstance(error, kind) or (isinstance(error, OSError) and error.errno is None):
             # Errors of DuckDB come as OSError where its rows are read as Arrow data.
-            raise InvalidInputError(str(error)) from error
+            raise InvalidInputError(_in_words(str(error))) from error
         raise
+
+
+_OF_VALUES = ("Out of Range Error: ", "Conversion Error: ", "Invalid Input Error: ")
+"""Kinds of DuckDB's errors about values that a statement computes, as its texts begin."""
+
+
+def _in_words(text: str) -> str:
+    """Return the text of an error of DuckDB, with the way out where values do not fit their type."""
+    for kind in _OF_VALUES:
+        if not text.startswith(kind):
+            continue
+        reason, line, rest = text.removeprefix(kind).rstrip().partition("\n")
+        words = f"The statement can't be computed: {reason.rstrip('.!')}."
+        if reason.startswith("Overflow"):
+            words += (
+                " Let it compute with a wider type: CAST(… AS BIGINT), CAST(… AS DECIMAL(38, 0)) or CAST(… AS DOUBLE)."
+            )
+        elif kind == "Conversion Error: ":
+            words += " TRY_CAST(… AS …) has NULL for such values."
+        return f"{words}{line}{rest}"
+    return text
 
 
 with_catalog(sql)

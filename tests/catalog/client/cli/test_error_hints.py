@@ -167,3 +167,25 @@ def test_many_commits_are_counted() -> None:
     with pytest.raises(OSError, match="lost"), found.creating("t", 3):
         raise OSError("lost")
     assert found.text == "2 snapshots were committed before that, snapshot 2 of t last."
+
+
+VALUES = [
+    (
+        "SELECT 9223372036854775807 + id FROM shop.orders",
+        r"Overflow in addition of INT64 \(.* \+ 1\)\. Let .*DECIMAL\(38, 0\)",
+    ),
+    (
+        "UPDATE shop.orders SET amount = 9223372036854775807 * (id + 2)",
+        r"Overflow in multiplication .*CAST\(… AS DOUBLE\)",
+    ),
+    ("SELECT CAST(name AS INT) FROM shop.orders", r"Could not convert string 'x' to INT32.*\. TRY_CAST"),
+    ("SELECT substring('x', 1, 99999999999999)", r"Substring length outside of supported range"),
+    ("SELECT chr(-5)", r"Invalid UTF8 Codepoint -5\.$"),
+]
+
+
+@pytest.mark.parametrize(("statement", "words"), VALUES)
+def test_values_that_do_not_fit_are_reported_with_the_way_out(
+    lake: interbed.Catalog, statement: str, words: str
+) -> None:
+    assert re.search(rf"^Error: The statement can't be computed: {words}", said(run(lake, "sql", statement)))
