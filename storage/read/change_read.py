@@ -246,17 +246,25 @@ def change_steps(store: FileStore, splits: Sequence[Split]) -> Iterator[tuple[Sp
     tables the deletions of a snapshot precede its other changes, so that a copy does not lose the row. The splits of
     overwrites (`streaming` with `before`) are planned in this order.
     """
-    crossing = crosses_partitions(store.schema)
     deletions = frozenset({RowKind.DELETE})
     if store.options.changelog_producer not in _PRODUCERS_OF_PAIRS:
         deletions |= {RowKind.UPDATE_BEFORE}
-    for _, found in groupby(splits, key=lambda split: split.snapshot_id):
-        group = list(found)
-        has_both = any(s.streaming != (s.before is not None) for s in group)
-        if crossing and len(group) > 1 and has_both:
+    for group in ordered_groups(store, splits):
+        if len(group) > 1:
             yield from ((split, kinds) for kinds in (deletions, frozenset(RowKind) - deletions) for split in group)
         else:
             yield from ((split, None) for split in group)
+
+
+def ordered_groups(store: FileStore, splits: Sequence[Split]) -> Iterator[list[Split]]:
+    """Yield the splits in groups whose rows are in order only if each group is read as a whole; see change_steps."""
+    crossing = crosses_partitions(store.schema)
+    for _, found in groupby(splits, key=lambda split: split.snapshot_id):
+        group = list(found)
+        if crossing and any(s.streaming != (s.before is not None) for s in group):
+            yield group
+        else:
+            yield from ([split] for split in group)
 
 
 def rows_of_kinds(rows: pa.RecordBatch, kinds: ChangeKinds | None) -> pa.RecordBatch:

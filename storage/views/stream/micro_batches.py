@@ -2,13 +2,15 @@
 
 The caller keeps the positions. Planning a step again gives the same splits, even with other limits. A step is counted
 in units that do not depend on options: the files of an append table, the splits of a primary-key table. A snapshot may
-be read in several steps. Source: documentation page `spark/structured-streaming`.
+be read in several steps, unless a key may be deleted by one of its splits and added by another. Source: documentation
+page `spark/structured-streaming`.
 """
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from interbed.storage.base.errors import InvalidInputError, NotSupportedError, SnapshotNotFoundError
+from interbed.storage.meta.bucket_mode import crosses_partitions
 from interbed.storage.meta.file_store import FileStore
 from interbed.storage.scan.split import Plan, Split
 from interbed.storage.views.stream.position import NOTHING_READ, StreamCheckpoint, StreamPosition
@@ -19,7 +21,8 @@ from interbed.storage.views.stream.stream_scan import StreamScan
 class BatchLimits:
     """Limits of the files, bytes and rows (before merging) in a step, which has at least one unit; None for no limit.
 
-    With fewer than `min_rows` rows there is no step.
+    Where keys cross partitions a step has at least the changes of one snapshot. With fewer than `min_rows` rows there
+    is no step.
     """
 
     files: int | None = None
@@ -74,6 +77,9 @@ class MicroBatches:
         """
         limits = limits or BatchLimits()
         end: StreamPosition | None = None
+        # Keys that move to another partition are deleted and added by the same step.
+        is_divided = not crosses_partitions(self._store.schema)
+        last_end: StreamPosition | None = None
         files = size = rows = 0
         units = self._units(after, last_snapshot)
         while True:
@@ -95,9 +101,11 @@ class MicroBatches:
                 or (limits.size is not None and size > limits.size)
                 or (limits.rows is not None and rows > limits.rows)
             )
-            if over and end is not None:
-                return end
+            if over and last_end is not None:
+                return last_end
             end = unit.position
+            if is_divided or end.is_complete or end.full:
+                last_end = end
         if limits.min_rows is not None and rows < limits.min_rows:
             return None
         return end

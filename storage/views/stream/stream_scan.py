@@ -9,7 +9,7 @@ changelog, rows of level 0 will be in a later changelog. Source: paimon-core's D
 """
 
 import time
-from collections.abc import Callable, Collection, Generator, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import pyarrow as pa
@@ -26,6 +26,7 @@ from interbed.storage.meta.snapshot.manager import ChangelogManager
 from interbed.storage.meta.snapshot.progress import ConsumerManager
 from interbed.storage.meta.snapshot.snapshot import FIRST_SNAPSHOT_ID, Snapshot
 from interbed.storage.read.arrow_rows import ArrowRows, SplitsRead
+from interbed.storage.read.change_read import ordered_groups
 from interbed.storage.scan.change_plan import (
     SnapshotChangeRules,
     check_changes_readable,
@@ -76,7 +77,7 @@ class StreamScan:
                 "to 'true' to read its changes."
             )
         check_changes_readable(store)
-        self._store = store
+        self.store = store
         self._predicate = predicate
         self._partition_filter = partition_filter
         self._buckets = buckets
@@ -144,8 +145,8 @@ class StreamScan:
                 is_checked = True
             if snapshot is None:
                 return None
-            warn_of_overlooked(self._store.location, snapshot, self._rules)
-            splits = splits_of_snapshot(self._store, self._changes, snapshot, self._rules.files_of(snapshot))
+            warn_of_overlooked(self.store.location, snapshot, self._rules)
+            splits = splits_of_snapshot(self.store, self._changes, snapshot, self._rules.files_of(snapshot))
             self._planned = StreamCheckpoint(self._next, self._passed)
             self._next, self._passed = self._next + 1, commit_of(snapshot)
             if splits:
@@ -177,7 +178,7 @@ class StreamScan:
         self._finished = False
         if self._next is not None and full:
             start = StreamStart.with_rows_of(self._next)
-            self._next, self._full, self._files_since = start.next_snapshot, start.full, files_since(self._store)
+            self._next, self._full, self._files_since = start.next_snapshot, start.full, files_since(self.store)
             self._passed = None
 
     def notify_checkpoint_complete(self, next_snapshot: int | None) -> None:
@@ -185,7 +186,7 @@ class StreamScan:
 
         Snapshots from there on do not expire while the consumer needs them.
         """
-        consumer_id = self._store.options.consumer_id
+        consumer_id = self.store.options.consumer_id
         if consumer_id is not None and next_snapshot is not None:
             self._check_same_table()
             self._consumers.reset(consumer_id, int(next_snapshot), passed=StreamCheckpoint.of(next_snapshot).passed)
@@ -195,17 +196,17 @@ class StreamScan:
 
         Return None while the table has no snapshot. Raises InvalidOptionError and SnapshotNotFoundError.
         """
-        options = self._store.options
+        options = self.store.options
         if options.consumer_id is not None and not options.consumer_ignore_progress:
             progress = self._consumers.progress(options.consumer_id)
             if progress is not None:
-                return start_at(self._store, progress.next_snapshot, passed=progress.passed)
-        return stream_start(self._store, was_empty=self._was_empty)
+                return start_at(self.store, progress.next_snapshot, passed=progress.passed)
+        return stream_start(self.store, was_empty=self._was_empty)
 
     def _plan_full(self, snapshot_id: int) -> Plan:
-        snapshot = self._store.snapshots.read(snapshot_id)
+        snapshot = self.store.snapshots.read(snapshot_id)
         scan = TableScan(
-            self._store,
+            self.store,
             predicate=self._predicate,
             partition_filter=self._partition_filter,
             buckets=self._buckets,
@@ -224,26 +225,26 @@ class StreamScan:
     def _postponed(self, snapshot_id: int) -> list[Split]:
         """Return the splits of the postponed bucket of a snapshot, whose rows are read as records."""
         scan = TableScan(
-            self._store, partition_filter=self._partition_filter, buckets=[POSTPONE_BUCKET], snapshot_id=snapshot_id
+            self.store, partition_filter=self._partition_filter, buckets=[POSTPONE_BUCKET], snapshot_id=snapshot_id
         )
         entries = sorted(scan.entries(), key=lambda e: e.file.creation_time_millis)
-        return record_splits(self._store, snapshot_id, entries)
+        return record_splits(self.store, snapshot_id, entries)
 
     def _levels_read(self) -> Callable[[int], bool] | None:
         """Return the filter of the levels whose rows no later changelog contains; None for an append table."""
-        if not self._store.schema.has_primary_key:
+        if not self.store.schema.has_primary_key:
             return None
-        producer = self._store.options.changelog_producer
+        producer = self.store.options.changelog_producer
         if producer is ChangelogProducer.LOOKUP:
             return lambda level: level > 0
         if producer is ChangelogProducer.FULL_COMPACTION:
-            highest = self._store.options.num_levels - 1
+            highest = self.store.options.num_levels - 1
             return lambda level: level == highest
         return lambda level: True
 
     def _due(self, snapshot_id: int) -> Snapshot | None:
         """Return the snapshot, None if it is missing or too young. Finish the stream at its bound."""
-        manager = self._store.snapshots
+        manager = self.store.snapshots
         if manager.exists(snapshot_id):
             # Read again, because another process may have rolled back the cached snapshot.
             snapshot = manager.stored(snapshot_id)
@@ -257,16 +258,16 @@ class StreamScan:
         if self._is_over(snapshot):
             self._finished = True
             return None
-        delay = self._store.options.streaming_read_delay_millis
+        delay = self.store.options.streaming_read_delay_millis
         if delay is not None and snapshot.time_millis > self._clock() - delay:
             return None
         return snapshot
 
     def _check_same_table(self, beside: Snapshot | None = None) -> None:
         """Raise SnapshotNotFoundError if another table has replaced the table of the stream."""
-        if self._store.schemas.is_another(self._store.schema, beside):
+        if self.store.schemas.is_another(self.store.schema, beside):
             raise SnapshotNotFoundError(
-                f"The table at {self._store.location} was dropped, and perhaps recreated, since its stream began; "
+                f"The table at {self.store.location} was dropped, and perhaps recreated, since its stream began; "
                 "get it from its catalog again and start a new stream."
             )
 
@@ -278,32 +279,32 @@ class StreamScan:
         if self._passed is None or snapshot_id < FIRST_SNAPSHOT_ID:
             return
         try:
-            found: Snapshot | None = self._store.snapshots.stored(snapshot_id)
+            found: Snapshot | None = self.store.snapshots.stored(snapshot_id)
         except SnapshotNotFoundError:
             found = self._changelogs.find(snapshot_id)
         if found is not None and not is_commit(found, self._passed):
-            consumer = self._store.options.consumer_id
+            consumer = self.store.options.consumer_id
             raise SnapshotNotFoundError(
-                f"The stream of {self._store.location} resumes after snapshot {snapshot_id}, which is not the one that "
+                f"The stream of {self.store.location} resumes after snapshot {snapshot_id}, which is not the one that "
                 "it has read. The table was recreated or rolled back; start a new stream"
                 + (f" after resetting the consumer {consumer!r}." if consumer is not None else ".")
             )
 
     def _is_over(self, snapshot: Snapshot) -> bool:
-        bound = self._store.options.bounded_watermark
+        bound = self.store.options.bounded_watermark
         return bound is not None and snapshot.watermark is not None and snapshot.watermark > bound
 
     def _check_in_range(self, snapshot_id: int) -> None:
-        oldest, newest = self._store.snapshots.earliest_id(), self._store.snapshots.latest_id()
-        if oldest is not None and snapshot_id < oldest and not self._store.snapshots.exists(snapshot_id):
+        oldest, newest = self.store.snapshots.earliest_id(), self.store.snapshots.latest_id()
+        if oldest is not None and snapshot_id < oldest and not self.store.snapshots.exists(snapshot_id):
             raise SnapshotNotFoundError(
-                f"The stream of {self._store.location} continues with snapshot {snapshot_id}, which has expired; the "
+                f"The stream of {self.store.location} continues with snapshot {snapshot_id}, which has expired; the "
                 f"oldest is {oldest}. Start a new stream, or resume from snapshot {oldest}. To keep snapshots until "
                 "they are read, give the stream a 'consumer-id', or let them expire later ('snapshot.time-retained')."
             )
         if snapshot_id > (newest or 0) + 1:
             raise SnapshotNotFoundError(
-                f"The stream of {self._store.location} continues with snapshot {snapshot_id}, but the newest is "
+                f"The stream of {self.store.location} continues with snapshot {snapshot_id}, but the newest is "
                 f"{newest or 'missing'}. The table was recreated or rolled back; start a new stream."
             )
 
@@ -346,7 +347,8 @@ class StreamedChanges(ArrowRows):
 class StreamLimits:
     """Limits of the splits and files that are returned at a time; None for all changes of a snapshot.
 
-    A split is never divided, so a split of more files is returned alone.
+    A split is never divided, so a split of more files is returned alone. The changes of a snapshot of a table whose
+    keys cross partitions are not divided either, because a key may be deleted by one split and added by another.
     """
 
     splits: int | None = None
@@ -357,16 +359,16 @@ class StreamLimits:
             if value is not None and value < 1:
                 raise InvalidInputError(f"A stream returns at least one at a time, not {value} {what}.")
 
-    def parts(self, splits: Sequence[Split]) -> list[tuple[Split, ...]]:
-        """Divide the splits, in order, into parts within the limits; one empty part without splits."""
+    def parts(self, groups: Iterable[Sequence[Split]]) -> list[tuple[Split, ...]]:
+        """Divide groups of splits, in order, into parts within the limits; one empty part without splits."""
         parts: list[list[Split]] = [[]]
-        for split in splits:
-            held = sum(_files_of(s) for s in parts[-1])
-            too_many = self.splits is not None and len(parts[-1]) >= self.splits
-            too_large = self.files is not None and held + _files_of(split) > self.files
+        for group in groups:
+            together = [*parts[-1], *group]
+            too_many = self.splits is not None and len(together) > self.splits
+            too_large = self.files is not None and sum(_files_of(s) for s in together) > self.files
             if parts[-1] and (too_many or too_large):
                 parts.append([])
-            parts[-1].append(split)
+            parts[-1] += group
         return [tuple(part) for part in parts]
 
 
@@ -412,7 +414,7 @@ class TableStream:
 
     def parts(self, plan: Plan) -> Iterator[StreamedChanges]:
         """Yield the changes of the last plan, divided by the limits."""
-        parts = self.limits.parts(plan.splits)
+        parts = self.limits.parts(ordered_groups(self.scan.store, plan.splits))
         for part in parts[:-1]:
             again = self.scan.checkpoint_before() if part[0].has_changes else None
             yield StreamedChanges(plan=replace(plan, splits=part), checkpoint=again, read=self.read)

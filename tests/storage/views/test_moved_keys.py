@@ -9,6 +9,8 @@ import pytest
 
 import interbed
 from interbed.storage.table.table import Table
+from interbed.storage.views.stream.micro_batches import BatchLimits, MicroBatches
+from interbed.storage.views.stream.position import StreamPosition
 
 SCHEMA = pa.schema(
     (pa.field("id", pa.int64(), nullable=False), pa.field("p", pa.string(), nullable=False), pa.field("v", pa.int64()))
@@ -122,3 +124,42 @@ def test_filtered_changes_of_a_moved_key_keep_its_deletion(tmp_path: Path) -> No
     table.upsert(rows([1], "x", 10))
     left = table.changes(filter="p = 'y'").to_arrow().to_pylist()
     assert [(row["id"], row["_row_kind"]) for row in left] == [(1, 0), (1, 3)]
+
+
+@pytest.mark.parametrize("limits", [{"max_splits": 1}, {"max_files": 1}])
+@pytest.mark.parametrize("options", [{"bucket": "-1"}, {"bucket": "-1", "changelog-producer": "lookup"}])
+def test_the_parts_of_a_stream_delete_keys_that_move_before_they_add_them(
+    tmp_path: Path, options: dict[str, str], limits: dict[str, Any]
+) -> None:
+    table = create(tmp_path, options, partitions=["p"])
+    table.upsert([*rows([1, 2], "x", 10), *rows([3], "y", 10), *rows([4], "z", 10)])
+    table.upsert([*rows([1, 4], "y", 20), *rows([3], "x", 20)])
+    table.upsert([*rows([1], "x", 30), *rows([3], "z", 30)])
+    parts = [part.to_arrow().to_pylist() for part in table.stream(from_snapshot=1, idle_seconds=0, **limits)]
+    assert applied([row for part in parts for row in part]) == state(table)
+
+
+@pytest.mark.parametrize("limits", [{"max_splits": 1}, {"max_files": 1}])
+def test_the_parts_of_an_overwrite_delete_rows_first(tmp_path: Path, limits: dict[str, Any]) -> None:
+    table = create(tmp_path, {**SMALL_BUCKETS, "streaming-read-overwrite": "true"})
+    table.upsert(rows(range(9), "x", 10))
+    table.overwrite(rows([8, 7, 6, 5, 1], "x", 20))
+    parts = [part.to_arrow().to_pylist() for part in table.stream(from_snapshot=1, idle_seconds=0, **limits)]
+    assert len(parts) > 4
+    assert applied([row for part in parts for row in part]) == state(table)
+
+
+def test_a_micro_batch_has_both_places_of_a_key_that_moves(tmp_path: Path) -> None:
+    table = create(tmp_path, {"bucket": "-1", "changelog-producer": "lookup"}, partitions=["p"])
+    for where in (("x", "y"), ("y", "x"), ("z", "x"), ("x", "z")):
+        table.upsert([*rows([1], where[0], 10), *rows([2], where[1], 10)])
+    batches, after = MicroBatches(table.store), StreamPosition(snapshot_id=1)
+    copy: dict[int, dict[str, Any]] = {}
+    steps = 0
+    while (end := batches.advance(after, BatchLimits(files=1))) is not None:
+        read = table.new_change_read().to_reader(batches.splits(after, end)).read_all().to_pylist()
+        copy = applied(read, before=list(copy.values()))
+        after, steps = end, steps + 1
+        assert end.is_complete
+    assert copy == state(table)
+    assert steps == 4
