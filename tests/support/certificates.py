@@ -1,9 +1,11 @@
 """Certificates for tests: an authority, and what it has signed for a server and a client."""
 
+import math
 import shutil
 import subprocess
 from pathlib import Path
 
+from interbed.catalog.server.auth.principals import ClientCertificate
 from tests.support.waits import at_most
 
 _NEW_KEY = ("-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes")
@@ -26,6 +28,11 @@ def make_certificates(directory: Path) -> Path:
         signed = ["-CA", "ca.pem", "-CAkey", "ca.key", "-CAcreateserial", "-days", "2", "-extfile", "extensions"]
         _openssl(directory, "x509", "-req", "-in", f"{name}.csr", "-out", f"{name}.pem", *signed)
     return directory
+
+
+def certificate_of(*names: str, ends_at: float = math.inf) -> ClientCertificate:
+    """Return a verified certificate with these common names in its subject."""
+    return ClientCertificate(subject=",".join(f"CN={name}" for name in names), common_names=names, ends_at=ends_at)
 
 
 def _openssl(directory: Path, *arguments: str) -> None:

@@ -4,7 +4,8 @@ A token or a password decides if there is one: a request whose token is refused 
 Where a client sends a user and a password (SASL PLAIN, Basic), the password may be a token of that user; what looks
 like a token is never passed to a directory of passwords. Verified tokens and passwords are kept for as long as their
 mechanism allows, by a keyed hash; so are refused ones for a second, so that guessing costs the server little. Failures
-are counted, and further attempts wait (attempts.py).
+are counted, and further attempts wait (attempts.py). A certificate counts until its end, which ends open connections,
+whichever mechanism has authenticated their client.
 
 Verifications that need the database or another server run on a few threads, with a short queue. The clients are unknown
 until then, so the queue is bounded. An address with too many failures has one place in it. Secrets that were verified
@@ -30,6 +31,7 @@ from interbed.catalog.server.auth.principals import (
     AuthenticationError,
     AuthenticationUnavailableError,
     BearerVerifier,
+    ClientCertificate,
     Credentials,
     Mechanism,
     PasswordVerifier,
@@ -81,19 +83,32 @@ class Authentication:
 
     def known_until(self, credentials: Credentials) -> tuple[Principal, float] | None:
         """Return the principal if that needs no I/O, and the time until which it may be kept. AuthenticationError."""
+        self.check_certificate(credentials.certificate)
+        certificate_end = math.inf if credentials.certificate is None else credentials.certificate.ends_at
         token = _token(credentials)
         if token is None:
             principal = self._without_token(credentials)
             if self._groups is None:
-                return principal, math.inf
+                return principal, certificate_end
             groups = self._groups.known(principal.name)
             # The groups may change with each request: how long they are kept is not known here.
             return None if groups is None else (replace(principal, groups=groups), self._clock())
         has_password = self._has_password(credentials, token)
         found = self._kept.find(self._key_of(credentials, token))
-        if found is None or has_password:
-            return found
-        return _of_user(found[0], credentials.user), found[1]
+        if found is None:
+            return None
+        principal, until = found[0], min(found[1], certificate_end)
+        return (principal if has_password else _of_user(principal, credentials.user)), until
+
+    def check_certificate(self, certificate: ClientCertificate | None) -> None:
+        """Raise AuthenticationError for the certificate of an open connection that has ended; None is no certificate.
+
+        TLS looks at the end of a certificate when a connection opens, and not again.
+        """
+        if certificate is not None and self._clock() >= certificate.ends_at:
+            raise AuthenticationError(
+                "The client's certificate has ended since the connection was opened; connect with a newer one"
+            )
 
     @property
     def now(self) -> float:
@@ -107,6 +122,7 @@ class Authentication:
 
     def authenticate(self, credentials: Credentials) -> Principal:
         """Return the principal of a request; may do I/O. AuthenticationError."""
+        self.check_certificate(credentials.certificate)
         token = _token(credentials)
         if token is None:
             of_certificate = self._without_token(credentials)
@@ -154,8 +170,8 @@ class Authentication:
         return bool(self._bearers) or self._passwords is not None
 
     def _without_token(self, credentials: Credentials) -> Principal:
-        if self._certificates and credentials.common_names is not None:
-            return _certificate_principal(credentials.common_names)
+        if self._certificates and credentials.certificate is not None:
+            return _certificate_principal(credentials.certificate.common_names)
         raise AuthenticationError(f"The request is not authenticated; accepted: {self.accepted}")
 
     def _has_password(self, credentials: Credentials, secret: str) -> bool:

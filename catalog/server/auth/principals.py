@@ -43,16 +43,27 @@ class Principal:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ClientCertificate:
+    """A client certificate that TLS has verified: its subject, the common names in that, and its end (`notAfter`) in
+    seconds since the epoch.
+    """
+
+    subject: str
+    common_names: tuple[str, ...]
+    ends_at: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Credentials:
     """The credentials of a request or a connection: a bearer token, or a user and its password, which may be a token;
-    and the common names in the subject of a verified client certificate, None without one. `address` is that of the
-    client, by which failures are counted; None where they are not.
+    and the verified certificate of the client, None without one. `address` is that of the client, by which failures
+    are counted; None where they are not.
     """
 
     bearer: str | None = field(default=None, repr=False)
     user: str | None = None
     password: str | None = field(default=None, repr=False)
-    common_names: tuple[str, ...] | None = None
+    certificate: ClientCertificate | None = None
     address: str | None = None
 
 

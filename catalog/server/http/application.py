@@ -299,6 +299,7 @@ class AuthenticatedApplication:
         client = client_of(scope)
         answer = None
         try:
+            self._authentication.check_certificate(client.session.certificate)
             header = _authorization(scope["headers"])
             kept = client.authenticated
             if kept is not None and kept.value == header and self._authentication.now < kept.until:
@@ -308,7 +309,8 @@ class AuthenticatedApplication:
                 principal = await self._presented(client, header)
             else:
                 holder, answer = await self._negotiated(token)
-                principal, client.verify = await self._on_thread(holder.verified), holder.verified
+                principal = await self._on_thread(holder.verified)
+                client.verify = partial(self._verified_again, client.session, holder)
             user = _acted_for(scope) if scope["query_string"] else None
             if user is not None:
                 peer, verify = client.session.peer, client.verify
@@ -334,6 +336,13 @@ class AuthenticatedApplication:
         """Return the user for which a service acts, with its groups as of now; may do I/O. AuthenticationError."""
         return self._impersonation.acting(verify(), user, peer)
 
+    def _verified_again(self, session: ClientSession, holder: VerifiedClient) -> Principal:
+        """Return the client of a token of Kerberos as of now; may do I/O. AuthenticationError if that or its
+        certificate has ended.
+        """
+        self._authentication.check_certificate(session.certificate)
+        return holder.verified()
+
     async def _negotiated(self, token: str) -> tuple[VerifiedClient, str]:
         """Return the client of a token of Kerberos, and the server's token. AuthenticationError."""
         if self._authentication.negotiate is None:
@@ -344,8 +353,8 @@ class AuthenticatedApplication:
         """Return the principal of the credentials in a header, or of the client's certificate. AuthenticationError."""
         session = client.session
         credentials = _credentials(header)
-        if session.common_names is not None:
-            credentials = replace(credentials, common_names=session.common_names)
+        if session.certificate is not None:
+            credentials = replace(credentials, certificate=session.certificate)
         client.verify = verify = partial(self._authentication.present, credentials)
         known = self._authentication.known_until(credentials)
         if known is None:

@@ -22,7 +22,7 @@ from uvicorn.server import ServerState
 from interbed.catalog.server.auth.principals import Principal
 from interbed.catalog.server.session import ClientLink
 from interbed.catalog.server.thrift.edge.call import ClientSession
-from interbed.catalog.server.thrift.edge.listeners import client_names, client_subject
+from interbed.catalog.server.thrift.edge.listeners import client_certificate
 from interbed.catalog.server.thrift.edge.pool import ClientShare
 
 logger = logging.getLogger(__name__)
@@ -83,8 +83,7 @@ class HttpClient:
         self._connection = connection
         self.session = ClientSession(
             peer=peer,
-            certificate=None if tls is None else client_subject(tls),
-            common_names=None if tls is None else client_names(tls),
+            certificate=None if tls is None else client_certificate(tls),
             link=ClientLink(speaks_for_client=False),
         )
         self.share: ClientShare | None = None

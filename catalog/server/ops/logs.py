@@ -130,7 +130,7 @@ def call_fields(call: Call) -> dict[str, Any]:
         "method": shortened(call.method),
         "peer": call.session.peer,
         "user": call.session.user and shortened(call.session.user),
-        "certificate": call.session.certificate and shortened(call.session.certificate),
+        "certificate": call.session.certificate and shortened(call.session.certificate.subject),
     }
     principal = call.session.principal
     if principal is not None:

@@ -108,7 +108,7 @@ def admission(authentication: Authentication | None) -> Callable[[ClientSession]
 
     def admit(session: ClientSession) -> ClientSession:
         try:
-            principal = authentication.authenticate(Credentials(common_names=session.common_names))
+            principal = authentication.authenticate(Credentials(certificate=session.certificate))
         except AuthenticationError as error:
             return replace(
                 session,

@@ -156,7 +156,9 @@ def _origin() -> ChangeOrigin:
         return ChangeOrigin(interface="server")
     method, request_id = current_operation.get() or (current_method.get() or "", current_request.get())
     interface, _, operation = method.rpartition(".")
-    user = session.user if session.user is not None else session.certificate
+    user = session.user
+    if user is None and session.certificate is not None:
+        user = session.certificate.subject
     return ChangeOrigin(
         principal=None if user is None else shortened(escaped(user)),
         interface=interface or "thrift",

@@ -144,7 +144,9 @@ class Relay:
 
 
 def _method(call: bytes) -> str:
-    """Return the name of the method that a message of the binary protocol calls."""
+    """Return the name of the method that a message of the binary protocol calls; no name for other short messages."""
+    if len(call) < 8:
+        return ""
     _, length = struct.unpack_from(">ii", call)
     return call[8 : 8 + length].decode(errors="replace")
 

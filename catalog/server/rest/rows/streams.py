@@ -321,15 +321,17 @@ class RowStream:
 
 def verified(verify: Callable[[], Principal] | None) -> None:
     """Verify the credentials of a client again, and go on with the groups that it has by now. RestError with status 401
-    if they are not accepted any more.
+    if they are not accepted any more, and with status 503 if they cannot be verified: without its present groups a
+    client could see rows that a filter for one of them hides.
     """
     session = current_session.get()
     if verify is None or session is None:
         return
     try:
         current_session.set(session.of(verify()))
-    except AuthenticationUnavailableError:
-        logger.warning("the credentials of a stream of rows cannot be verified at present")
+    except AuthenticationUnavailableError as error:
+        logger.warning("a stream of rows ends, because its client cannot be verified at present: %s", error)
+        raise RestError(HTTPStatus.SERVICE_UNAVAILABLE, "ServiceUnavailable", str(error)) from error
     except AuthenticationError as error:
         raise RestError(HTTPStatus.UNAUTHORIZED, "NotAuthorized", str(error)) from error
 

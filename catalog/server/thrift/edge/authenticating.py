@@ -147,6 +147,7 @@ class ConnectionAuthenticator:
             return
         known = None
         try:
+            self._check_certificate(connection)
             known = identity.known()
             if known is None:
                 self._watcher.unwatch(connection)
@@ -166,13 +167,18 @@ class ConnectionAuthenticator:
         """End the threads that verify."""
         self._verifications.close()
 
+    def _check_certificate(self, connection: ClientConnection) -> None:
+        """Raise AuthenticationError for a connection whose certificate has ended, whatever its identity is."""
+        if self._authentication.authentication is not None:
+            self._authentication.authentication.check_certificate(connection.session.certificate)
+
     def _certified(self, connection: ClientConnection) -> ClientIdentity | None:
         """Return the identity of a connection that is authenticated by its certificate, None for another one."""
         principal, verifier = connection.session.principal, self._authentication.authentication
         if principal is None or principal.mechanism is not Mechanism.CERTIFICATE or verifier is None:
             return None
         connection.identity = CredentialsIdentity(
-            verifier=verifier, credentials=Credentials(common_names=connection.session.common_names)
+            verifier=verifier, credentials=Credentials(certificate=connection.session.certificate)
         )
         return connection.identity
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Any, Protocol
 
-from interbed.catalog.server.auth.principals import Mechanism, Principal
+from interbed.catalog.server.auth.principals import ClientCertificate, Mechanism, Principal
 from interbed.catalog.server.service.access.objects import Caller
 from interbed.catalog.server.service.errors import AccessDeniedError
 from interbed.catalog.server.service.events import EventType
@@ -33,7 +33,7 @@ class CallOutcome(StrEnum):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClientSession:
     """The client of a connection. `user` is the name that set_ugi sent, None before; it is not authenticated.
-    `certificate` is the subject of the client's verified TLS certificate, and `common_names` the names in it.
+    `certificate` is the client's verified TLS certificate, None without one.
     `principal` is the authenticated client, and `user` is its name then; None where the server serves every client. A
     client with a `refusal` gets it in answer to every call. `settings` are those that setMetaConf has set; they end
     with the connection. `link` is the connection as the calls know it. `caller` is the principal as authorizers know
@@ -42,8 +42,7 @@ class ClientSession:
 
     peer: str
     user: str | None = None
-    certificate: str | None = None
-    common_names: tuple[str, ...] | None = None
+    certificate: ClientCertificate | None = None
     principal: Principal | None = None
     refusal: str | None = None
     settings: dict[str, str] = field(default_factory=dict, compare=False)

@@ -13,6 +13,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Protocol
 
+from interbed.catalog.server.auth.principals import ClientCertificate
 from interbed.catalog.server.thrift.edge.codec import Codec
 from interbed.catalog.server.thrift.edge.transport import Framing
 
@@ -61,23 +62,21 @@ def handshake_step(link: Any) -> bool:
     return True
 
 
-def client_subject(link: Any) -> str | None:
-    """Return the subject of the client's certificate, `CN=…,O=…` with the most significant part last; None
-    without one.
+def client_certificate(link: Any) -> ClientCertificate | None:
+    """Return the verified certificate of the client; None without one.
+
+    The subject is `CN=…,O=…` with the most significant part last.
     """
-    certificate = link.getpeercert()
-    if not certificate:
+    found = link.getpeercert()
+    if not found:
         return None
-    parts = [each for part in reversed(certificate.get("subject", ())) for each in part]
-    return ",".join(f"{_SHORT.get(name, name)}={value}" for name, value in parts)
-
-
-def client_names(link: Any) -> tuple[str, ...] | None:
-    """Return the common names in the subject of the client's certificate; None without one."""
-    certificate = link.getpeercert()
-    if not certificate:
-        return None
-    return tuple(value for part in certificate.get("subject", ()) for name, value in part if name == "commonName")
+    parts = [each for part in found.get("subject", ()) for each in part]
+    reversed_parts = [each for part in reversed(found.get("subject", ())) for each in part]
+    return ClientCertificate(
+        subject=",".join(f"{_SHORT.get(name, name)}={value}" for name, value in reversed_parts),
+        common_names=tuple(value for name, value in parts if name == "commonName"),
+        ends_at=float(ssl.cert_time_to_seconds(found["notAfter"])),
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -22,8 +22,7 @@ from interbed.catalog.server.thrift.edge.dispatch import Dispatcher
 from interbed.catalog.server.thrift.edge.listeners import (
     HANDSHAKE_SECONDS_MAX,
     Service,
-    client_names,
-    client_subject,
+    client_certificate,
     handshake_step,
 )
 from interbed.catalog.server.thrift.edge.pool import (
@@ -175,11 +174,7 @@ class RequestServer:
             is_done = handshake_step(connection.link)
             if is_done:
                 connection.session = self._edge.admit(
-                    replace(
-                        connection.session,
-                        certificate=client_subject(connection.link),
-                        common_names=client_names(connection.link),
-                    )
+                    replace(connection.session, certificate=client_certificate(connection.link))
                 )
                 await_authentication(connection)
         except (OSError, ValueError) as error:

@@ -24,6 +24,7 @@ from interbed.catalog.server.auth.principals import (
 from interbed.catalog.server.setting_kinds import ServerSettingsError
 from interbed.catalog.server.settings import load
 from tests.catalog.server.auth.test_ldap import GROUPS, PATTERN, SEARCH
+from tests.support.certificates import certificate_of
 from tests.support.servers.ldap_directory import PASSWORDS, LdapDirectory, ldap_directory
 
 SECONDS = 300.0
@@ -153,7 +154,7 @@ def test_a_directory_that_is_down_is_no_empty_one(directory: LdapDirectory) -> N
 
 def test_certificates_have_groups_that_are_looked_up_without_blocking(groups: DirectoryGroups, fake: Directory) -> None:
     authentication = Authentication({}, certificates=True, groups=groups)
-    presented = Credentials(common_names=("ann",))
+    presented = Credentials(certificate=certificate_of("ann"))
     assert authentication.known(presented) is None
     assert fake.asked == []
     expected = Principal(name="ann", mechanism=Mechanism.CERTIFICATE, groups=frozenset({"of-ann"}))

@@ -17,6 +17,7 @@ from interbed.catalog.server.auth.principals import (
 from interbed.catalog.server.database import schema
 from interbed.catalog.server.database.session import SqlRepository
 from interbed.catalog.server.service.errors import InvalidObjectError, NoSuchObjectError
+from tests.support.certificates import certificate_of
 
 
 class Clock:
@@ -175,9 +176,13 @@ def test_kept_tokens_are_bounded(clock: Clock) -> None:
 def test_certificates_count_where_they_are_a_mechanism(clock: Clock) -> None:
     with_certificates = Authentication({Mechanism.JWT: CountedReads(clock)}, certificates=True, clock=clock)
     without = Authentication({Mechanism.JWT: CountedReads(clock)}, clock=clock)
-    ann = Credentials(common_names=("ann",))
+    ann = Credentials(certificate=certificate_of("ann"))
     assert with_certificates.authenticate(ann) == Principal(name="ann", mechanism=Mechanism.CERTIFICATE)
-    for refused in (Credentials(), Credentials(common_names=()), Credentials(common_names=("ann", "root"))):
+    for refused in (
+        Credentials(),
+        Credentials(certificate=certificate_of()),
+        Credentials(certificate=certificate_of("ann", "root")),
+    ):
         with pytest.raises(AuthenticationError):
             with_certificates.authenticate(refused)
     with pytest.raises(AuthenticationError, match="accepted: jwt"):
@@ -188,7 +193,7 @@ def test_certificates_count_where_they_are_a_mechanism(clock: Clock) -> None:
 def test_a_refused_token_is_not_replaced_by_the_certificate(clock: Clock) -> None:
     authentication = Authentication({Mechanism.JWT: CountedReads(clock)}, certificates=True, clock=clock)
     with pytest.raises(AuthenticationError):
-        authentication.authenticate(Credentials(bearer="bad", common_names=("ann",)))
+        authentication.authenticate(Credentials(bearer="bad", certificate=certificate_of("ann")))
 
 
 @pytest.mark.attack("forged tokens")

@@ -19,6 +19,7 @@ from interbed.catalog.server.ops.observers import DATABASE_VARIABLE, OptimizerBe
 from interbed.catalog.server.process.command import server
 from interbed.catalog.server.settings import ServerSettings
 from interbed.catalog.server.threads import ThreadDeaths
+from tests.support.certificates import certificate_of
 from tests.support.waits import at_most
 
 SECONDS_MAX = at_most(60)
@@ -151,7 +152,7 @@ def test_the_identity_of_the_optimizer_is_its_name_and_token() -> None:
         Credentials(bearer=identity.token),
         Credentials(user="root", password=identity.token),
         Credentials(user=identity.user, password=OptimizerIdentity().token),
-        Credentials(user=identity.user, common_names=(identity.user,)),
+        Credentials(user=identity.user, certificate=certificate_of(identity.user)),
     ):
         with pytest.raises(AuthenticationError, match="for the optimizer beside the server alone"):
             identity.known(wrong)

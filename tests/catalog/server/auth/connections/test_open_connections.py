@@ -19,6 +19,7 @@ import jwt
 import numpy as np
 import pyarrow as pa
 import pytest
+from cryptography import x509
 from thrift.protocol.TBinaryProtocol import TBinaryProtocol
 from thrift.Thrift import TApplicationException
 from thrift.transport.TSSLSocket import TSSLSocket
@@ -26,6 +27,7 @@ from thrift.transport.TTransport import TBufferedTransport
 
 import interbed
 from interbed.catalog.client.hive.connection import NOT_ADMITTED
+from interbed.catalog.client.hive.transports import SaslPlainTransport
 from interbed.catalog.server.auth.issued_tokens import TokenService
 from interbed.catalog.server.database.session import SqlRepository
 from interbed.catalog.server.process.main import Server
@@ -38,6 +40,7 @@ from tests.catalog.server.auth.test_ldap import GROUPS, PATTERN, SEARCH
 from tests.catalog.server.migration.commands import run, run_json
 from tests.support.certificates import make_certificates
 from tests.support.servers.ldap_directory import PASSWORDS, LdapDirectory, ldap_directory
+from tests.support.servers.relay import Relay
 from tests.support.waits import at_most
 
 USER, OF_CERTIFICATE = "bob", "client"
@@ -46,7 +49,7 @@ USER, OF_CERTIFICATE = "bob", "client"
 KEY = rsa_key()
 COUNT, WIDTH = 60_000, 400
 PATH = "/interbed/v1/hive/databases/sales/tables/wide/rows"
-GROUPS_SECONDS, TOKEN_SECONDS = 20.0, 3600.0
+GROUPS_SECONDS, TOKEN_SECONDS, CERTIFICATE_SECONDS = 20.0, 3600.0, 100.0
 
 
 @dataclass
@@ -56,6 +59,8 @@ class SharedLake:
     home: Path
     directory: LdapDirectory
     certificates: Path
+    relay: Relay
+    """The directory as servers reach it."""
 
     @property
     def settings(self) -> ServerSettings:
@@ -68,8 +73,8 @@ class SharedLake:
 def lake(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SharedLake]:
     """Create the table, which is larger than what sockets buffer, and the grant."""
     home = tmp_path_factory.mktemp("lake")
-    with ldap_directory() as directory:
-        made = SharedLake(home, directory, make_certificates(tmp_path_factory.mktemp("certificates")))
+    with ldap_directory() as directory, Relay(directory.port) as relay:
+        made = SharedLake(home, directory, make_certificates(tmp_path_factory.mktemp("certificates")), relay)
         with running(made.settings) as server:
             assert server.http_address is not None
             uri = "http://{}:{}/paimon".format(*server.http_address)
@@ -120,6 +125,8 @@ class IdentityCase:
     has_http: bool = True
     takes_time: bool = field(default=True)
     """Whether the rights last up to the time, and do not end before."""
+    status: int = 401
+    """The status of a refusal over HTTP."""
 
 
 def _by_password(lake: SharedLake, server: Server, secret: str, user: str = USER) -> IdentifiedClient:
@@ -174,7 +181,36 @@ def _certified(lake: SharedLake, server: Server, clock: Clock) -> IdentifiedClie
         stack.callback(transport.close)
         return ThriftHiveMetastore.Client(TBinaryProtocol(transport))
 
-    return _leaving(lake, IdentifiedClient(server, {}, connect, context), OF_CERTIFICATE)
+    return IdentifiedClient(server, {}, connect, context)
+
+
+def _certified_with_token(lake: SharedLake, server: Server, clock: Clock) -> IdentifiedClient:
+    found, by_token = _certified(lake, server, clock), _lasting_token(lake, server, clock)
+    host, port = server.address
+
+    def connect(stack: ExitStack) -> Any:
+        socket = TSSLSocket(host, port, ssl_context=found.tls)
+        password = by_token.headers["Authorization"].removeprefix("Bearer ")
+        transport = SaslPlainTransport(socket, f"{host}:{port}", USER, token=password, token_file=None)
+        transport.open()
+        stack.callback(transport.close)
+        return ThriftHiveMetastore.Client(TBinaryProtocol(transport))
+
+    return IdentifiedClient(server, by_token.headers, connect, found.tls)
+
+
+def _ending_soon(
+    lake: SharedLake, server: Server, clock: Clock, identify: Callable[[SharedLake, Server, Clock], IdentifiedClient]
+) -> IdentifiedClient:
+    """Return a client with a certificate, at a time before the end of that."""
+    pem = (lake.certificates / "client.pem").read_bytes()
+    clock.now = x509.load_pem_x509_certificate(pem).not_valid_after_utc.timestamp() - CERTIFICATE_SECONDS
+    return identify(lake, server, clock)
+
+
+def _without_directory(lake: SharedLake, found: IdentifiedClient) -> IdentifiedClient:
+    found.ends, found.undo = lake.relay.stop, lake.relay.start
+    return found
 
 
 def _delegated(lake: SharedLake, server: Server, clock: Clock) -> IdentifiedClient:
@@ -195,7 +231,7 @@ def _lasting_delegated(lake: SharedLake, server: Server, clock: Clock) -> Identi
 
 def _ldap(lake: SharedLake) -> dict[str, Any]:
     return {
-        "ldap_url": lake.directory.url,
+        "ldap_url": f"ldap://127.0.0.1:{lake.relay.port}",
         "ldap_user_dn": PATTERN["user_dn"],
         "ldap_group_base": GROUPS["group_base"],
         "ldap_bind_dn": SEARCH["bind_dn"],
@@ -257,7 +293,43 @@ CASES = {
         True,
     ),
     "the user of a certificate leaves a group": IdentityCase(
-        lambda lake: {**_tls(lake), **_directory(lake)}, _certified, GROUPS_SECONDS, False
+        lambda lake: {**_tls(lake), **_directory(lake)},
+        lambda lake, server, clock: _leaving(lake, _certified(lake, server, clock), OF_CERTIFICATE),
+        GROUPS_SECONDS,
+        False,
+    ),
+    "the directory of a certificate's groups does not answer": IdentityCase(
+        # Other settings than those of the case above: servers of the same settings share the kept groups.
+        lambda lake: {**_tls(lake), **_directory(lake), "user_groups_seconds": GROUPS_SECONDS + 1},
+        lambda lake, server, clock: _without_directory(lake, _certified(lake, server, clock)),
+        GROUPS_SECONDS + 1,
+        True,
+        status=503,
+    ),
+    "the directory of passwords does not answer": IdentityCase(
+        lambda lake: {**_ldap(lake), "authentication": "ldap"},
+        lambda lake, server, clock: _without_directory(lake, _by_password(lake, server, PASSWORDS[USER])),
+        60.0,
+        True,
+        status=503,
+    ),
+    "a certificate ends": IdentityCase(
+        lambda lake: {**_tls(lake), "access_admins": OF_CERTIFICATE},
+        lambda lake, server, clock: _ending_soon(lake, server, clock, _certified),
+        CERTIFICATE_SECONDS,
+        True,
+    ),
+    "a certificate with groups ends": IdentityCase(
+        lambda lake: {**_tls(lake), **_directory(lake), "user_groups_seconds": 10 * CERTIFICATE_SECONDS},
+        lambda lake, server, clock: _ending_soon(lake, server, clock, _certified),
+        CERTIFICATE_SECONDS,
+        True,
+    ),
+    "a certificate beside a token ends": IdentityCase(
+        lambda lake: {**_tls(lake), "authentication": "token"},
+        lambda lake, server, clock: _ending_soon(lake, server, clock, _certified_with_token),
+        CERTIFICATE_SECONDS,
+        True,
     ),
     "a delegation token is revoked": IdentityCase(
         lambda lake: {"authentication": "token,delegation-token"}, _delegated, 1.0, True, False, takes_time=False
@@ -283,12 +355,12 @@ def sees(client: Any) -> str:
     return "seen"
 
 
-def asked(connection: http.client.HTTPConnection, headers: Mapping[str, str]) -> str:
-    """Return the outcome of a request on an open connection."""
+def asked(connection: http.client.HTTPConnection, headers: Mapping[str, str], refusal: int = 401) -> str:
+    """Return the outcome of a request on an open connection; `refusal` is the status of one that is refused."""
     connection.request("GET", "/paimon/v1/hive/databases/sales/tables/wide", headers=dict(headers))
     response = connection.getresponse()
     response.read()
-    return {200: "seen", 404: "missing", 401: "refused"}[response.status]
+    return {200: "seen", 404: "missing", refusal: "refused"}[response.status]
 
 
 def reason_of(body: bytes) -> str:
@@ -344,7 +416,7 @@ def test_an_open_connection_loses_its_rights_in_time(lake: SharedLake, name: str
         lost = "refused" if case.is_refused else "missing"
         assert sees(thrift) == lost
         if response is not None:
-            assert asked(over_http, client.headers) == lost
+            assert asked(over_http, client.headers, case.status) == lost
             body = begun + rest_of(response)
             assert len(body) < COUNT * WIDTH
             assert ("lacks the privilege" in reason_of(body)) != case.is_refused
