@@ -42,7 +42,7 @@ from interbed.storage.base.errors import (
 from interbed.storage.base.path_name import is_path_name
 from interbed.storage.io.api import FileIO
 from interbed.storage.io.deleting import is_link, link_above
-from interbed.storage.io.resolve import check_exclusive, file_io_for
+from interbed.storage.io.resolve import check_exclusive, file_io_for, normalize_path
 from interbed.storage.meta.schema.manager import SchemaManager
 from interbed.storage.meta.schema.table_schema import TableSchema
 from interbed.storage.table.opening import find_store, open_store, schema_manager
@@ -348,7 +348,7 @@ class FileSystemCatalog(Catalog):
         location = self._table_path(identifier)
         if path is not None and is_staging_directory(path, self._database_path(identifier.database)):
             return self._file_io, path
-        if path is not None and file_io_for(path, self.options.raw)[1].rstrip("/") != location:
+        if path is not None and normalize_path(path).rstrip("/") != location:
             raise InvalidOptionError(
                 f"A file-system catalog decides where a table lives ('{identifier}' in {location}); leave 'path' out, "
                 "or use a Hive catalog, which has external tables."

@@ -66,7 +66,9 @@ class HiveDatabases:
         )
 
     def create(self, name: str, properties: Mapping[str, str]) -> None:
-        """Create a database and its directory; raise DatabaseExistsError."""
+        """Create a database and its directory; raise DatabaseExistsError, NotSupportedError for a location in another
+        file system than the warehouse.
+        """
         check_database_name(name)
         parameters = dict(properties)
         comment = parameters.pop(_COMMENT, None)
@@ -80,10 +82,11 @@ class HiveDatabases:
             ownerType=PrincipalType.USER if owner else None,
         )
         self._entries.locations.set_database(database, location)
+        # A location in another file system is refused before the metastore has the database.
+        path = self._entries.path(location)
         self._create(database, location)
         try:
             # A metastore on another machine makes a directory that its clients do not see.
-            path = self._entries.path(location)
             self._entries.file_io.make_directories(path)
             self._entries.file_io.sync([path])
         except StorageAccessError:

@@ -50,7 +50,7 @@ from interbed.catalog.client.identifier import (
 from interbed.catalog.client.options import CatalogOptions
 from interbed.storage.base.errors import InterbedError, InvalidOptionError, NotSupportedError
 from interbed.storage.io.deleting import is_link, link_above
-from interbed.storage.io.resolve import file_io_for, local_path, respelled, scheme_of
+from interbed.storage.io.resolve import file_io_for, local_path, normalize_path, respelled, scheme_of
 from interbed.storage.io.stores.settings import SCHEMES
 from interbed.storage.meta.file_store import FileStore, StoreEnvironment
 from interbed.storage.meta.schema.table_schema import TableSchema
@@ -285,7 +285,7 @@ class MetastoreEntries:
         """Return the path of a location for interbed's FileIO. NotSupportedError for another file system than that of
         the warehouse.
         """
-        path = file_io_for(location, self.options.raw)[1]
+        path = normalize_path(location)
         if _file_system(path) != _file_system(self.warehouse):
             raise NotSupportedError(
                 f"{location} is in another file system than {self.warehouse}, the warehouse of this catalog: open a "

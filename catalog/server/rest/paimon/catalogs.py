@@ -33,6 +33,7 @@ from interbed.catalog.server.rest.paimon.refusals import ResourceType, invalid, 
 from interbed.catalog.server.service.model import PAIMON_KINDS, VIEW_KINDS, TableKind
 from interbed.catalog.server.service.tables.tables import TableService
 from interbed.storage.base.errors import CorruptFileError
+from interbed.storage.io.api import FileIO
 from interbed.storage.meta.paths import MAIN_BRANCH, TablePaths
 from interbed.storage.table.table import Table
 
@@ -64,6 +65,14 @@ class TableOrigin(ObjectOrigin):
 
 class ServedCatalog(Catalog, ABC):
     """The catalog of some requests."""
+
+    def place_of(self, name: Identifier, path: str) -> tuple[FileIO, str]:
+        """Return the file system and the path of files that a table of that name is registered for.
+
+        NotSupportedError for another file system than that of the catalog, InvalidOptionError for a directory that a
+        table of that name has not.
+        """
+        return self._new_location(name, path)
 
     @abstractmethod
     def names_after(self, database: str, after: str, limit: int | None = None, prefix: str = "") -> list[str]:

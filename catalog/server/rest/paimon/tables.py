@@ -158,7 +158,8 @@ class TableRoutes:
             if "\0" in given.path:
                 raise invalid("The path of a table has no NUL character.")
             self._access.check_registrable(request, name.database, given.path)
-            schema = schema_manager(given.path, catalog.file_io).latest()
+            file_io, place = catalog.place_of(name, given.path)
+            schema = schema_manager(place, file_io).latest()
             if schema is None:
                 raise invalid(f"There is no table at {given.path}: it has no schema.")
             registered = Schema(
