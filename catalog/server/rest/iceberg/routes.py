@@ -41,7 +41,7 @@ from interbed.catalog.server.rest.iceberg.names import (
 from interbed.catalog.server.rest.iceberg.namespaces import NamespaceHandler
 from interbed.catalog.server.rest.iceberg.scan_plans import PLANNING_NEEDS, ScanPlanHandler
 from interbed.catalog.server.rest.iceberg.store import TableStore
-from interbed.catalog.server.rest.iceberg.tables import IcebergTableHandler, ViewHandler
+from interbed.catalog.server.rest.iceberg.tables import UNREGISTER, IcebergTableHandler, ViewHandler
 from interbed.catalog.server.rest.interface import (
     NO_CONTENT,
     Handler,
@@ -319,7 +319,6 @@ _SIGN = ("POST", f"{_TABLE}/sign", "signRequest")
 
 UNSUPPORTED: Sequence[tuple[str, str, str]] = (
     ("POST", "v1/oauth/tokens", "getToken"),
-    ("POST", f"{_TABLE}/unregister", "unregisterTable"),
     _SIGN,
 )
 """Method, path and operation of what is refused, signatures where the server makes none."""
@@ -388,6 +387,7 @@ def _loads(store: TableStore) -> dict[str, Handler]:
         "updateProperties": changed_properties,
         "createTable": loading(tables.load, "table"),
         "registerTable": loading(tables.load, "table"),
+        UNREGISTER: tables.unregistered,
         "updateTable": loading_path(tables.load),
         "createView": loading(views.load, "view"),
         "registerView": loading(views.load, "view"),
@@ -416,6 +416,7 @@ def _table_routes(store: TableStore, configuration: ConfigurationHandler) -> lis
         route("HEAD", _TABLE, "tableExists", select, table, tables.exists, mapping.table_scope),
         route("POST", _TABLE, "updateTable", alter, table, tables.commit),
         route("DELETE", _TABLE, "dropTable", drop, table, tables.drop),
+        route("POST", f"{_TABLE}/unregister", UNREGISTER, drop, table, tables.unregister),
         route("GET", f"{_TABLE}/credentials", "loadCredentials", select, table, tables.credentials),
         route("POST", f"{_TABLE}/metrics", "reportMetrics", select, table, tables.report),
         route("POST", f"{_CATALOG}/tables/rename", "renameTable", alter, table, tables.rename),

@@ -1,4 +1,4 @@
-"""Tables: list, create, register, load, rename, drop, and commits to one or several of them; and views.
+"""Tables: list, create, register, unregister, load, rename, drop, and commits to one or several of them; and views.
 
 A registration of a metadata file over an existing table makes its entry name this file. The swap is the only change.
 Before it the table is the old one, after it that of the file. The files of the old table stay, as after a drop without
@@ -43,6 +43,7 @@ from interbed.catalog.server.rest.iceberg.names import (
     bad_request,
     catalog_of,
     levels_of,
+    no_table,
     page_of,
 )
 from interbed.catalog.server.rest.iceberg.store import TableStore, codec_of, folder_of, now_ms, pointer_change
@@ -99,6 +100,9 @@ def _document(store: TableStore, location: str) -> Document:
 
 
 _REPORT_CHARACTERS_MAX = 2000
+
+UNREGISTER = "unregisterTable"
+"""The operation that removes a table and keeps its files."""
 
 
 class CreateTableRequest(msgspec.Struct, frozen=True, rename="kebab"):
@@ -220,6 +224,36 @@ class IcebergTableHandler:
             self._store.metastore.pointers.discard(entry.location)
         return NO_CONTENT
 
+    def unregister(self, request: RestRequest) -> RestResponse:
+        """Answer unregisterTable: the entry is removed, all files are kept, and the answer has the last metadata.
+
+        They are read before. An entry that names another file by then is not removed, and read again.
+        """
+        name = self._store.mapping.table_of(request)
+        retries = retries_of(BACKOFF, f"the removal of {name} from the catalog", logger)
+        while True:
+            found = self._store.load(name)
+            try:
+                self._store.metastore.pointers.withdraw(
+                    name.catalog, name.database, name.table, LOCATION, found.location
+                )
+            except PointerMovedError as error:
+                if not retries.pause(error):
+                    raise
+            except NoSuchObjectError as error:
+                raise no_table(name) from error
+            else:
+                return _last_metadata(found.location, found.content.json)
+
+    def unregistered(self, request: RestRequest) -> RestResponse:
+        """Answer unregisterTable again: with the metadata that the table had when it was removed."""
+        name = self._store.mapping.table_of(request)
+        pointers = self._store.metastore.pointers
+        location = pointers.withdrawn(name.catalog, name.database, name.table, LOCATION, UNREGISTER)
+        if location is None:
+            raise no_table(name)
+        return _last_metadata(location, self._store.files.read(location).json)
+
     def rename(self, request: RestRequest) -> RestResponse:
         """Answer the operation renameTable."""
         body = request.json(RenameRequest)
@@ -262,6 +296,10 @@ class IcebergTableHandler:
         shown = msgspec.json.encode(_figures(body)).decode()[:_REPORT_CHARACTERS_MAX]
         logger.debug("metrics of %s: %s", name, shown)
         return NO_CONTENT
+
+
+def _last_metadata(location: str, content: bytes) -> RestResponse:
+    return json_response({"metadata-location": location, "metadata": msgspec.Raw(content)})
 
 
 def _figures(report: Document) -> Document:

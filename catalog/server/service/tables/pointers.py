@@ -49,6 +49,7 @@ from interbed.catalog.server.service.errors import (
     NoSuchObjectError,
     UnboundedFileError,
 )
+from interbed.catalog.server.service.history.entries import HistoryKind, HistoryQuery, value_after
 from interbed.catalog.server.service.lock_model import LockComponent, LockLevel, LockRequest, LockType
 from interbed.catalog.server.service.locks import LockService
 from interbed.catalog.server.service.model import (
@@ -213,6 +214,40 @@ class PointerService(SecuredService):
                     place.check_again(transaction)
 
         return work
+
+    @secured(needs(Privilege.DROP, the_table))
+    def withdraw(self, catalog: str, database: str, name: str, parameter: str, expected: str) -> None:
+        """Remove the entry of a table whose `parameter` has the value `expected`. All files are kept, and the entry is
+        not kept for an undrop: another catalog may own the table now.
+
+        NoSuchObjectError, PointerMovedError: nothing was changed then.
+        """
+
+        def work(transaction: Transaction) -> None:
+            stored = transaction.tables.find(catalog, normalized(database), normalized(name), for_update=True)
+            if stored is None:
+                raise table_not_found(database, name)
+            if stored.value.parameters.get(parameter) != expected:
+                raise PointerMovedError(f"{parameter} of {database}.{name} has changed")
+            transaction.tables.remove(stored.id)
+            transaction.events.append(events.drop_table(stored.value))
+
+        self._store.write(work)
+
+    @unsecured("returns the file of a table that the caller has withdrawn")
+    def withdrawn(self, catalog: str, database: str, name: str, parameter: str, operation: str) -> str | None:
+        """Return the value that a parameter had when an operation last withdrew a table of that name, by the history;
+        None without one.
+        """
+        query = HistoryQuery(
+            kind=HistoryKind.TABLE, catalog=catalog, database=normalized(database), name=normalized(name)
+        )
+        entries = self._store.read(lambda transaction: transaction.history.select(query))
+        for entry in reversed(entries):
+            table = entry.body.table
+            if value_after(entry) is None and entry.origin.operation == operation and table is not None:
+                return table.parameters.get(parameter)
+        return None
 
     @unsecured("compares a location with settings")
     def checked(self, location: str) -> str:

@@ -34,7 +34,8 @@ EXPECTED = {
     """,
     "mddaa": """
         iceberg.dropNamespace iceberg.updateProperties iceberg.createTable iceberg.registerTable
-        iceberg.dropTable iceberg.renameTable iceberg.commitTransaction iceberg.createView iceberg.replaceView
+        iceberg.unregisterTable iceberg.dropTable iceberg.renameTable iceberg.commitTransaction
+        iceberg.createView iceberg.replaceView
         iceberg.registerView iceberg.dropView iceberg.renameView paimon.alterDatabase paimon.dropDatabase
         paimon.createTable
         paimon.RegisterTable paimon.renameTable paimon.alterTable paimon.dropTable paimon.rollbackSchema

@@ -10,6 +10,7 @@ from interbed.catalog.server.database.session import SqlRepository
 from interbed.catalog.server.rest.iceberg.names import translated
 from interbed.catalog.server.rest.iceberg.routes import interface
 from interbed.catalog.server.rest.interface import RestError, RestRequest, RouteTable
+from interbed.catalog.server.service.history.entries import ChangeOrigin, HistoryPolicy
 from interbed.catalog.server.service.service import Metastore
 from interbed.catalog.server.thrift.edge.call import ClientSession
 
@@ -18,7 +19,9 @@ class LocalRequests:
     """Requests to the interface in this process; `settle` may be replaced to lose answers."""
 
     def __init__(self, directory: Path) -> None:
-        self.repository = SqlRepository(f"sqlite:///{directory / 'metastore.db'}")
+        self._operation: str | None = None
+        history = HistoryPolicy(origin=lambda: ChangeOrigin(interface="iceberg", operation=self._operation))
+        self.repository = SqlRepository(f"sqlite:///{directory / 'metastore.db'}", history=history)
         if not (directory / "metastore.db").exists():
             schema.upgrade(self.repository.engine)
         self.services = Metastore(self.repository, f"file:{directory / 'warehouse'}")
@@ -37,6 +40,7 @@ class LocalRequests:
         found = self.routes.find(method, f"v1/hive/{path}")
         assert found is not None
         route, parts = found
+        self._operation = route.operation
         request = RestRequest(
             parts=parts,
             query=query or {},

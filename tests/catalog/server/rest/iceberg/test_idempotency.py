@@ -183,6 +183,8 @@ def test_an_answer_that_is_not_stored_is_loaded_again(
     server.send("DELETE", "namespaces/a/views/v")
     twice("registerTable", "namespaces/a/register", {"name": "u", "metadata-location": files["updateTable"]})
     twice("registerView", "namespaces/a/register-view", {"name": "w", "metadata-location": files["replaceView"]})
+    twice("unregisterTable", "namespaces/a/tables/u/unregister", None)
+    assert found["unregisterTable"]["metadata-location"] == files["updateTable"]
     without = {"dropNamespace", "dropTable", "dropView", "renameTable", "renameView", "commitTransaction"}
     changes = {each.operation for each in interface(server.services).routes if each.is_change}
     assert changes == set(found) | without

@@ -152,6 +152,7 @@ def test_each_change_is_refused_and_names_the_way_out(
         server.commit(namespace, "t", [], update),
         server.call("POST", "transactions/commit", transaction),
         server.call("POST", "tables/rename", renamed),
+        server.call("POST", f"{tables}/t/unregister"),
         server.call("DELETE", f"{tables}/t"),
         server.call("DELETE", f"{tables}/t?purgeRequested=true"),
     ):

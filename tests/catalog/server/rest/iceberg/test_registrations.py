@@ -1,7 +1,13 @@
-"""registerTable with `overwrite`: the name then has the metadata of the file, and the old files stay."""
+"""registerTable with `overwrite`: the name then has the metadata of the file, and the old files stay.
 
+unregisterTable: the name is free, and all files stay.
+"""
+
+import json
+import urllib.request
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import pytest
 from pyiceberg.catalog import Catalog
@@ -112,3 +118,93 @@ def test_a_missing_namespace_of_several_levels_is_named(
     assert answer.status == status, answer.body
     if method != "HEAD":
         assert "a.b" in answer.body["error"]["message"]
+
+
+def _files(created: Any) -> set[Path]:
+    home = Path(created["metadata"]["location"].removeprefix("file:"))
+    return {each for each in home.rglob("*") if each.is_file()}
+
+
+def test_an_unregistered_table_keeps_its_files_and_is_registered_again(
+    server: IcebergRest, namespace: str, catalog: Catalog
+) -> None:
+    created = server.create(namespace, "t")
+    last = server.commit(namespace, "t", [], [set_properties(a="1")]).expect(200)
+    files = _files(created)
+    found = server.call("POST", f"namespaces/{namespace}/tables/t/unregister").expect(200)
+    # The two members of UnregisterTableResult.
+    assert found == {"metadata-location": last["metadata-location"], "metadata": last["metadata"]}
+    assert _files(created) == files
+    assert f"{namespace}.t" not in [".".join(each) for each in catalog.list_tables(namespace)]
+    with plain_client(server.metastore.port) as client, pytest.raises(ttypes.NoSuchObjectException):
+        client.get_table(namespace, "t")
+    server.commit(namespace, "t", [], [set_properties(a="2")]).error(404, "NoSuchTableException")
+    server.call("POST", f"namespaces/{namespace}/tables/t/unregister").error(404, "NoSuchTableException")
+    assert _files(created) == files
+    body = {"name": "again", "metadata-location": found["metadata-location"]}
+    server.call("POST", f"namespaces/{namespace}/register", body).expect(200)
+    assert catalog.load_table(f"{namespace}.again").properties["a"] == "1"
+
+
+def test_what_is_no_table_of_iceberg_is_not_unregistered(server: IcebergRest, namespace: str) -> None:
+    with plain_client(server.metastore.port) as client:
+        client.create_table(table(namespace, "plain"))
+        server.call("POST", f"namespaces/{namespace}/tables/plain/unregister").error(404, "NoSuchTableException")
+        assert client.get_table(namespace, "plain").tableName == "plain"
+    server.call("POST", "namespaces/none/tables/t/unregister").error(404, "NoSuchTableException")
+
+
+def test_a_table_without_its_metadata_file_is_not_unregistered(server: IcebergRest, namespace: str) -> None:
+    location = server.create(namespace, "t")["metadata-location"]
+    path = f"namespaces/{namespace}/tables/t/unregister"
+    with plain_client(server.metastore.port) as client:
+        entry = client.get_table(namespace, "t")
+        for named in (f"{location}.missing", location):
+            entry.parameters = {**(entry.parameters or {}), "metadata_location": named}
+            client.alter_table(namespace, "t", entry)
+            assert server.call("POST", path).status == (500 if named != location else 200)
+        with pytest.raises(ttypes.NoSuchObjectException):
+            client.get_table(namespace, "t")
+
+
+def test_no_commit_is_lost_by_an_unregistration(server: IcebergRest, namespace: str) -> None:
+    """Every commit that was answered is in the metadata, and every later one is refused."""
+    server.create(namespace, "t")
+
+    def commits(writer: int) -> list[str]:
+        made: list[str] = []
+        while True:
+            answer = server.commit(namespace, "t", [], [set_properties(**{f"w{writer}": str(len(made))})])
+            if answer.status == 404:
+                return made
+            # A commit that other writers have overtaken too often is refused, and made again.
+            if answer.status == 200:
+                made.append(answer.body["metadata-location"])
+
+    with ThreadPoolExecutor(3) as pool:
+        running = [pool.submit(commits, writer) for writer in range(3)]
+        path = f"namespaces/{namespace}/tables/t"
+        wait_until(
+            lambda: server.call("GET", path).expect(200)["metadata"]["properties"].keys() >= {"w0", "w1", "w2"},
+            "all writers have committed",
+        )
+        answer = server.call("POST", f"{path}/unregister")
+        while answer.status == 409:
+            answer = server.call("POST", f"{path}/unregister")
+        made = [each.result(timeout=at_most(60)) for each in running]
+    found = answer.expect(200)["metadata"]["properties"]
+    assert {f"w{writer}": str(len(each) - 1) for writer, each in enumerate(made)}.items() <= found.items()
+
+
+def test_the_history_has_the_removal_with_its_operation(server: IcebergRest, namespace: str) -> None:
+    created = server.create(namespace, "t")
+    server.call("POST", f"namespaces/{namespace}/tables/t/unregister").expect(200)
+    home = f"/interbed/v1/hive/databases/{namespace}"
+    changes = _interbed(server, f"{home}/tables/t/history")
+    assert [(each["change"], each["operation"]) for each in changes][-1] == ("DROP_TABLE", "unregisterTable")
+    assert _files(created)
+
+
+def _interbed(server: IcebergRest, path: str) -> Any:
+    with urllib.request.urlopen(f"http://127.0.0.1:{server.port}{path}", timeout=at_most(60)) as response:
+        return next(iter(json.load(response).values()))
