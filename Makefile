@@ -29,8 +29,9 @@ test test-unit test-long coverage: export PYTHONDONTWRITEBYTECODE :=
 # The order in which files start is that of tests/durations.json, the longest first.
 PYTEST := $(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder
 
+# Directories of tests that passed are deleted at once: they are in memory (tests/support/memory_disk.py).
 test: $(READY) ## The tests of each run; starts the servers and fetches the peers that it needs.
-	$(PYTEST) $(ARGS)
+	$(PYTEST) -o tmp_path_retention_policy=failed $(ARGS)
 
 test-unit: $(READY) ## The tests that need neither a JVM nor a server.
 	INTERBED_TEST_TIER=unit $(PYTEST) $(ARGS)
