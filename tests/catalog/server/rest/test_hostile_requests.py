@@ -26,7 +26,7 @@ pytestmark = [pytest.mark.attack("paths and links"), pytest.mark.longer]
 NAMES_A_ROUTE = len(TABLES) if LONG else 6
 LOCATIONS_A_ROUTE = 300 if LONG else 6
 
-WITHOUT_BODY = frozenset({"forwardBranch"})
+WITHOUT_BODY = frozenset({"forwardBranch", "unregisterTable"})
 """Operations of POST and PUT that take none."""
 
 Put = Callable[[Any, str], None]

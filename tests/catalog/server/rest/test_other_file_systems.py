@@ -113,7 +113,7 @@ def test_a_table_is_registered_by_every_spelling_of_its_path(served: Database, t
         assert json.loads(_call(server, "GET", f"{home}/tables/{name}")[1])["schemaId"] == 0
 
 
-def test_icebergs_routes_refuse_file_systems_that_nobody_knows(served: Database) -> None:
+def test_unknown_file_systems_are_refused_by_routes_of_iceberg(served: Database) -> None:
     _, server = served
     home = "/iceberg/v1/hive/namespaces"
     schema = {"type": "struct", "schema-id": 0, "fields": []}
