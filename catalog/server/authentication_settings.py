@@ -4,7 +4,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
-from interbed.catalog.server.auth.jwt_rules import ALGORITHMS
+from interbed.catalog.server.auth.principals import ALGORITHMS
 from interbed.catalog.server.setting_kinds import (
     NO_AUTHENTICATION,
     PATH,

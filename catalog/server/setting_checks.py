@@ -9,7 +9,7 @@ from typing import NoReturn
 from urllib.parse import urlsplit
 
 from interbed.catalog.server.auth.impersonation import EVERYTHING, parsed_proxy_users
-from interbed.catalog.server.auth.kerberos.auth_to_local import SERVICE_PRINCIPAL, AuthToLocalError, check_rules
+from interbed.catalog.server.auth.principals import SERVICE_PRINCIPAL, AuthToLocalError, check_rules
 from interbed.catalog.server.authentication_settings import AuthenticationSettings
 from interbed.catalog.server.credentials.issued import ROLE_ARN, ROLE_ARN_FORM
 from interbed.catalog.server.setting_kinds import NO_AUTHENTICATION, ServerSettingsError, listed, mechanisms_of

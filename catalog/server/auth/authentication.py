@@ -24,7 +24,7 @@ from functools import partial
 from typing import Any, TypeVar
 
 from interbed.catalog.server.auth.attempts import FailedAttempts, TooManyAttemptsError
-from interbed.catalog.server.auth.directory_groups import DirectoryGroups
+from interbed.catalog.server.auth.impersonation import DirectoryGroups
 from interbed.catalog.server.auth.issued_tokens import PREFIX, KeptVerifications
 from interbed.catalog.server.auth.principals import (
     NAME_CHARACTERS_MAX,

@@ -24,11 +24,11 @@ from urllib.parse import urlsplit
 
 import jwt
 
-from interbed.catalog.server.auth.jwt_rules import JwtRules
 from interbed.catalog.server.auth.principals import (
     GROUPS_MAX,
     AuthenticationError,
     AuthenticationUnavailableError,
+    JwtRules,
     Mechanism,
     Principal,
     checked_name,

@@ -21,11 +21,17 @@ from interbed.catalog.server.auth.delegation.tokens import (
     TokenLifetimes,
     same_name,
 )
-from interbed.catalog.server.auth.directory_groups import DirectoryGroups, GroupedBearers, NoGroups, UserGroups
-from interbed.catalog.server.auth.impersonation import Impersonation, parsed_proxy_users, system_groups
+from interbed.catalog.server.auth.impersonation import (
+    DirectoryGroups,
+    GroupedBearers,
+    Impersonation,
+    NoGroups,
+    UserGroups,
+    parsed_proxy_users,
+    system_groups,
+)
 from interbed.catalog.server.auth.issued_tokens import OptimizerIdentity, TokenService
-from interbed.catalog.server.auth.jwt_rules import JwtRules
-from interbed.catalog.server.auth.kerberos.acceptor import (
+from interbed.catalog.server.auth.kerberos import (
     GSSAPI,
     Acceptor,
     GssapiMechanism,
@@ -34,11 +40,12 @@ from interbed.catalog.server.auth.kerberos.acceptor import (
     NegotiateVerifier,
     named_principal,
 )
-from interbed.catalog.server.auth.kerberos.auth_to_local import AuthToLocal
 from interbed.catalog.server.auth.principals import (
     AuthenticationError,
+    AuthToLocal,
     BearerVerifier,
     Credentials,
+    JwtRules,
     Mechanism,
     TicketVerifier,
 )

@@ -4,8 +4,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from interbed.catalog.server.auth.kerberos.auth_to_local import AuthToLocal, AuthToLocalError, KerberosName, check_rules
-from interbed.catalog.server.auth.principals import AuthenticationError
+from interbed.catalog.server.auth.principals import (
+    AuthenticationError,
+    AuthToLocal,
+    AuthToLocalError,
+    KerberosName,
+    check_rules,
+)
 
 REALM = "EXAMPLE.ORG"
 

@@ -9,14 +9,20 @@ from typing import Any
 import pytest
 
 from interbed.catalog.server.auth.authentication import Authentication
-from interbed.catalog.server.auth.directory_groups import KEPT_MAX, RETRY_SECONDS, DirectoryGroups, GroupedBearers
-from interbed.catalog.server.auth.impersonation import Impersonation, parsed_proxy_users
-from interbed.catalog.server.auth.kerberos.acceptor import KerberosUsers, TicketHolder
-from interbed.catalog.server.auth.kerberos.auth_to_local import AuthToLocal
+from interbed.catalog.server.auth.impersonation import (
+    KEPT_MAX,
+    RETRY_SECONDS,
+    DirectoryGroups,
+    GroupedBearers,
+    Impersonation,
+    parsed_proxy_users,
+)
+from interbed.catalog.server.auth.kerberos import KerberosUsers, TicketHolder
 from interbed.catalog.server.auth.ldap_directory import LdapRules, LdapVerifier
 from interbed.catalog.server.auth.principals import (
     AuthenticationError,
     AuthenticationUnavailableError,
+    AuthToLocal,
     Credentials,
     Mechanism,
     Principal,

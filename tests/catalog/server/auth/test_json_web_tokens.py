@@ -14,8 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from interbed.catalog.server.auth.json_web_tokens import KEPT_SECONDS_MAX, TOKEN_BYTES_MAX, JwtVerifier, SigningKeys
-from interbed.catalog.server.auth.jwt_rules import ALGORITHMS, JwtRules
-from interbed.catalog.server.auth.principals import AuthenticationError, Mechanism, Principal
+from interbed.catalog.server.auth.principals import ALGORITHMS, AuthenticationError, JwtRules, Mechanism, Principal
 from tests.catalog.server.auth.issuer import AUDIENCE, ISSUER, NOW, claims, ec_key, public_jwk, rsa_key
 
 RSA, OTHER, CURVE = rsa_key(), rsa_key(), ec_key()

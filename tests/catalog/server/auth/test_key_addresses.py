@@ -6,8 +6,7 @@ import jwt
 import pytest
 
 from interbed.catalog.server.auth.json_web_tokens import JwtVerifier, SigningKeys, discovering_fetcher, url_fetcher
-from interbed.catalog.server.auth.jwt_rules import JwtRules
-from interbed.catalog.server.auth.principals import AuthenticationError
+from interbed.catalog.server.auth.principals import AuthenticationError, JwtRules
 from tests.catalog.server.auth.issuer import AUDIENCE, ISSUER, NOW, Issuer, claims, public_jwk, rsa_key, served
 
 pytestmark = pytest.mark.attack("SSRF by the address of keys")

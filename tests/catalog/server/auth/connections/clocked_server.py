@@ -16,7 +16,7 @@ from interbed.catalog.client.hive.transports import SaslPlainTransport
 from interbed.catalog.server.auth import json_web_tokens, ldap_directory
 from interbed.catalog.server.auth.authentication import Authentication
 from interbed.catalog.server.auth.delegation.tokens import DelegationTokenService
-from interbed.catalog.server.auth.directory_groups import DirectoryGroups, GroupedBearers
+from interbed.catalog.server.auth.impersonation import DirectoryGroups, GroupedBearers
 from interbed.catalog.server.auth.issued_tokens import TokenService
 from interbed.catalog.server.process import authenticating, opening
 from interbed.catalog.server.process.main import Server, run

@@ -24,12 +24,12 @@ from enum import IntFlag
 from pathlib import Path
 from typing import Any
 
-from interbed.catalog.server.auth.directory_groups import UserGroups
-from interbed.catalog.server.auth.impersonation import Impersonation
-from interbed.catalog.server.auth.kerberos.auth_to_local import AuthToLocal, KerberosName
+from interbed.catalog.server.auth.impersonation import Impersonation, UserGroups
 from interbed.catalog.server.auth.principals import (
     AuthenticationError,
     AuthenticationUnavailableError,
+    AuthToLocal,
+    KerberosName,
     Mechanism,
     Principal,
     checked_principal,
