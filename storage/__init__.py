@@ -14,7 +14,6 @@ OFFERED: Mapping[str, tuple[str, ...]] = {
         "base.predicate.grammar",
         "base.predicate.json",
         "base.predicate.masks",
-        "base.predicate.paimon_json",
         "read.guarded_scan",
         "table.described",
         "table.guarded_table",

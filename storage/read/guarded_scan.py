@@ -15,8 +15,8 @@ import pyarrow as pa
 from interbed.storage.base.errors import FilterError, NotSupportedError
 from interbed.storage.base.predicate import evaluate
 from interbed.storage.base.predicate.expr import Predicate, and_, columns_of, conjuncts
+from interbed.storage.base.predicate.json import filter_from_paimon, mask_from_paimon
 from interbed.storage.base.predicate.masks import ColumnMask, apply_masks
-from interbed.storage.base.predicate.paimon_json import filter_from_paimon, mask_from_paimon
 from interbed.storage.base.types.data_type import DataField
 from interbed.storage.read.arrow_rows import limited, shown_query
 from interbed.storage.read.query import Scan, SnapshotQuery

@@ -287,8 +287,8 @@ def rules_of_parameters(parameters: Mapping[str, str] | None, fields: Sequence[D
     CorruptFileError naming their source for texts that are none, NotSupportedError for those that do not fit.
     """
     from interbed.storage.base.predicate.grammar import parse_filter
+    from interbed.storage.base.predicate.json import filter_to_paimon, mask_to_paimon
     from interbed.storage.base.predicate.masks import parse_mask
-    from interbed.storage.base.predicate.paimon_json import filter_to_paimon, mask_to_paimon
 
     text = (parameters or {}).get(READER_POLICIES)
     if text is None:

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 import interbed
 from interbed.storage.base.errors import InvalidInputError, NotSupportedError
 from interbed.storage.base.predicate.grammar import parse_filter
+from interbed.storage.base.predicate.json import filter_to_paimon, mask_to_paimon
 from interbed.storage.base.predicate.masks import parse_mask
-from interbed.storage.base.predicate.paimon_json import filter_to_paimon, mask_to_paimon
 from interbed.storage.read.guarded_scan import RowRules
 from interbed.storage.table.guarded_table import GuardedTable
 from interbed.storage.table.table import Table

@@ -254,8 +254,8 @@ def _check_grantee(roles: set[str], grantee: Grantee) -> None:
 def _check_expression(policy: TablePolicy, table: MetastoreTable) -> None:
     # Needs the libraries of filters, which few calls need.
     from interbed.storage.base.predicate.grammar import parse_filter
+    from interbed.storage.base.predicate.json import filter_to_paimon
     from interbed.storage.base.predicate.masks import parse_mask
-    from interbed.storage.base.predicate.paimon_json import filter_to_paimon
 
     if table.is_view:
         raise InvalidObjectError("a view has no policies: set them for the tables that it reads")
@@ -362,8 +362,8 @@ class PolicyRules:
             return ReaderRules()
         # Needs the libraries of filters, which few calls need.
         from interbed.storage.base.predicate.grammar import parse_filter
+        from interbed.storage.base.predicate.json import filter_to_paimon, mask_to_paimon
         from interbed.storage.base.predicate.masks import parse_mask
-        from interbed.storage.base.predicate.paimon_json import filter_to_paimon, mask_to_paimon
 
         filters, masks = [], {}
         for policy in (*found.filters, *found.masks.values()):

@@ -8,13 +8,13 @@ import pytest
 from interbed.storage.base.errors import FilterError
 from interbed.storage.base.predicate.evaluate import mask as mask_rows
 from interbed.storage.base.predicate.grammar import parse_filter
-from interbed.storage.base.predicate.masks import apply_masks, parse_mask
-from interbed.storage.base.predicate.paimon_json import (
+from interbed.storage.base.predicate.json import (
     filter_from_paimon,
     filter_to_paimon,
     mask_from_paimon,
     mask_to_paimon,
 )
+from interbed.storage.base.predicate.masks import apply_masks, parse_mask
 from interbed.storage.base.types.data_type import DataField, type_from_json
 
 FIELDS = [
