@@ -43,8 +43,8 @@ _OF_A_CATALOG = frozenset({"catalog", "compact", "ingest", "optimizer", "sql", "
 
 def _what_was_committed() -> str:
     # A command that wrote nothing has not loaded what commits.
-    progress = sys.modules.get("interbed.storage.commit.progress")
-    return "No snapshot was committed." if progress is None else str(progress.PROGRESS.text)
+    committed = sys.modules.get("interbed.storage.commit.committed")
+    return "No snapshot was committed." if committed is None else str(committed.PROGRESS.text)
 
 
 class _CommandGroup(SuggestingGroup):

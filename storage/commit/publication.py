@@ -33,13 +33,11 @@ from interbed.storage.commit.changes import (
     check_vectors,
     owned_paths,
 )
-from interbed.storage.commit.committed import CommittedParts, SnapshotOutcome
+from interbed.storage.commit.committed import PROGRESS, CommittedParts, SnapshotOutcome
 from interbed.storage.commit.contention import CommitLease, ContentionLock, LocalCommitLock, RetryPolicy
 from interbed.storage.commit.manifest_writer import IndexFiles, ManifestWriter
 from interbed.storage.commit.pending_snapshot import PendingSnapshot
-from interbed.storage.commit.progress import PROGRESS
-from interbed.storage.commit.row_ids import NumberedEntries, numbered_entries
-from interbed.storage.commit.snapshot_builder import SnapshotBuilder
+from interbed.storage.commit.snapshot_builder import NumberedEntries, SnapshotBuilder, numbered_entries
 from interbed.storage.io.parallel import PendingFiles, both
 from interbed.storage.meta.file_store import FileStore
 from interbed.storage.meta.manifest.entry import ManifestEntry

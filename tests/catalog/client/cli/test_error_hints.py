@@ -12,7 +12,7 @@ from click.testing import CliRunner, Result
 import interbed
 from interbed.cli import main
 from interbed.storage.base.predicate.conditions import bound_filter
-from interbed.storage.commit import progress
+from interbed.storage.commit import committed
 from interbed.storage.commit.publication import Publication
 
 FIELDS: "list[pa.Field[Any]]" = [
@@ -138,8 +138,8 @@ def test_names_of_implicit_catalogs_are_not_in_errors(lake: interbed.Catalog, tm
 def test_ctrl_c_reports_whether_a_snapshot_was_committed(
     lake: interbed.Catalog, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, place: str, message: str
 ) -> None:
-    monkeypatch.setattr(progress, "PROGRESS", progress.CommitProgress())
-    monkeypatch.setattr("interbed.storage.commit.publication.PROGRESS", progress.PROGRESS)
+    monkeypatch.setattr(committed, "PROGRESS", committed.CommitProgress())
+    monkeypatch.setattr("interbed.storage.commit.publication.PROGRESS", committed.PROGRESS)
     created, raced = Publication._created, Publication._created_or_not
 
     def interrupted(self: Publication, *given: Any) -> bool:
@@ -159,7 +159,7 @@ def test_ctrl_c_reports_whether_a_snapshot_was_committed(
 
 
 def test_many_commits_are_counted() -> None:
-    found = progress.CommitProgress()
+    found = committed.CommitProgress()
     for number in (1, 2):
         with found.creating("t", number):
             found.done(created=True)
