@@ -28,8 +28,7 @@ from interbed.storage.base.arrow_values import rows_taken
 from interbed.storage.base.errors import InvalidInputError, NotSupportedError, StorageAccessError
 from interbed.storage.base.row.binary_row import encode_rows
 from interbed.storage.base.types.data_type import DataField
-from interbed.storage.files.format.file_schema import file_schema
-from interbed.storage.files.format.layout import DataFileNames
+from interbed.storage.files.format.layout import DataFileNames, file_schema
 from interbed.storage.files.format.writer import open_writer
 from interbed.storage.files.text.codec import TextFileWriter, text_codec
 from interbed.storage.io.api import FileIO, FileStatus, abort_output, write_errors

@@ -7,8 +7,7 @@ import pytest
 
 from interbed.storage.base.errors import StorageAccessError
 from interbed.storage.base.types.data_type import DataField, parse_atomic
-from interbed.storage.files.format.file_schema import file_schema
-from interbed.storage.files.format.layout import DataFileNames
+from interbed.storage.files.format.layout import DataFileNames, file_schema
 from interbed.storage.files.format.writer import RollingFileWriter
 from interbed.storage.io.local import LocalFileIO
 from interbed.storage.meta.manifest.entry import FileSource

@@ -21,8 +21,7 @@ import interbed
 from interbed.storage.base.errors import CorruptFileError, InvalidInputError, NotSupportedError
 from interbed.storage.base.types.data_type import DataField, field_from_json, parse_atomic
 from interbed.storage.files.format.api import FileWriter
-from interbed.storage.files.format.file_schema import file_schema
-from interbed.storage.files.format.layout import DataFileLayout, check_fields
+from interbed.storage.files.format.layout import DataFileLayout, check_fields, file_schema
 from interbed.storage.files.format.readers import reader_for
 from interbed.storage.files.format.writer import open_writer
 from interbed.storage.io.local import LocalFileIO
