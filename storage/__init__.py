@@ -158,7 +158,6 @@ OFFERED: Mapping[str, tuple[str, ...]] = {
         "base.predicate.evaluate",
         "files.format.api",
         "files.format.hybrid_calendar",
-        "files.format.int96",
         "files.format.pages.footer",
         "files.format.readers",
         "files.text.options",

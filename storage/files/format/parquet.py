@@ -27,7 +27,7 @@ from interbed.storage.base.predicate.expr import AlwaysTrue, Predicate
 from interbed.storage.base.prefetch import read_ahead
 from interbed.storage.base.types.data_type import DataField
 from interbed.storage.files.format.api import CHECKSUMS, DecodeTally, ReadChecks, data_file_errors
-from interbed.storage.files.format.int96 import check_nanosecond_range
+from interbed.storage.files.format.hybrid_calendar import check_nanosecond_range
 from interbed.storage.files.format.pages.footer import Footer, RowGroups, read_footer
 from interbed.storage.files.format.pages.selection import PageRead, PageRequest
 from interbed.storage.io.api import FileIO, open_sized

@@ -28,8 +28,7 @@ from interbed.storage.base.types.arrow import FieldIds, fields_from_arrow, type_
 from interbed.storage.base.types.column_names import check_apart_without_case
 from interbed.storage.base.types.data_type import DataType
 from interbed.storage.base.types.nested import leaves_of
-from interbed.storage.files.format.hybrid_calendar import hybrid_calendar
-from interbed.storage.files.format.int96 import open_foreign
+from interbed.storage.files.format.hybrid_calendar import hybrid_calendar, open_foreign
 
 if TYPE_CHECKING:
     import duckdb

@@ -28,8 +28,14 @@ from interbed.storage.base.errors import InvalidInputError, SchemaMismatchError
 from interbed.storage.base.shown_text import did_you_mean
 from interbed.storage.base.types.arrow import cast_to_schema
 from interbed.storage.base.types.data_type import DataField
-from interbed.storage.files.format.hybrid_calendar import HybridCalendar, hybrid_calendar, orc_calendar
-from interbed.storage.files.format.int96 import TimeUnit, open_foreign, unit_of
+from interbed.storage.files.format.hybrid_calendar import (
+    HybridCalendar,
+    TimeUnit,
+    hybrid_calendar,
+    open_foreign,
+    orc_calendar,
+    unit_of,
+)
 from interbed.storage.table.table import Table
 from interbed.storage.write.row_converter import RowCheck, RowConverter
 

@@ -14,7 +14,7 @@ from click.testing import CliRunner, Result
 import interbed
 from interbed.catalog.client.cli.forms import file_rows
 from interbed.cli import main
-from interbed.storage.files.format.int96 import TimeUnit, unit_of
+from interbed.storage.files.format.hybrid_calendar import TimeUnit, unit_of
 from tests.support.tally import Tally
 
 FAR = [datetime(9999, 12, 31, 23, 59, 59, 999_999), datetime(1, 1, 1), None, datetime(2024, 5, 6, 7, 8, 9, 1)]

@@ -10,7 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from interbed.storage.base.errors import NotSupportedError
-from interbed.storage.files.format.int96 import open_foreign
+from interbed.storage.files.format.hybrid_calendar import open_foreign
 
 EPOCH = datetime(1970, 1, 1)
 DAYS = (1, 1600, 1677, 1678, 1969, 1970, 2024, 2262, 2263, 9999)
