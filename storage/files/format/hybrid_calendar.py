@@ -1,11 +1,10 @@
-"""XX
+"""Timestamps of Parquet and ORC files of other programs: those of the hybrid calendar, and those of INT96.
 
-Days and times of Parquet and ORC files of other programs that count by the hybrid calendar, as Spark 2 and Hive do.
-
-The hybrid calendar is Julian up to 1582-10-04 and Gregorian from 1582-10-15 on. Parquet, Arrow and Paimon count by the
-Gregorian calendar alone, so that an older day of such a file is read as another day, up to twelve days off. Timestamps
-of a time zone differ up to 1900, because the hybrid calendar of Java takes other offsets for its local mean times.
-Parquet files name their writer in the key-value metadata of the footer:
+Days and times of Parquet and ORC files of Spark 2 and Hive count by the hybrid calendar. The hybrid calendar is Julian
+up to 1582-10-04 and Gregorian from 1582-10-15 on. Parquet, Arrow and Paimon count by the Gregorian calendar alone, so
+that an older day of such a file is read as another day, up to twelve days off. Timestamps of a time zone differ up to
+1900, because the hybrid calendar of Java takes other offsets for its local mean times. Parquet files name their writer
+in the key-value metadata of the footer:
 
     org.apache.spark.version        hybrid before 3.0, for INT96 before 3.1
     org.apache.spark.legacyDateTime Spark 3 and newer, on request (spark.sql.parquet.datetimeRebaseModeInWrite = LEGACY)
@@ -25,12 +24,11 @@ own data files have Gregorian days whatever their footer says, so that they are 
 
 Both are messages of Protocol Buffers. Sources: ORC specification v1, file tail and compression; orc_proto.proto.
 
-Timestamps of INT96 in Parquet files of other programs, as Spark and Hive write them by default.
-
-A value has 64 bits for the nanoseconds of the day, which Java has below zero before 1970, and 32 bits for the Julian
-day. Arrow converts it to nanoseconds, which 64 bits hold from 1677 to 2262 only, and returns other days for values
-beyond them without an error. Only the stored values show whether there are any. So they are read as bytes
-(pages/footer.py) and compared. Source: parquet-format, LogicalTypes (INT96); Paimon, ParquetRowDataWriter.
+Spark and Hive write timestamps in Parquet files as INT96 by default. A value has 64 bits for the nanoseconds of the
+day, which Java has below zero before 1970, and 32 bits for the Julian day. Arrow converts it to nanoseconds, which 64
+bits hold from 1677 to 2262 only, and returns other days for values beyond them without an error. Only the stored values
+show whether there are any. So they are read as bytes (pages/footer.py) and compared. Source: parquet-format,
+LogicalTypes (INT96); Paimon, ParquetRowDataWriter.
 """
 
 import os

@@ -1,12 +1,10 @@
-"""Layout of the data files of a table: their columns with Paimon's field ids, their names, and how rows get into them.
+"""Layout of the data files of a table: their columns with Paimon's field ids, their names, and their format by level.
 
-The data files of a table's writers: their columns, order, names, and by level their format, codec and statistics.
-
-A pure choice from the table's options. The format, codec and mode of a level come from `file.format.per.level`,
-`file.compression.per.level` and `metadata.stats-mode.per.level`, those of the other levels from `file.format`,
-`file.compression` and `metadata.stats-mode`. Changelog files have `changelog-file.format`, `.compression` and
-`.stats-mode`, which default to those of the level. Append tables have no levels. Source: Paimon's
-KeyValueFileWriterFactory; documentation page `maintenance/configurations`.
+The codec and the statistics differ by level, too. A pure choice from the table's options. The format, codec and mode of
+a level come from `file.format.per.level`, `file.compression.per.level` and `metadata.stats-mode.per.level`, those of
+the other levels from `file.format`, `file.compression` and `metadata.stats-mode`. Changelog files have
+`changelog-file.format`, `.compression` and `.stats-mode`, which default to those of the level. Append tables have no
+levels. Source: Paimon's KeyValueFileWriterFactory; documentation page `maintenance/configurations`.
 
 A format limits the types of columns: Avro keeps timestamps as milliseconds or microseconds, TIME as milliseconds.
 Source: Paimon's AvroSchemaConverter.

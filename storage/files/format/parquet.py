@@ -9,7 +9,7 @@ them at any time. They are released after they were read, so that a merge of man
 much memory as the files have bytes.
 
 INT96 columns of other writers are read once more, as bytes, to find timestamps that Arrow reads as other ones
-(int96.py). Files of interbed hold no such values.
+(hybrid_calendar.py). Files of interbed hold no such values.
 """
 
 import ctypes
