@@ -70,7 +70,6 @@ OFFERED: Mapping[str, tuple[str, ...]] = {
         "base.decompression",
         "base.errors",
         "io.prefetch.inputs",
-        "io.prefetch.needs",
         "io.api",
         "io.parallel",
         "io.cached.blocks",

@@ -14,12 +14,11 @@ from interbed.storage.base.errors import (
     is_installed,
     missing_extra,
 )
-from interbed.storage.io.api import FileIO
+from interbed.storage.io.api import PREFIX as AHEAD
+from interbed.storage.io.api import FileIO, ReadAhead
 from interbed.storage.io.cached.options import ENABLED, CacheOptions
 from interbed.storage.io.cached.options import PREFIX as CACHE
 from interbed.storage.io.local import LocalFileIO
-from interbed.storage.io.prefetch.needs import PREFIX as AHEAD
-from interbed.storage.io.prefetch.needs import ReadAhead
 from interbed.storage.io.stores.settings import AZURE_SCHEMES, SCHEMES, store_settings
 
 _SCHEME = re.compile(r"^([A-Za-z][A-Za-z0-9+.\-]*):(.*)$", re.DOTALL)

@@ -17,10 +17,9 @@ from typing import Any, TypeVar
 
 import pyarrow as pa
 
-from interbed.storage.io.api import OBJECT_STORE_CAPABILITIES, FileStatus, WrappedFileIO
+from interbed.storage.io.api import OBJECT_STORE_CAPABILITIES, FileStatus, ReadAhead, WrappedFileIO
 from interbed.storage.io.local import LocalFileIO
 from interbed.storage.io.prefetch.inputs import opened_by_ranges
-from interbed.storage.io.prefetch.needs import ReadAhead
 from interbed.storage.io.stores.writes import PART_BYTES, PARTS_AT_ONCE
 
 _T = TypeVar("_T")

@@ -25,11 +25,10 @@ from interbed.catalog.client.rest.http import FORBIDDEN, RestRefusedError, catal
 from interbed.storage.base.clock import Clock, now_millis
 from interbed.storage.base.errors import CorruptFileError, InvalidOptionError, missing_extra
 from interbed.storage.base.memory_cache import LruCache
-from interbed.storage.io.api import FileIO, FileStatus, WrappedFileIO, open_sized
+from interbed.storage.io.api import FileIO, FileStatus, StoredEnd, VersionedFiles, WrappedFileIO, open_sized
 from interbed.storage.io.cached.options import PREFIX as CACHE_PREFIX
 from interbed.storage.io.cached.options import CacheOptions
 from interbed.storage.io.deleting import delete_together
-from interbed.storage.io.prefetch.needs import StoredEnd, VersionedFiles
 from interbed.storage.io.resolve import file_io_for
 
 if TYPE_CHECKING:

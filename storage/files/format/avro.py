@@ -42,8 +42,7 @@ from interbed.storage.base.types.data_type import (
 )
 from interbed.storage.base.types.nested import without_hidden_nulls
 from interbed.storage.files.format.api import CHECKSUMS, DecodeTally, ReadChecks, data_file_errors
-from interbed.storage.io.api import FileIO
-from interbed.storage.io.prefetch.needs import prefetch, whole_file
+from interbed.storage.io.api import FileIO, prefetch, whole_file
 from interbed.storage.meta.options.core import CoreOptions
 
 MAX_BATCH_ROWS = 16_384

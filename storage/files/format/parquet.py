@@ -30,8 +30,7 @@ from interbed.storage.files.format.api import CHECKSUMS, DecodeTally, ReadChecks
 from interbed.storage.files.format.hybrid_calendar import check_nanosecond_range
 from interbed.storage.files.format.pages.footer import Footer, RowGroups, read_footer
 from interbed.storage.files.format.pages.selection import PageRead, PageRequest
-from interbed.storage.io.api import FileIO, open_sized
-from interbed.storage.io.prefetch.needs import PrefetchingInput, prefetch
+from interbed.storage.io.api import FileIO, PrefetchingInput, open_sized, prefetch
 
 RELEASE_BYTES = 4 << 20
 """Decoded bytes between releases of pages: few enough to bound memory, enough to make the cost negligible."""

@@ -8,8 +8,7 @@ from functools import cache, partial
 
 from interbed.storage.base.errors import NotSupportedError
 from interbed.storage.files.format.api import FormatReader
-from interbed.storage.io.api import FileIO
-from interbed.storage.io.prefetch.needs import ReadAhead, read_ahead_of
+from interbed.storage.io.api import FileIO, ReadAhead, read_ahead_of
 
 
 def _parquet() -> FormatReader:

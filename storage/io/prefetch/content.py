@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any
 
-from interbed.storage.io.prefetch.needs import Range
+from interbed.storage.io.api import Range
 from interbed.storage.io.prefetch.pool import FetchPool
 
 GAP_BYTES = 512 << 10

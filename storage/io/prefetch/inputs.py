@@ -12,16 +12,15 @@ from typing import TYPE_CHECKING, Any, Self
 
 import pyarrow as pa
 
-from interbed.storage.io.api import FileIO, WrappedFileIO, open_sized
+from interbed.storage.io.api import FileIO, Range, ReadAhead, WrappedFileIO, open_sized, read_ahead_of
 from interbed.storage.io.parallel import in_background
 from interbed.storage.io.prefetch.content import WHOLE_BYTES, RangedContent, end_bytes
-from interbed.storage.io.prefetch.needs import Range, ReadAhead, read_ahead_of
 from interbed.storage.io.prefetch.pool import pool_of
 
 if TYPE_CHECKING:
     from concurrent.futures import Future
 
-    from interbed.storage.io.prefetch.needs import VersionedFiles
+    from interbed.storage.io.api import VersionedFiles
 
 
 class RangedFile(io.RawIOBase):

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
 
-from interbed.storage.io.prefetch.needs import ReadAhead
+from interbed.storage.io.api import ReadAhead
 
 _LEAST_SHARE = 4 << 20
 """Least share of a file, even of a small one, unless these shares together exceed most of the budget."""

@@ -16,9 +16,8 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from interbed.storage.base.errors import StorageAccessError
-from interbed.storage.io.api import OBJECT_STORE_CAPABILITIES, FileStatus
+from interbed.storage.io.api import OBJECT_STORE_CAPABILITIES, FileStatus, ReadAhead, StoredEnd
 from interbed.storage.io.deleting import BATCH, check_deletable
-from interbed.storage.io.prefetch.needs import ReadAhead, StoredEnd
 from interbed.storage.io.stores.errors import is_missing_store, was_deleted
 from interbed.storage.io.stores.objects import StoreObjects
 from interbed.storage.io.stores.options import StoreSettings

@@ -15,9 +15,9 @@ from typing import Any, TypeVar
 from urllib.parse import quote
 
 from interbed.storage.base.errors import StorageAccessError
+from interbed.storage.io.api import StoredEnd
 from interbed.storage.io.deleting import BATCH
 from interbed.storage.io.prefetch.content import WHOLE_BYTES, end_bytes
-from interbed.storage.io.prefetch.needs import StoredEnd
 from interbed.storage.io.stores import requests
 from interbed.storage.io.stores.errors import (
     OtherProtocolError,

@@ -15,10 +15,10 @@ import pyarrow.parquet as pq
 import pytest
 
 from interbed.storage.base.errors import InvalidOptionError, StorageAccessError
+from interbed.storage.io.api import PrefetchingInput, whole_file
 from interbed.storage.io.hdfs.files import WRITE_BYTES, translated
 from interbed.storage.io.hdfs.store import HdfsFileIO
 from interbed.storage.io.prefetch.content import WHOLE_BYTES
-from interbed.storage.io.prefetch.needs import PrefetchingInput, whole_file
 from interbed.storage.io.resolve import file_io_for
 from tests.support.servers.hdfs import NAMESERVICE, HdfsServer
 from tests.support.waits import at_most

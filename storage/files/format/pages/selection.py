@@ -20,7 +20,7 @@ from interbed.storage.files.format.api import DecodeTally
 from interbed.storage.files.format.pages.footer import leaf_of
 from interbed.storage.files.format.pages.index import GroupPages, PageBounds, PageIndex
 from interbed.storage.files.format.pages.reading import read_rows
-from interbed.storage.io.prefetch.needs import prefetch
+from interbed.storage.io.api import prefetch
 
 WORTHWHILE_SHARE = 0.5
 """Above this share of needed rows the whole group is read: it costs no more, and fewer pieces are joined."""

@@ -10,11 +10,17 @@ import pytest
 from interbed.catalog.client.identifier import Identifier
 from interbed.catalog.client.options import CatalogOptions
 from interbed.catalog.client.rest.data_tokens import DataToken, DataTokenFileIO, DataTokenOrigin, TableTokens
-from interbed.storage.io.api import OBJECT_STORE_CAPABILITIES, FileIO, SizedOpening
+from interbed.storage.io.api import (
+    OBJECT_STORE_CAPABILITIES,
+    FileIO,
+    ReadAhead,
+    SizedOpening,
+    StoredEnd,
+    VersionedFiles,
+)
 from interbed.storage.io.cached.file_io import CachedFileIO
 from interbed.storage.io.cached.options import CacheOptions
 from interbed.storage.io.deleting import BatchDeletion
-from interbed.storage.io.prefetch.needs import ReadAhead, StoredEnd, VersionedFiles
 from interbed.storage.io.stores.file_io import ObjectStoreFileIO
 
 PATH = "s3://lake/t/LATEST"

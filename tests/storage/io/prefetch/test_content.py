@@ -11,10 +11,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from interbed.storage.base.errors import InvalidOptionError, StorageAccessError
+from interbed.storage.io.api import ReadAhead, prefetch
 from interbed.storage.io.prefetch import content as content_module
 from interbed.storage.io.prefetch.content import RangedContent
 from interbed.storage.io.prefetch.inputs import RangedFile, RangedInput
-from interbed.storage.io.prefetch.needs import ReadAhead, prefetch
 from interbed.storage.io.prefetch.pool import FetchPool, pool_of
 from interbed.storage.io.resolve import file_io_for
 from tests.support.examples import examples
