@@ -19,7 +19,8 @@ from interbed.storage.io.api import StoredEnd
 from interbed.storage.io.deleting import BATCH
 from interbed.storage.io.prefetch.content import WHOLE_BYTES, end_bytes
 from interbed.storage.io.stores import requests
-from interbed.storage.io.stores.errors import (
+from interbed.storage.io.stores.options import StoreSettings
+from interbed.storage.io.stores.requests import (
     OtherProtocolError,
     is_expired,
     is_missing_store,
@@ -28,7 +29,6 @@ from interbed.storage.io.stores.errors import (
     store_error,
     was_cut_off,
 )
-from interbed.storage.io.stores.options import StoreSettings
 
 _log = logging.getLogger(__name__)
 _T = TypeVar("_T")

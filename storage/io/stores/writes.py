@@ -22,14 +22,14 @@ from typing import Any
 
 from interbed.storage.base.errors import StorageAccessError
 from interbed.storage.io.stores import requests
-from interbed.storage.io.stores.errors import (
+from interbed.storage.io.stores.objects import WRITER, StoreObjects
+from interbed.storage.io.stores.requests import (
     is_expired,
     is_missing_store,
     is_not_implemented,
     may_have_happened,
     status_of,
 )
-from interbed.storage.io.stores.objects import WRITER, StoreObjects
 
 _log = logging.getLogger(__name__)
 

@@ -12,9 +12,9 @@ import pytest
 
 from interbed.storage.base.errors import AccessRefusedError, InvalidInputError, InvalidOptionError, StorageAccessError
 from interbed.storage.io.resolve import file_io_for
-from interbed.storage.io.stores.errors import store_error
 from interbed.storage.io.stores.file_io import ObjectStoreFileIO
 from interbed.storage.io.stores.options import StoreSettings
+from interbed.storage.io.stores.requests import store_error
 from interbed.storage.io.stores.settings import store_settings
 
 AZURE = "c@acct.dfs.core.windows.net"
