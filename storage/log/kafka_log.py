@@ -19,11 +19,12 @@ from interbed.storage.log.api import (
     GroupAssembler,
     LogGroup,
     LogMarker,
+    LogRecords,
     LogTakenOverError,
     PublishedMarker,
+    kind_header,
 )
 from interbed.storage.log.kafka import REQUEST_SECONDS, LogConsumer, ensure_topic, produce
-from interbed.storage.log.records import LogRecords, kind_header
 from interbed.storage.log.settings import LogSettings, kafka_library, kept_settings
 
 _FIRST_WINDOW = 16

@@ -20,9 +20,8 @@ from interbed.storage.base.errors import (
     NotSupportedError,
     SnapshotNotFoundError,
 )
-from interbed.storage.log.api import LogGroup, LogReader
+from interbed.storage.log.api import LogGroup, LogReader, LogRecords, RecordCodec
 from interbed.storage.log.kafka_log import KafkaLogReader
-from interbed.storage.log.records import LogRecords, RecordCodec
 from interbed.storage.log.settings import LogSettings, error_of_another_table, identity_of
 from interbed.storage.meta.file_store import FileStore
 from interbed.storage.meta.options.log import LOG_SYSTEM

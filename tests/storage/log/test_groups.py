@@ -4,8 +4,7 @@ import numpy as np
 import pytest
 
 from interbed.storage.base.errors import CorruptFileError
-from interbed.storage.log.api import GroupAssembler, LogGroup, LogMarker
-from interbed.storage.log.records import LogRecords
+from interbed.storage.log.api import GroupAssembler, LogGroup, LogMarker, LogRecords
 
 
 def marker(last: int, *, records: int = 0, line: int = 0, told: bool = True) -> LogMarker:

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 from interbed.storage.base.errors import CorruptFileError
 from interbed.storage.base.types.arrow import cast_to_schema
+from interbed.storage.log.api import LogRecords, RecordCodec
 from interbed.storage.log.json_text import first_unwritable
-from interbed.storage.log.records import LogRecords, RecordCodec
 from interbed.storage.meta.schema.table_schema import Schema, TableSchema
 from tests.interop.strategies import random_examples, types, values
 from tests.support.peers.interbed import fields_of
