@@ -204,7 +204,6 @@ OFFERED: Mapping[str, tuple[str, ...]] = {
     "logs of tables, made and dropped with them": (
         "log.publisher",
         "log.kafka_eventual",
-        "log.settings",
         "log.kafka",
         "meta.options.log",
     ),

@@ -22,8 +22,16 @@ import pyarrow as pa
 
 from interbed.storage.base.errors import InterbedError, LogUnavailableError
 from interbed.storage.log.api import RecordCodec
-from interbed.storage.log.kafka import LogConsumer, ensure_topic, partition_of, produce
-from interbed.storage.log.settings import LogSettings, identity_of, kafka_library, kept_settings
+from interbed.storage.log.kafka import (
+    LogConsumer,
+    LogSettings,
+    ensure_topic,
+    identity_of,
+    kafka_library,
+    kept_settings,
+    partition_of,
+    produce,
+)
 from interbed.storage.log.written import WRITTEN_HEADER, WrittenBy, WrittenRange, WrittenRanges, WrittenRow
 from interbed.storage.meta.file_store import FileStore
 from interbed.storage.meta.snapshot.progress import LogPosition

@@ -24,8 +24,15 @@ from interbed.storage.log.api import (
     PublishedMarker,
     kind_header,
 )
-from interbed.storage.log.kafka import REQUEST_SECONDS, LogConsumer, ensure_topic, produce
-from interbed.storage.log.settings import LogSettings, kafka_library, kept_settings
+from interbed.storage.log.kafka import (
+    REQUEST_SECONDS,
+    LogConsumer,
+    LogSettings,
+    ensure_topic,
+    kafka_library,
+    kept_settings,
+    produce,
+)
 
 _FIRST_WINDOW = 16
 """Number of offsets before the end that are first searched for a marker; later searches cover many times more."""

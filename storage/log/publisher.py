@@ -26,9 +26,8 @@ from interbed.storage.base.errors import (
     SnapshotNotFoundError,
 )
 from interbed.storage.log.api import LogMarker, LogRecords, LogTakenOverError, LogWriter, PublishedMarker, RecordCodec
-from interbed.storage.log.kafka import partition_of
+from interbed.storage.log.kafka import LogSettings, identity_of, partition_of
 from interbed.storage.log.kafka_log import KafkaLogWriter
-from interbed.storage.log.settings import LogSettings, identity_of
 from interbed.storage.meta.file_store import FileStore
 from interbed.storage.meta.options.log import LOG_SYSTEM, LogConsistency
 from interbed.storage.meta.snapshot.manager import ChangelogManager

@@ -78,7 +78,7 @@ def check_options(schema: TableSchema, before: TableSchema | None = None) -> Non
     FileKinds.of(options, schema.fields, schema.key_fields)
     indexes = FileIndexSpec.of(schema.fields, options.raw, in_manifest_threshold=0)
     if options.log_system is not LogSystem.NONE and (before is None or _log_of(before.core) != _log_of(options)):
-        from interbed.storage.log.settings import LogSettings, check_settings
+        from interbed.storage.log.kafka import LogSettings, check_settings
 
         check_settings(LogSettings.of(options))
     if before is None:
@@ -375,7 +375,7 @@ def _log(schema: TableSchema, options: CoreOptions) -> None:
         return
     # By use: few tables have a log.
     from interbed.storage.log.json_text import first_unwritable
-    from interbed.storage.log.settings import LogSettings
+    from interbed.storage.log.kafka import LogSettings
 
     if not options.tracks_changes:
         raise InvalidOptionError(

@@ -118,10 +118,9 @@ def delete_log(table: FileStore | None) -> None:
     if table is None:
         return
     # Few tables have a log.
-    from interbed.storage.log.kafka import delete_topic
+    from interbed.storage.log.kafka import LogSettings, delete_topic
     from interbed.storage.log.kafka_eventual import forget_sender
     from interbed.storage.log.publisher import release
-    from interbed.storage.log.settings import LogSettings
 
     try:
         release(table)

@@ -19,8 +19,8 @@ import pyarrow as pa
 
 from interbed.storage.base.arrow_values import from_numpy, to_numpy
 from interbed.storage.base.errors import InvalidInputError, LogUnavailableError, NotSupportedError
+from interbed.storage.log.kafka import LogSettings, error_of_another_table, identity_of
 from interbed.storage.log.kafka_eventual import KafkaWrittenRanges, bounds_of
-from interbed.storage.log.settings import LogSettings, error_of_another_table, identity_of
 from interbed.storage.log.written import TouchedKeys, WrittenRange, WrittenRanges
 from interbed.storage.lsm.merge_function.whole_record import is_retract
 from interbed.storage.meta.file_store import FileStore

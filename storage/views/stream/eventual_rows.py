@@ -10,7 +10,7 @@ import numpy as np
 from interbed.storage.base.errors import InterbedError, NotSupportedError, SnapshotNotFoundError
 from interbed.storage.base.row.kind import RowKind
 from interbed.storage.log.api import LogRecords, RecordCodec
-from interbed.storage.log.settings import LogSettings
+from interbed.storage.log.kafka import LogSettings
 from interbed.storage.log.written import WrittenRange, WrittenRow
 from interbed.storage.meta.file_store import FileStore
 from interbed.storage.meta.options.stream import IncrementalScanMode

@@ -16,8 +16,8 @@ from functools import cached_property
 from interbed.storage.base.errors import LogUnavailableError
 from interbed.storage.base.row.kind import RowKind
 from interbed.storage.log.api import LogRecords
+from interbed.storage.log.kafka import LogSettings, error_of_another_table, identity_of
 from interbed.storage.log.kafka_eventual import KafkaWrittenReader
-from interbed.storage.log.settings import LogSettings, error_of_another_table, identity_of
 from interbed.storage.log.written import TouchedKeys, WrittenReader, WrittenRow
 from interbed.storage.meta.file_store import FileStore
 from interbed.storage.meta.snapshot.snapshot import FIRST_SNAPSHOT_ID, Snapshot

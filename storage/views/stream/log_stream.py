@@ -21,8 +21,8 @@ from interbed.storage.base.errors import (
     SnapshotNotFoundError,
 )
 from interbed.storage.log.api import LogGroup, LogReader, LogRecords, RecordCodec
+from interbed.storage.log.kafka import LogSettings, error_of_another_table, identity_of
 from interbed.storage.log.kafka_log import KafkaLogReader
-from interbed.storage.log.settings import LogSettings, error_of_another_table, identity_of
 from interbed.storage.meta.file_store import FileStore
 from interbed.storage.meta.options.log import LOG_SYSTEM
 from interbed.storage.meta.options.stream import StartupMode

@@ -10,8 +10,8 @@ from typing import TypeVar
 import pytest
 
 from interbed.storage.base.errors import LogUnavailableError
+from interbed.storage.log.kafka import LogSettings
 from interbed.storage.log.kafka_eventual import KafkaWrittenRanges, LogBounds, forget_senders
-from interbed.storage.log.settings import LogSettings
 from interbed.storage.log.written import WrittenRange, WrittenRow
 from interbed.storage.views.stream.eventual_batches import EventualBatches
 from tests.storage.log.tables import create

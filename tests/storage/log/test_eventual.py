@@ -13,8 +13,8 @@ import pytest
 import interbed
 from interbed.storage.base.errors import InvalidOptionError, LogUnavailableError, SnapshotNotFoundError
 from interbed.storage.commit.file_store_commit import FileStoreCommit
+from interbed.storage.log.kafka import identity_of
 from interbed.storage.log.kafka_eventual import forget_senders
-from interbed.storage.log.settings import identity_of
 from interbed.storage.table.opening import open_store
 from interbed.storage.table.table import Table
 from tests.storage.log.tables import (

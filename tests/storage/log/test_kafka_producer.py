@@ -7,8 +7,7 @@ import pyarrow as pa
 import pytest
 
 from interbed.storage.base.errors import LogUnavailableError
-from interbed.storage.log.kafka import LogConsumer, produce
-from interbed.storage.log.settings import LogSettings
+from interbed.storage.log.kafka import LogConsumer, LogSettings, produce
 from tests.storage.log.tables import create
 from tests.support.servers.kafka import KafkaServer
 

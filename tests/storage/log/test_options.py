@@ -7,7 +7,7 @@ import pytest
 
 import interbed
 from interbed.storage.base.errors import InvalidOptionError, NotSupportedError
-from interbed.storage.log.settings import LogSettings
+from interbed.storage.log.kafka import LogSettings
 from interbed.storage.table.table import Table
 
 LOG = {"log.system": "kafka", "kafka.bootstrap.servers": "127.0.0.1:1", "bucket": "1"}
