@@ -22,9 +22,8 @@ from interbed.storage.base.errors import InvalidInputError
 from interbed.storage.base.row.kind import RowKind
 from interbed.storage.lsm.key_words import Order, row_ranks
 from interbed.storage.lsm.merge_function.api import KeyGroups, Kinds, block_memory_pool, validity
-from interbed.storage.lsm.merge_function.fields.fold import ColumnFold, LateRows
+from interbed.storage.lsm.merge_function.fields.fold import ColumnFold, LastNonNullValue, LastValue, LateRows
 from interbed.storage.lsm.merge_function.fields.functions import FieldFunction
-from interbed.storage.lsm.merge_function.fields.pick import LastNonNullValue, LastValue
 from interbed.storage.lsm.merge_function.segments import (
     Column,
     KeyRows,

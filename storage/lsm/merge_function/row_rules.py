@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 
 from interbed.storage.lsm.merge_function.aggregate import AggregateMerge
 from interbed.storage.lsm.merge_function.factory import merge_function_for
+from interbed.storage.lsm.merge_function.fields.fold import LastNonNullValue, LastValue
 from interbed.storage.lsm.merge_function.fields.functions import FieldFunction
-from interbed.storage.lsm.merge_function.fields.pick import LastNonNullValue, LastValue
 from interbed.storage.lsm.merge_function.partial_update import REFUSAL as PARTIAL_UPDATE_REFUSAL
 from interbed.storage.lsm.merge_function.partial_update import PartialUpdate, SequenceGroup
 from interbed.storage.lsm.merge_function.whole_record import FIRST_ROW_REFUSAL, FirstRow

@@ -33,7 +33,7 @@ from interbed.storage.base.types.data_type import (
     TypeRoot,
     is_atomic,
 )
-from interbed.storage.lsm.merge_function.fields import elements, number, pick
+from interbed.storage.lsm.merge_function.fields import elements, fold, number
 from interbed.storage.lsm.merge_function.fields.fold import Column, ColumnFold, FieldValues, retract_message
 from interbed.storage.lsm.merge_function.fields.roaring64 import Roaring64Bitmap
 from interbed.storage.meta.options.core import CoreOptions
@@ -152,15 +152,15 @@ _NUMERIC = INTEGERS | {TypeRoot.FLOAT, TypeRoot.DOUBLE, TypeRoot.DECIMAL}
 _PLAIN: dict[str, type[ColumnFold]] = {
     "sum": number.Sum,
     "product": number.Product,
-    "max": pick.MaxValue,
-    "min": pick.MinValue,
-    "bool_or": pick.MaxValue,
-    "bool_and": pick.MinValue,
-    LAST_VALUE: pick.LastValue,
-    LAST_NON_NULL_VALUE: pick.LastNonNullValue,
-    "first_value": pick.FirstValue,
-    "first_non_null_value": pick.FirstNonNullValue,
-    "first_not_null_value": pick.FirstNonNullValue,
+    "max": fold.MaxValue,
+    "min": fold.MinValue,
+    "bool_or": fold.MaxValue,
+    "bool_and": fold.MinValue,
+    LAST_VALUE: fold.LastValue,
+    LAST_NON_NULL_VALUE: fold.LastNonNullValue,
+    "first_value": fold.FirstValue,
+    "first_non_null_value": fold.FirstNonNullValue,
+    "first_not_null_value": fold.FirstNonNullValue,
     "merge_map": elements.MergeMap,
     "rbm32": RoaringUnion,
     "rbm64": Roaring64Union,
