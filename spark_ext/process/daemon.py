@@ -26,7 +26,7 @@ BY_USE = (
     "interbed.storage.files.format.avro",
     "interbed.storage.files.format.orc",
     "interbed.storage.files.format.parquet",
-    "interbed.storage.lsm.merge_function.from_options",
+    "interbed.storage.lsm.merge_function.aggregate",
     "interbed.storage.read.change_read",
     "interbed.storage.upkeep.changed_rows",
     "interbed.storage.version.maintenance",

@@ -92,11 +92,11 @@ def merge_function_for(
             return FirstRow(ignore_delete=options.ignore_delete, drop_deletes=drop_deletes)
         # The others are imported by use: most tables need none of the functions over columns.
         case MergeEngine.PARTIAL_UPDATE:
-            from interbed.storage.lsm.merge_function.from_options import partial_update
+            from interbed.storage.lsm.merge_function.aggregate import partial_update
 
             function = partial_update(schema, options, drop_deletes=drop_deletes, merges_alone=merges_alone)
         case MergeEngine.AGGREGATION:
-            from interbed.storage.lsm.merge_function.from_options import aggregation
+            from interbed.storage.lsm.merge_function.aggregate import aggregation
 
             function = aggregation(schema, options, drop_deletes=drop_deletes, merges_alone=merges_alone)
         case other:
