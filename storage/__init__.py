@@ -112,7 +112,6 @@ OFFERED: Mapping[str, tuple[str, ...]] = {
         "meta.manifest.index_manifest",
         "meta.merge_schema",
         "meta.options.core",
-        "meta.options.format_table",
         "meta.options.known.check",
         "meta.options.lsm",
         "meta.options.format",

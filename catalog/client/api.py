@@ -28,7 +28,7 @@ from interbed.catalog.client.staging import StagedTables, TableFill, given_schem
 from interbed.catalog.client.table_parts import TableParts
 from interbed.storage.base.errors import NotSupportedError, plain_errors
 from interbed.storage.io.api import FileIO
-from interbed.storage.meta.options.format_table import is_format_table
+from interbed.storage.meta.options.format import is_format_table
 from interbed.storage.meta.schema.table_schema import Schema, TableSchema
 from interbed.storage.table.table import Table
 

@@ -28,7 +28,7 @@ from interbed.storage.io.resolve import respelled
 from interbed.storage.meta.commit_listener import commit_listeners, without_listeners
 from interbed.storage.meta.file_store import FileStore
 from interbed.storage.meta.options.core import PRIMARY_KEY, option_text
-from interbed.storage.meta.options.format_table import applies, is_format_table
+from interbed.storage.meta.options.format import applies, is_format_table
 from interbed.storage.meta.options.log import (
     KAFKA_TOPIC,
     LOG_CHANGELOG_MODE,

@@ -34,7 +34,7 @@ from interbed.spark_ext.write.sink import EpochToken, plan_epoch
 from interbed.spark_ext.write.writer import CommitToken, check_distinct, decode_all_marks, decode_messages, plan_write
 from interbed.storage.base.errors import InvalidInputError, NotSupportedError
 from interbed.storage.meta.file_store import FileStore
-from interbed.storage.meta.options.format_table import is_format_table
+from interbed.storage.meta.options.format import is_format_table
 from interbed.storage.meta.schema.table_schema import Schema
 from interbed.storage.table.table import Table
 from interbed.storage.write.commit_message import CommitMessage

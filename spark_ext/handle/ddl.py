@@ -9,7 +9,7 @@ from interbed.spark_ext.values.spark_types import schema_from_spark, type_from_s
 from interbed.storage.base.errors import InvalidInputError, NotSupportedError
 from interbed.storage.base.types.data_type import DataField
 from interbed.storage.meta.options.core import BUCKET, BUCKET_KEY, PATH
-from interbed.storage.meta.options.format_table import FORMAT_TABLE, TYPE
+from interbed.storage.meta.options.format import FORMAT_TABLE, TYPE
 from interbed.storage.meta.schema.change import (
     AddColumn,
     DropColumn,

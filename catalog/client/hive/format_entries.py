@@ -28,7 +28,7 @@ from interbed.catalog.client.identifier import Identifier
 from interbed.storage.base.errors import InterbedError, NotSupportedError
 from interbed.storage.base.types.data_type import DataField
 from interbed.storage.files.text.options import CsvOptions, JsonOptions, MalformedMode
-from interbed.storage.meta.options.format_table import FORMAT_TABLE, TYPE
+from interbed.storage.meta.options.format import FORMAT_TABLE, TYPE
 from interbed.storage.meta.schema.table_schema import TableSchema, highest_field_id
 from interbed.storage.table.format_table.definition import FormatDefinition
 from interbed.storage.table.format_table.directories import FormatPartition

@@ -38,7 +38,7 @@ from interbed.catalog.client.staging import StagedTable, TableFill
 from interbed.storage.base.errors import CommitConflictError, InvalidOptionError, NotSupportedError
 from interbed.storage.io.api import FileIO
 from interbed.storage.io.resolve import file_io_for
-from interbed.storage.meta.options.format_table import FORMAT_TABLE
+from interbed.storage.meta.options.format import FORMAT_TABLE
 from interbed.storage.meta.schema.change import SchemaChange
 from interbed.storage.meta.schema.table_schema import Schema, TableSchema
 from interbed.storage.table.table import Table

@@ -22,7 +22,7 @@ from interbed.storage.base.errors import InterbedError, InvalidOptionError, NotS
 from interbed.storage.io.api import FileIO
 from interbed.storage.io.resolve import file_io_for
 from interbed.storage.meta.file_store import FileStore, StoreEnvironment
-from interbed.storage.meta.options.format_table import FORMAT_TABLE
+from interbed.storage.meta.options.format import FORMAT_TABLE
 from interbed.storage.meta.paths import MAIN_BRANCH, TablePaths
 from interbed.storage.meta.schema.change import SchemaChange
 from interbed.storage.meta.schema.table_schema import TableSchema

@@ -13,7 +13,7 @@ from interbed.storage.files.format.layout import DataFileLayout
 from interbed.storage.files.text.codec import EXTENSIONS, check_compression, check_text_fields
 from interbed.storage.files.text.options import CsvOptions, TextFileOptions, text_syntax
 from interbed.storage.meta.options.core import CoreOptions
-from interbed.storage.meta.options.format_table import (
+from interbed.storage.meta.options.format import (
     COMMIT_HIVE_SYNC,
     COMPRESSION,
     COMPRESSION_KEYS,
