@@ -29,9 +29,8 @@ from interbed.storage.meta.options.format import COMMIT_SYNC, CommitSync
 from interbed.storage.meta.options.log import LogConsistency, LogSystem
 from interbed.storage.meta.paths import MAIN_BRANCH, TablePaths
 from interbed.storage.meta.schema.manager import SchemaManager, was_dropped
-from interbed.storage.meta.schema.option_rules import OptionRules
 from interbed.storage.meta.schema.system_fields import with_stored_row_ids
-from interbed.storage.meta.schema.table_schema import TableSchema
+from interbed.storage.meta.schema.table_schema import OptionRules, TableSchema
 from interbed.storage.meta.snapshot.manager import SnapshotManager
 from interbed.storage.meta.snapshot.publish import ExclusiveCreatePublisher, SnapshotPublisher
 from interbed.storage.meta.store_environment import StoreEnvironment as StoreEnvironment

@@ -19,8 +19,7 @@ from interbed.storage.io.api import FileIO
 from interbed.storage.io.parallel import both
 from interbed.storage.meta.options.stream import FALLBACK_BRANCH
 from interbed.storage.meta.paths import COMMIT_TURN, LINE_JOURNAL, TablePaths, numbers_of
-from interbed.storage.meta.schema.option_rules import OptionRules
-from interbed.storage.meta.schema.table_schema import Schema, TableSchema
+from interbed.storage.meta.schema.table_schema import OptionRules, Schema, TableSchema
 from interbed.storage.meta.snapshot.manager import SnapshotManager
 
 if TYPE_CHECKING:

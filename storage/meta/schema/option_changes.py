@@ -18,8 +18,7 @@ from interbed.storage.meta.options.core import (
     option_text,
 )
 from interbed.storage.meta.options.known.check import check_names, check_supported
-from interbed.storage.meta.schema.option_rules import OptionRules
-from interbed.storage.meta.schema.table_schema import TableSchema
+from interbed.storage.meta.schema.table_schema import OptionRules, TableSchema
 
 IMMUTABLE_OPTIONS = frozenset(
     {

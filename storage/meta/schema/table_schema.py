@@ -1,4 +1,8 @@
-"""Schema of a table and its JSON file `schema/schema-<id>` (specification page `spec/schema`, version 3)."""
+"""Schema of a table and its JSON file `schema/schema-<id>` (specification page `spec/schema`, version 3).
+
+The rules need file formats, indexes, merge functions and buckets, and so are in a higher layer than schemas: see
+`interbed.storage.table.option_rules`.
+"""
 
 import itertools
 import json
@@ -7,7 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from dataclasses import fields as members_of
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from interbed.storage.base.errors import (
     CorruptFileError,
@@ -28,8 +32,10 @@ from interbed.storage.base.types.data_type import (
     field_from_json,
     field_to_json,
 )
+from interbed.storage.io.api import FileIO
 from interbed.storage.meta.json_object import MemberType, read_object
 from interbed.storage.meta.options.core import BUCKET, PARTITION, PRIMARY_KEY, CoreOptions
+from interbed.storage.meta.paths import TablePaths
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -464,3 +470,17 @@ def _validate_bucket(schema: TableSchema) -> None:
         )
     if core.bucket == -1 and core.bucket_key:
         raise InvalidOptionError("Option 'bucket-key' needs a fixed number of buckets; set 'bucket', too.")
+
+
+class OptionRules(Protocol):
+    """Check of the options of a whole schema."""
+
+    def __call__(
+        self, schema: TableSchema, before: TableSchema | None = None, at: "tuple[FileIO, TablePaths] | None" = None
+    ) -> None:
+        """Raise InvalidOptionError for options that contradict each other, the keys or the columns, or the files.
+
+        Raises NotSupportedError for features that this version lacks. `before` is the table that is changed, which is
+        `at` this location: it may keep options that Java Paimon allowed.
+        """
+        ...
