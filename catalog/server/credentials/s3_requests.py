@@ -25,9 +25,9 @@ from interbed.catalog.server.credentials.issued import (
     CredentialsError,
     CredentialsUnavailableError,
     StorageOperation,
+    table_location,
 )
-from interbed.catalog.server.credentials.sts import SCHEMES
-from interbed.catalog.server.credentials.table_credentials import table_location
+from interbed.catalog.server.credentials.issuers import S3_SCHEMES
 from interbed.catalog.server.service.access.objects import SecuredObject, table_object
 from interbed.catalog.server.service.directories.locations import parsed
 from interbed.catalog.server.service.names import shortened
@@ -431,7 +431,7 @@ class TableSigning:
         operation = self._operation(table_object(catalog, database, name))
         location = self._repository.read(lambda transaction: table_location(transaction, catalog, database, name))
         place = parsed(location)
-        if place.scheme not in SCHEMES:
+        if place.scheme not in S3_SCHEMES:
             raise CredentialsError(f"{database}.{name} is in {place.scheme}: the server signs no requests for it")
         return S3Directory(
             address=self.address, bucket=place.authority, directory="/".join(place.names), operation=operation

@@ -50,9 +50,8 @@ from interbed.catalog.server.auth.principals import (
     TicketVerifier,
 )
 from interbed.catalog.server.auth.sasl import PLAIN, PlainMechanism, SaslMechanism
-from interbed.catalog.server.credentials.issued import CredentialIssuer
+from interbed.catalog.server.credentials.issued import CredentialIssuer, TableCredentials, permitted_operation
 from interbed.catalog.server.credentials.s3_requests import OwnKeys, S3Address, TableSigning
-from interbed.catalog.server.credentials.table_credentials import TableCredentials, permitted_operation
 from interbed.catalog.server.database.session import SqlRepository
 from interbed.catalog.server.service.access.guard import AccessGuard
 from interbed.catalog.server.service.access.policies import PolicyRules
@@ -159,7 +158,7 @@ def credentials_for(
     issuers: list[CredentialIssuer] = []
     if settings.credentials_s3_role is not None:
         # Needs the libraries of an extra.
-        from interbed.catalog.server.credentials.sts import AssumedRole
+        from interbed.catalog.server.credentials.issuers import AssumedRole
 
         issuers.append(
             AssumedRole(
@@ -172,7 +171,7 @@ def credentials_for(
         )
     if settings.credentials_google == "on":
         # Needs the library of an extra.
-        from interbed.catalog.server.credentials.google_tokens import DownscopedTokens
+        from interbed.catalog.server.credentials.issuers import DownscopedTokens
 
         issuers.append(
             DownscopedTokens(
@@ -182,7 +181,7 @@ def credentials_for(
         )
     if settings.credentials_azure == "on":
         # Needs the libraries of an extra.
-        from interbed.catalog.server.credentials.azure_signatures import DelegatedSignatures
+        from interbed.catalog.server.credentials.issuers import DelegatedSignatures
 
         issuers.append(
             DelegatedSignatures(

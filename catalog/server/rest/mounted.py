@@ -21,8 +21,8 @@ from typing import TYPE_CHECKING
 from starlette.routing import Mount
 from starlette.types import Receive, Scope, Send
 
+from interbed.catalog.server.credentials.issued import TableCredentials
 from interbed.catalog.server.credentials.s3_requests import TableSigning
-from interbed.catalog.server.credentials.table_credentials import TableCredentials
 from interbed.catalog.server.http.application import HttpAnswers
 from interbed.catalog.server.rest.endpoint import RestEndpoint
 from interbed.catalog.server.rest.iceberg.entries import OwnTables

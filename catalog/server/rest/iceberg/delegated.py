@@ -25,9 +25,9 @@ from interbed.catalog.server.credentials.issued import (
     GoogleCredentials,
     S3Credentials,
     StorageCredentials,
+    TableCredentials,
 )
 from interbed.catalog.server.credentials.s3_requests import S3Request, TableSigning
-from interbed.catalog.server.credentials.table_credentials import TableCredentials
 from interbed.catalog.server.rest.iceberg.names import IcebergName, NamespaceMapping, bad_request, catalog_of
 from interbed.catalog.server.rest.interface import (
     Handler,

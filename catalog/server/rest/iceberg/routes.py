@@ -22,8 +22,8 @@ from typing import Any
 
 import msgspec
 
+from interbed.catalog.server.credentials.issued import TableCredentials
 from interbed.catalog.server.credentials.s3_requests import TableSigning
-from interbed.catalog.server.credentials.table_credentials import TableCredentials
 from interbed.catalog.server.rest.iceberg.delegated import HEADER as DELEGATION
 from interbed.catalog.server.rest.iceberg.delegated import DelegatedRoutes
 from interbed.catalog.server.rest.iceberg.entries import OwnTables

@@ -1,6 +1,6 @@
 """All routes of Paimon's REST interface, and those of its document that are refused by name, with status 501."""
 
-from interbed.catalog.server.credentials.table_credentials import TableCredentials
+from interbed.catalog.server.credentials.issued import TableCredentials
 from interbed.catalog.server.rest.interface import (
     Handler,
     ObjectKind,

@@ -25,8 +25,8 @@ from interbed.catalog.server.credentials.issued import (
     GoogleCredentials,
     S3Credentials,
     StorageCredentials,
+    TableCredentials,
 )
-from interbed.catalog.server.credentials.table_credentials import TableCredentials
 from interbed.catalog.server.rest.interface import (
     ObjectKind,
     RestError,

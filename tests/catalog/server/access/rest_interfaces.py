@@ -8,8 +8,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from interbed.catalog.server.credentials.issued import permitted_operation
 from interbed.catalog.server.credentials.s3_requests import OwnKeys, S3Address, TableSigning
-from interbed.catalog.server.credentials.table_credentials import permitted_operation
 from interbed.catalog.server.process.main import dispatcher_for
 from interbed.catalog.server.rest.iceberg.names import NamespaceMapping
 from interbed.catalog.server.rest.iceberg.routes import interface as iceberg_interface

@@ -6,8 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from interbed.catalog.server.credentials.issued import StorageOperation
-from interbed.catalog.server.credentials.table_credentials import permitted_operation
+from interbed.catalog.server.credentials.issued import StorageOperation, permitted_operation
 from interbed.catalog.server.service.access.objects import (
     Access,
     Caller,

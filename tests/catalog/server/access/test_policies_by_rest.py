@@ -7,8 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from interbed.catalog.server.credentials.issued import StorageOperation
-from interbed.catalog.server.credentials.table_credentials import permitted_operation
+from interbed.catalog.server.credentials.issued import StorageOperation, permitted_operation
 from interbed.catalog.server.service.access.objects import Privilege, table_object
 from interbed.catalog.server.service.column_statistics import ColumnStatistics, StatisticsData, StatisticsKind
 from interbed.catalog.server.service.errors import AccessDeniedError

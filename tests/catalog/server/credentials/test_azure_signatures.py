@@ -17,12 +17,12 @@ import interbed
 from interbed.catalog.client.identifier import Identifier
 from interbed.catalog.client.options import CatalogOptions
 from interbed.catalog.client.rest.data_tokens import DataToken, DataTokenFileIO, DataTokenOrigin, TableTokens
-from interbed.catalog.server.credentials.azure_signatures import DelegatedSignatures
 from interbed.catalog.server.credentials.issued import (
     CredentialsError,
     CredentialsUnavailableError,
     StorageOperation,
 )
+from interbed.catalog.server.credentials.issuers import DelegatedSignatures
 from interbed.catalog.server.rest.paimon.tables import token_options
 from tests.support.servers.azure_store import ACCOUNT, HOST, EnforcingAzure, enforcing_azure
 from tests.support.servers.keyed_server import KeyedServer, keyed_server

@@ -12,12 +12,12 @@ import pyarrow as pa
 import pytest
 
 import interbed
-from interbed.catalog.server.credentials.google_tokens import DownscopedTokens, access_boundary
 from interbed.catalog.server.credentials.issued import (
     CredentialsError,
     CredentialsUnavailableError,
     StorageOperation,
 )
+from interbed.catalog.server.credentials.issuers import DownscopedTokens, access_boundary
 from tests.support.servers.google_store import EnforcingGoogle, enforcing_google
 from tests.support.servers.keyed_server import KeyedServer, keyed_server
 from tests.support.waits import at_most, wait_until

@@ -13,9 +13,9 @@ from interbed.catalog.server.credentials.issued import (
     S3Credentials,
     StorageCredentials,
     StorageOperation,
+    TableCredentials,
 )
 from interbed.catalog.server.credentials.s3_requests import CheckedRequest, S3Address, S3Request, TableSigning
-from interbed.catalog.server.credentials.table_credentials import TableCredentials
 from interbed.catalog.server.database import schema
 from interbed.catalog.server.database.session import SqlRepository
 from interbed.catalog.server.service.model import (
