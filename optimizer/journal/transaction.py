@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 from sqlalchemy import Connection, delete, insert, select, update
 from sqlalchemy.orm import DeclarativeBase
 
+from interbed.catalog.server.database.engine import insert_or_replace
 from interbed.catalog.server.database.models import (
     OptimizerGroupRow,
     OptimizerLeaseRow,
@@ -20,7 +21,6 @@ from interbed.catalog.server.database.models import (
     OptimizerTaskRow,
     OptimizerWorkerRow,
 )
-from interbed.catalog.server.database.statement import insert_or_replace
 from interbed.optimizer.flow.process import Process, ProcessState, Task, TaskFigures, TaskState, WorkKind
 from interbed.optimizer.flow.tables import RequestKind, ResourceGroup, TableRequest, TableState, Worker
 from interbed.optimizer.journal.api import Lease, check_lease

@@ -13,6 +13,7 @@ from sqlalchemy import Connection, bindparam, delete, exists, insert, select, up
 from interbed.catalog.server.auth.delegation.hadoop_token import TokenIdentifier
 from interbed.catalog.server.auth.delegation.tokens import DelegationRecord, MasterKey
 from interbed.catalog.server.auth.issued_tokens import TokenRecord
+from interbed.catalog.server.database.engine import Statement, insert_statement
 from interbed.catalog.server.database.models import (
     AccessTokenRow,
     DelegationKeyRow,
@@ -22,7 +23,6 @@ from interbed.catalog.server.database.models import (
     StoredKeyRow,
     StoredTokenRow,
 )
-from interbed.catalog.server.database.statement import Statement, insert_statement
 from interbed.catalog.server.service.idempotency import KeyClaim, KeyRecord, KeyTakenError
 
 K = TypeVar("K")

@@ -11,9 +11,9 @@ from interbed.catalog.server.database.documents import (
     function_document,
     function_from,
 )
+from interbed.catalog.server.database.engine import Statement, insert_unless_taken
 from interbed.catalog.server.database.grants import follow
 from interbed.catalog.server.database.models import CatalogRow, DatabaseRow, FunctionRow, PropertyRow
-from interbed.catalog.server.database.statement import Statement, insert_unless_taken
 from interbed.catalog.server.service.access.grants import owner_key
 from interbed.catalog.server.service.access.objects import SecuredKind
 from interbed.catalog.server.service.directories.locations import indexed_place

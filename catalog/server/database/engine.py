@@ -1,10 +1,17 @@
-"""Connections and units of work: SQLite for one machine, PostgreSQL for several servers.
+"""Connections, units of work and statements, on SQLite for one machine and on PostgreSQL for several servers.
 
 SQLite runs in WAL mode with `synchronous=FULL`: a commit is on the disk before it is acknowledged, and readers never
 wait for the writer. Writers take the write lock at their beginning (`BEGIN IMMEDIATE`): a transaction that read first
 and then failed to upgrade would have to be retried. sqlite.py shares the file between threads. PostgreSQL runs READ
 COMMITTED with explicit row locks, named at the calls that take them. All connections to PostgreSQL are made from the
 database's url, by the rules of its driver.
+
+A `Statement` is run on SQLite by the driver itself. SQLAlchemy's execution takes several times as long as SQLite takes
+for a row by its key, and these statements have no values that it would have to convert (text, whole numbers, bytes). On
+PostgreSQL the round trip outweighs both, and SQLAlchemy also notices there when a connection is lost.
+
+An insert of a taken name is no error: an error would end PostgreSQL's transaction, and a query before the insert would
+leave a gap for another server.
 """
 
 import logging
@@ -12,12 +19,16 @@ import re
 import sqlite3
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from functools import lru_cache
 from typing import Any, Generic, TypeVar
 
 from sqlalchemy import Connection, Engine, create_engine, event
+from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.engine import URL, make_url
 from sqlalchemy.exc import ArgumentError, DBAPIError, SQLAlchemyError
+from sqlalchemy.orm import DeclarativeBase
 from sqlalchemy.pool import NullPool, QueuePool
+from sqlalchemy.sql import Executable
 
 from interbed.catalog.server.database.sqlite import FILE, MANAGED, DatabaseFile, QueueTimeoutError, ReaderPool, Writer
 from interbed.catalog.server.service.errors import MetastoreError, OutcomeUnknownError, UnstorableTextError
@@ -46,6 +57,8 @@ POOL_TIMEOUT_SECONDS = 60
 # PostgreSQL's classes of errors after which the same transaction may succeed: serialization failure, deadlock, cannot
 # connect now.
 _RETRYABLE_SQLSTATES = ("40001", "40P01", "57P01", "57P03", "08")
+
+_SQLITE = sqlite.dialect(paramstyle="named")
 
 
 def postgres_conninfo(url: URL, application: str) -> str:
@@ -194,6 +207,87 @@ def parse_database_url(url: str) -> URL:
     raise DatabaseError(f"{backend} is not supported as the metastore's database; use sqlite:///… or postgresql://…")
 
 
+class Statement:
+    """A statement for both kinds of database, with its text and constants for SQLite's driver.
+
+    `for_sqlite` is the same where the two differ. Parameters are named; lists of them cannot be bound.
+    """
+
+    __slots__ = ("_constants", "_core", "_text")
+
+    def __init__(self, core: Executable, *, for_sqlite: Executable | None = None) -> None:
+        self._core = core
+        compiled = (core if for_sqlite is None else for_sqlite).compile(dialect=_SQLITE)  # type: ignore[attr-defined]
+        self._text = str(compiled)
+        self._constants = dict(compiled.params)
+
+    def rows(self, connection: Connection, values: Mapping[str, Any]) -> Sequence[Sequence[Any]]:
+        """Return all rows of the result."""
+        if connection.dialect.name != "sqlite":
+            return connection.execute(self._core, values).all()
+        return self._on_sqlite(connection, values).fetchall()
+
+    def row(self, connection: Connection, values: Mapping[str, Any]) -> Sequence[Any] | None:
+        """Return the only row of the result, or None."""
+        rows = self.rows(connection, values)
+        assert len(rows) <= 1
+        return rows[0] if rows else None
+
+    def change(self, connection: Connection, values: Mapping[str, Any]) -> int:
+        """Execute it and return the number of changed rows."""
+        if connection.dialect.name != "sqlite":
+            return connection.execute(self._core, values).rowcount
+        return self._on_sqlite(connection, values).rowcount
+
+    def change_many(self, connection: Connection, values: Sequence[Mapping[str, Any]]) -> None:
+        """Execute it once for each of these."""
+        if connection.dialect.name != "sqlite":
+            connection.execute(self._core, values)
+            return
+        for each in values:
+            self._on_sqlite(connection, each)
+
+    def _on_sqlite(self, connection: Connection, values: Mapping[str, Any]) -> sqlite3.Cursor:
+        driver = connection.connection.driver_connection
+        assert isinstance(driver, sqlite3.Connection)
+        try:
+            return driver.execute(self._text, {**self._constants, **values})
+        except sqlite3.Error as error:
+            # Wrapped as SQLAlchemy would: the type decides whether the unit of work is retried.
+            raise DBAPIError.instance(self._text, None, error, sqlite3.Error) from error
+
+
+def insert_unless_taken(connection: Connection, model: type[DeclarativeBase], *returning: Any) -> Any:
+    """Return an insert into the model's table that does nothing if a unique key is taken; it returns the given columns
+    of stored rows.
+    """
+    return _statement(connection.dialect.name, model, returning)
+
+
+def insert_statement(model: type[DeclarativeBase], values: Mapping[str, Any], *returning: Any) -> Statement:
+    """Return the same insert with the columns that it fills, for repeated use."""
+    return Statement(
+        _statement("postgresql", model, returning).values(values),
+        for_sqlite=_statement("sqlite", model, returning).values(values),
+    )
+
+
+@lru_cache(maxsize=100)
+def _statement(dialect_name: str, model: type[DeclarativeBase], returning: tuple[Any, ...]) -> Any:
+    # Statements are built once: compiling one takes as long as running it.
+    dialect = postgresql if dialect_name == "postgresql" else sqlite
+    return dialect.insert(model).on_conflict_do_nothing().returning(*returning)
+
+
+def insert_or_replace(connection: Connection, model: type[DeclarativeBase]) -> Any:
+    """Return an insert of whole rows into the model's table that replaces those with the same primary key.
+
+    It returns the keys: so SQLAlchemy stores a list of rows by statements of many rows, and not each by its own. A list
+    must have no key twice.
+    """
+    return _replacement(connection.dialect.name, model)
+
+
 def _configure_sqlite(connection: sqlite3.Connection, _record: object) -> None:
     # The driver's own transaction handling begins late and only for some statements; transactions here are explicit.
     connection.isolation_level = None
@@ -262,3 +356,12 @@ def _summary(error: Exception) -> str:
     original = getattr(error, "orig", None)
     lines = str(original if original is not None else error).strip().splitlines()
     return lines[0] if lines else type(error).__name__
+
+
+@lru_cache(maxsize=100)
+def _replacement(dialect_name: str, model: type[DeclarativeBase]) -> Any:
+    insert: Any = (postgresql if dialect_name == "postgresql" else sqlite).insert(model)
+    columns = list(model.__table__.columns)
+    keys = [column for column in columns if column.primary_key]
+    values = {column.name: insert.excluded[column.name] for column in columns if not column.primary_key}
+    return insert.on_conflict_do_update(index_elements=keys, set_=values).returning(*keys)

@@ -29,8 +29,8 @@ from interbed.catalog.server.database.documents import (
     table_document,
     table_from,
 )
+from interbed.catalog.server.database.engine import Statement
 from interbed.catalog.server.database.models import EventRow, HistoryRow, SequenceRow
-from interbed.catalog.server.database.statement import Statement
 from interbed.catalog.server.service.events import ChangedName, EventBody, NotificationEvent
 from interbed.catalog.server.service.history.entries import (
     ACCESS_KINDS,

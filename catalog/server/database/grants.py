@@ -27,7 +27,7 @@ from sqlalchemy import (
 )
 
 from interbed.catalog.server.database.documents import table_from
-from interbed.catalog.server.database.engine import DatabaseError
+from interbed.catalog.server.database.engine import DatabaseError, Statement, insert_or_replace, insert_unless_taken
 from interbed.catalog.server.database.models import (
     AccessGrantRow,
     AccessMemberRow,
@@ -38,7 +38,6 @@ from interbed.catalog.server.database.models import (
     SequenceRow,
     TableRow,
 )
-from interbed.catalog.server.database.statement import Statement, insert_or_replace, insert_unless_taken
 from interbed.catalog.server.service.access.grants import (
     AccessState,
     Grant,

@@ -14,8 +14,8 @@ from typing import Any
 
 from sqlalchemy import ColumnElement, Connection, Text, bindparam, case, delete, func, insert, or_, select, update
 
+from interbed.catalog.server.database.engine import Statement
 from interbed.catalog.server.database.models import LockRow, SequenceRow
-from interbed.catalog.server.database.statement import Statement
 from interbed.catalog.server.service.lock_model import (
     IN_PROCESS,
     EarlierLock,

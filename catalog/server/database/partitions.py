@@ -14,6 +14,7 @@ from sqlalchemy import Connection, bindparam, delete, insert, select, text, upda
 from sqlalchemy.exc import IntegrityError
 
 from interbed.catalog.server.database.documents import partition_document, partition_from, table_from
+from interbed.catalog.server.database.engine import insert_unless_taken
 from interbed.catalog.server.database.models import (
     PartitionMarkRow,
     PartitionRow,
@@ -36,7 +37,6 @@ from interbed.catalog.server.database.partition_rows import (
     row_of,
     with_location,
 )
-from interbed.catalog.server.database.statement import insert_unless_taken
 from interbed.catalog.server.service.directories.locations import indexed_place
 from interbed.catalog.server.service.filters.tree import EVERYTHING, PartitionFilter
 from interbed.catalog.server.service.model import MetastoreColumn, MetastorePartition, StorageDescriptor

@@ -11,8 +11,8 @@ from typing import Any
 
 from sqlalchemy import Connection, delete, insert, select, text
 
+from interbed.catalog.server.database.engine import Statement, insert_or_replace
 from interbed.catalog.server.database.models import CatalogRow, DatabaseRow, LinkedPlaceRow, MoveRow
-from interbed.catalog.server.database.statement import Statement, insert_or_replace
 from interbed.catalog.server.service.directories.locations import KEY_LENGTH_MAX, place_key
 from interbed.catalog.server.service.repository import DatabasePlaces, DirectoryMove
 

@@ -12,6 +12,7 @@ from typing import Any
 from sqlalchemy import Connection, delete, insert, select, text, update
 from sqlalchemy.dialects import postgresql, sqlite
 
+from interbed.catalog.server.database.engine import insert_unless_taken
 from interbed.catalog.server.database.models import (
     PartitionRow,
     PartitionSetRow,
@@ -21,7 +22,6 @@ from interbed.catalog.server.database.models import (
     ScheduledQueryRow,
     TableStatisticsRow,
 )
-from interbed.catalog.server.database.statement import insert_unless_taken
 from interbed.catalog.server.service.column_statistics import ColumnStatistics, StatisticsData, StatisticsKind
 from interbed.catalog.server.service.schedule import QueryState, RuntimeStatistics, ScheduledExecution, ScheduledQuery
 

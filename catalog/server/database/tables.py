@@ -26,10 +26,10 @@ from sqlalchemy.exc import IntegrityError
 from sqlalchemy.orm import aliased
 
 from interbed.catalog.server.database.documents import constraint_document, constraint_from, table_document, table_from
+from interbed.catalog.server.database.engine import Statement, insert_statement, insert_unless_taken
 from interbed.catalog.server.database.grants import follow, follow_columns
-from interbed.catalog.server.database.kinds import fill_kinds, names_of_kinds
 from interbed.catalog.server.database.models import ConstraintRow, DatabaseRow, TableRow
-from interbed.catalog.server.database.statement import Statement, insert_statement, insert_unless_taken
+from interbed.catalog.server.database.schema import fill_kinds, names_of_kinds
 from interbed.catalog.server.service.access.grants import owner_key
 from interbed.catalog.server.service.access.objects import SecuredKind
 from interbed.catalog.server.service.directories.locations import indexed_place

@@ -4,7 +4,7 @@ Those are locks whose holder is silent, old notification events, old changes of 
 delegation tokens that have ended, dropped objects that can no longer be put back, the partitions of dropped tables, old
 checkpoints of the trash, executions of scheduled queries without a report, and old statistics of runs. It also settles
 unfinished moves of directories, for instance those of another server of the same database that was killed. When it
-starts, it fills the kinds of tables that an older interbed has written (database/kinds.py).
+starts, it fills the kinds of tables that an older interbed has written (database/schema.py).
 
 Locks expire also when another request reads them; the reaper removes those that no request reads. Several servers on
 one database may each have a reaper: a removal is a single statement with the condition in it, so that the second finds

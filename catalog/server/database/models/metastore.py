@@ -92,7 +92,7 @@ class TableRow(Base):
         UniqueConstraint("database_id", "name"),
         Index("ix_tables_place", "place"),
         Index("ix_tables_owner", "owner", "database_id"),
-        # PostgreSQL's has the name with the collation "C" (database/kinds.py). The type is there for lists by type.
+        # PostgreSQL's has the name with the collation "C" (database/schema.py). The type is there for lists by type.
         Index("ix_tables_kind", "database_id", "kind", "name", "table_type"),
     )
 
