@@ -30,7 +30,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
-from interbed.catalog.server.process.embedded import metastore
+from interbed.catalog.server.process.command import metastore
 from interbed.storage.base.errors import InvalidInputError, MissingExtraError, StorageAccessError, is_installed
 
 __all__ = ["metastore", "s3"]

@@ -42,7 +42,7 @@ from interbed.catalog.server.auth.issued_tokens import TokenService
 from interbed.catalog.server.auth.sasl import SaslStatus
 from interbed.catalog.server.database.engine import open_engine
 from interbed.catalog.server.database.session import SqlRepository
-from interbed.catalog.server.process.embedded import start_server, stop_server
+from interbed.catalog.server.process.command import start_server, stop_server
 from interbed.catalog.server.thrift.edge.transport import packed
 from tests.benchmarks.iceberg_rest import SCHEMA, copy_tables
 from tests.support.servers.kdc import REALM, running_kdc

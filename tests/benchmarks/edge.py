@@ -26,7 +26,7 @@ from pathlib import Path
 import psutil
 
 from interbed.catalog.client.hive.client import HiveMetastoreClient
-from interbed.catalog.server.process.embedded import RunningServer, start_server, stop_server
+from interbed.catalog.server.process.command import RunningServer, start_server, stop_server
 from interbed.thrift_idl.hive_metastore import ttypes
 from tests.support.servers.metastore import plain_client, table
 from tests.support.servers.raw_thrift import call, reluctant, text

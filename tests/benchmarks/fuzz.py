@@ -24,7 +24,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Protocol
 
-from interbed.catalog.server.process.embedded import start_server, stop_server
+from interbed.catalog.server.process.command import start_server, stop_server
 from tests.support.fuzzed_frames import FrameGenerator
 from tests.support.servers.metastore import plain_client
 

@@ -37,7 +37,7 @@ from rich.table import Table
 from sqlalchemy import inspect
 
 from interbed.catalog.server.database.engine import open_engine
-from interbed.catalog.server.process.embedded import start_server, stop_server
+from interbed.catalog.server.process.command import start_server, stop_server
 from tests.benchmarks.origin import origin
 from tests.support.servers.http_servers import rest_catalog_process
 from tests.support.servers.metastore import new_database

@@ -26,7 +26,7 @@ import psutil
 from rich.console import Console
 from rich.table import Table
 
-from interbed.catalog.server.process.embedded import RunningServer, start_server, stop_server
+from interbed.catalog.server.process.command import RunningServer, start_server, stop_server
 from interbed.thrift_idl.hive_metastore import ttypes
 from tests.benchmarks import metastore_client as load
 from tests.support.servers.java_metastore import metastore_client, running_java_metastore

@@ -22,7 +22,7 @@ from rich.console import Console
 from rich.table import Table
 
 from interbed.catalog.server.database.session import SqlRepository
-from interbed.catalog.server.process.embedded import start_server, stop_server
+from interbed.catalog.server.process.command import start_server, stop_server
 from interbed.thrift_idl.hive_metastore import ttypes
 from interbed.thrift_idl.hive_metastore.ThriftHiveMetastore import Client
 from tests.catalog.server.raw_client import raw_client

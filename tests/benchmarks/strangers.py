@@ -42,7 +42,7 @@ from cryptography.hazmat.primitives.asymmetric import rsa
 from interbed.catalog.server.auth.issued_tokens import TokenService
 from interbed.catalog.server.auth.sasl import SaslStatus
 from interbed.catalog.server.database.session import SqlRepository
-from interbed.catalog.server.process.embedded import start_server, stop_server
+from interbed.catalog.server.process.command import start_server, stop_server
 from interbed.catalog.server.thrift.edge.transport import packed
 from tests.catalog.server.auth.issuer import AUDIENCE, ISSUER, public_jwk, rsa_key
 from tests.support.servers.ldap_directory import BASE, ldap_directory

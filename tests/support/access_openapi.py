@@ -19,8 +19,7 @@ from interbed.catalog.server.rest.interface import RestRoute
 from interbed.catalog.server.rest.rows.routes import ARROW_STREAM, RowRoutes
 from interbed.catalog.server.rest.rows.routes import MESSAGES as OF_ROWS
 from interbed.catalog.server.rest.rows.streams import RowStreams
-from interbed.catalog.server.service.access.grants import GranteeKind
-from interbed.catalog.server.service.access.objects import Privilege, SecuredKind
+from interbed.catalog.server.service.access.objects import GranteeKind, Privilege, SecuredKind
 from interbed.catalog.server.service.service import Metastore
 
 PAGE = Path(__file__).parents[2] / "docs" / "access-openapi.yaml"

@@ -2,7 +2,7 @@
 
 `interbed metastore roles create | drop | list | members | add | remove`: the roles of a server.
 
-They work on the database directly (opened.py), as its operator, an administrator. Servers with
+They work on the database directly (history.py), as its operator, an administrator. Servers with
 `access_authorizer = "builtin"` decide by them.
 """
 
@@ -12,15 +12,13 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from interbed.catalog.server.cli.history import print_entries, shown_time
-from interbed.catalog.server.cli.opened import administered, db_option
+from interbed.catalog.server.cli.history import administered, db_option, print_entries, shown_time
 from interbed.storage.base.terminal import SuggestingGroup, print_columns, print_line, print_lines
 
 if TYPE_CHECKING:
     from interbed.catalog.server.service.access.builtin import AccessExplanation
     from interbed.catalog.server.service.access.granting import GrantRequest
-    from interbed.catalog.server.service.access.grants import Grant, Grantee
-    from interbed.catalog.server.service.access.objects import Privilege, SecuredObject
+    from interbed.catalog.server.service.access.objects import Grant, Grantee, Privilege, SecuredObject
 
 _json = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 _catalog = click.option(
@@ -173,7 +171,7 @@ def why_denied(
 
 def parsed_grantee(words: Sequence[str]) -> "Grantee":
     """Return the grantee of the words of a command, `user ann`. UsageError."""
-    from interbed.catalog.server.service.access.grants import Grantee, GranteeKind, role_named
+    from interbed.catalog.server.service.access.objects import Grantee, GranteeKind, role_named
 
     kinds = {str(kind): kind for kind in GranteeKind}
     if len(words) != 2 or words[0].lower() not in kinds:

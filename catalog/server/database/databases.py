@@ -14,8 +14,7 @@ from interbed.catalog.server.database.documents import (
 from interbed.catalog.server.database.engine import Statement, insert_unless_taken
 from interbed.catalog.server.database.grants import follow
 from interbed.catalog.server.database.models import CatalogRow, DatabaseRow, FunctionRow, PropertyRow
-from interbed.catalog.server.service.access.grants import owner_key
-from interbed.catalog.server.service.access.objects import SecuredKind
+from interbed.catalog.server.service.access.objects import SecuredKind, owner_key
 from interbed.catalog.server.service.directories.locations import indexed_place
 from interbed.catalog.server.service.model import Function, MetastoreCatalog, MetastoreDatabase
 from interbed.catalog.server.service.repository import StoredRow

@@ -38,23 +38,21 @@ from interbed.catalog.server.database.models import (
     SequenceRow,
     TableRow,
 )
-from interbed.catalog.server.service.access.grants import (
+from interbed.catalog.server.service.access.objects import (
     AccessState,
     Grant,
     Grantee,
     GranteeKind,
     OwnedScope,
+    Privilege,
     Role,
     RoleMember,
-    grantee_from_key,
-    role_named,
-)
-from interbed.catalog.server.service.access.objects import (
-    Privilege,
     SecuredKind,
     SecuredObject,
     database_object,
     function_object,
+    grantee_from_key,
+    role_named,
     table_object,
 )
 from interbed.catalog.server.service.model import MetastoreTable

@@ -7,8 +7,14 @@ from typing import Any
 from sqlalchemy import Connection, delete, insert, select
 
 from interbed.catalog.server.database.models import AccessPolicyRow, DatabaseRow, TableRow
-from interbed.catalog.server.service.access.grants import Grantee, PolicyKind, TablePolicy, grantee_from_key
-from interbed.catalog.server.service.access.objects import SecuredObject, table_object
+from interbed.catalog.server.service.access.objects import (
+    Grantee,
+    PolicyKind,
+    SecuredObject,
+    TablePolicy,
+    grantee_from_key,
+    table_object,
+)
 
 _ROW = AccessPolicyRow
 _COLUMNS = ("name", "kind", "column_name", "expression", "bound", "exempt", "created_by", "created_at")

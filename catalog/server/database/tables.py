@@ -30,8 +30,7 @@ from interbed.catalog.server.database.engine import Statement, insert_statement,
 from interbed.catalog.server.database.grants import follow, follow_columns
 from interbed.catalog.server.database.models import ConstraintRow, DatabaseRow, TableRow
 from interbed.catalog.server.database.schema import fill_kinds, names_of_kinds
-from interbed.catalog.server.service.access.grants import owner_key
-from interbed.catalog.server.service.access.objects import SecuredKind
+from interbed.catalog.server.service.access.objects import SecuredKind, owner_key
 from interbed.catalog.server.service.directories.locations import indexed_place
 from interbed.catalog.server.service.model import (
     NAMES_MAX,

@@ -20,10 +20,10 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResp
 from uvicorn.server import ServerState
 
 from interbed.catalog.server.auth.principals import Principal
-from interbed.catalog.server.session import ClientLink
+from interbed.catalog.server.threads import ClientLink
 from interbed.catalog.server.thrift.edge.call import ClientSession
-from interbed.catalog.server.thrift.edge.listeners import client_certificate
 from interbed.catalog.server.thrift.edge.pool import ClientShare
+from interbed.catalog.server.thrift.edge.sockets import client_certificate
 
 logger = logging.getLogger(__name__)
 

@@ -20,11 +20,10 @@ from uvicorn.config import Config
 from uvicorn.server import ServerState
 
 from interbed.catalog.server.http.connection import HttpClient, HttpConnection
-from interbed.catalog.server.session import ClientLink
-from interbed.catalog.server.threads import SupervisedThread, ThreadDeaths
+from interbed.catalog.server.threads import ClientLink, SupervisedThread, ThreadDeaths
 from interbed.catalog.server.thrift.edge.buffers import BYTES_PER_EXTRA_TIME, STALLED_SECONDS, PartialMessages, slowest
-from interbed.catalog.server.thrift.edge.listeners import HANDSHAKE_SECONDS_MAX
 from interbed.catalog.server.thrift.edge.pool import EdgeLimits, ThreadPool
+from interbed.catalog.server.thrift.edge.sockets import HANDSHAKE_SECONDS_MAX
 from interbed.catalog.server.thrift.edge.transport import prepare
 
 logger = logging.getLogger(__name__)

@@ -31,8 +31,7 @@ from interbed.catalog.server.http.application import (
 )
 from interbed.catalog.server.http.connection import HttpClient
 from interbed.catalog.server.http.server import HttpServer
-from interbed.catalog.server.session import AnswerLaterError, ClientLink
-from interbed.catalog.server.threads import ThreadDeaths
+from interbed.catalog.server.threads import AnswerLaterError, ClientLink, ThreadDeaths
 from interbed.catalog.server.thrift.edge.codec import MemorySource, codec_named, too_long
 from interbed.catalog.server.thrift.edge.pool import HEAVY_BYTES_MIN, LIGHT_BYTES_MAX
 from interbed.catalog.server.thrift.edge.serving import too_heavy

@@ -19,27 +19,25 @@ from interbed.catalog.server.migration.selection import ObjectSelection
 from interbed.catalog.server.migration.source import Source
 from interbed.catalog.server.migration.target import Target
 from interbed.catalog.server.service.access.granting import GrantRequest
-from interbed.catalog.server.service.access.grants import (
+from interbed.catalog.server.service.access.objects import (
     ADMIN_ROLE,
     BUILT_IN_ROLES,
+    COLUMN_PRIVILEGES,
     PUBLIC_ROLE,
+    SERVER,
     Grant,
     Grantee,
     GranteeKind,
-    RoleMember,
-    is_grantee_name,
-    role_name_fault,
-    role_named,
-)
-from interbed.catalog.server.service.access.objects import (
-    COLUMN_PRIVILEGES,
-    SERVER,
     Privilege,
+    RoleMember,
     SecuredKind,
     SecuredObject,
     catalog_object,
     column_object,
     database_object,
+    is_grantee_name,
+    role_name_fault,
+    role_named,
     table_object,
 )
 from interbed.catalog.server.service.errors import MetastoreError

@@ -15,12 +15,11 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from interbed.catalog.server.cli.access import policy, token
 from interbed.catalog.server.cli.grants import COMMANDS as GRANT_COMMANDS
 from interbed.catalog.server.cli.grants import roles
 from interbed.catalog.server.cli.history import COMMANDS as HISTORY_COMMANDS
 from interbed.catalog.server.cli.history import DROPPED_COMMANDS
-from interbed.catalog.server.cli.policies import policy
-from interbed.catalog.server.cli.tokens import token
 from interbed.catalog.server.service.errors import MetastoreError
 from interbed.storage.base.terminal import SuggestingGroup, print_line, print_text
 

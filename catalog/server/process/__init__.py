@@ -1,4 +1,5 @@
-"""Starting a server: the command (command.py), one process (main.py), several (workers.py), one in tests (embedded.py).
+"""Starting a server: the command, also for the length of a test (command.py), one process (main.py), several
+(workers.py).
 
 opening.py makes the services of the settings, authenticating.py the authentication.
 """

@@ -49,9 +49,9 @@ from interbed.catalog.server.thrift.edge.call import (
 )
 from interbed.catalog.server.thrift.edge.codec import codec_named
 from interbed.catalog.server.thrift.edge.dispatch import Dispatcher
-from interbed.catalog.server.thrift.edge.listeners import AnyService, HttpService, Service, server_context
 from interbed.catalog.server.thrift.edge.loop import EventLoop
 from interbed.catalog.server.thrift.edge.pool import EdgeLimits, RowFigures
+from interbed.catalog.server.thrift.edge.sockets import AnyService, HttpService, Service, server_context
 from interbed.catalog.server.thrift.edge.transport import BufferedFraming, FramedFraming, listen
 
 if TYPE_CHECKING:

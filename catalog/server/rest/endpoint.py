@@ -41,7 +41,7 @@ from interbed.catalog.server.rest.interface import (
     RouteTable,
 )
 from interbed.catalog.server.service.directories.remote_files import MissedDeadlines, missed_deadlines
-from interbed.catalog.server.session import current_link, session_settings
+from interbed.catalog.server.threads import current_link, session_settings
 from interbed.catalog.server.thrift.edge.cache import CacheEntry
 from interbed.catalog.server.thrift.edge.call import (
     Call,

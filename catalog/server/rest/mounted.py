@@ -317,7 +317,7 @@ def _own_tables(metastore: Metastore, edge: SharedEdge, settings: RestSettings) 
         logger.info("Iceberg's REST catalog lists no tables in Paimon's format: pip install 'interbed[iceberg]'")
         return None
     from interbed.catalog.server.rest.paimon.access import CatalogAccess
-    from interbed.catalog.server.rest.paimon.iceberg_form import PaimonAsIceberg
+    from interbed.catalog.server.rest.paimon.interface import PaimonAsIceberg
 
     return PaimonAsIceberg(CatalogAccess(metastore, edge.dispatcher), settings.metadata_root)
 

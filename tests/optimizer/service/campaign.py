@@ -23,7 +23,7 @@ from pathlib import Path
 from interbed.catalog.client.api import Catalog
 from interbed.catalog.client.factory import open_catalog
 from interbed.catalog.client.hive.catalog import HiveCatalog
-from interbed.catalog.server.process.embedded import start_server, stop_server
+from interbed.catalog.server.process.command import start_server, stop_server
 from interbed.optimizer.flow.process import CleanupMode, Process, ProcessState
 from interbed.optimizer.flow.tables import RequestKind, TableRequest
 from interbed.storage.base.clock import now_millis

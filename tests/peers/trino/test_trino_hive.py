@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 import interbed
-from interbed.catalog.server.process.embedded import MetastoreUri, metastore
+from interbed.catalog.server.process.command import MetastoreUri, metastore
 from tests.support.peers.process import PeerError
 from tests.support.peers.trino import Trino
 from tests.support.servers.metastore import foreign_client

@@ -9,7 +9,7 @@ import pytest
 from pyiceberg.catalog import load_catalog
 
 import interbed
-from interbed.catalog.server.process.embedded import MetastoreUri, metastore
+from interbed.catalog.server.process.command import MetastoreUri, metastore
 from tests.support.peers.process import PeerError
 from tests.support.peers.trino import Trino
 

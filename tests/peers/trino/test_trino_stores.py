@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from interbed.catalog.server.process.embedded import MetastoreUri, metastore
+from interbed.catalog.server.process.command import MetastoreUri, metastore
 from tests.support.peers.trino import Trino
 from tests.support.servers.http_servers import running_s3
 

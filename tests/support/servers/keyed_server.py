@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from interbed.catalog.server.process.embedded import start_server, stop_server
+from interbed.catalog.server.process.command import start_server, stop_server
 from tests.catalog.server.migration.commands import run
 from tests.support.waits import at_most
 

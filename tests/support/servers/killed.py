@@ -4,7 +4,7 @@ import threading
 from collections.abc import Callable, Sequence
 from typing import Protocol, TypeVar
 
-from interbed.catalog.server.process.embedded import RunningServer, stop_server
+from interbed.catalog.server.process.command import RunningServer, stop_server
 from tests.support.waits import at_most
 
 DEADLINE_SECONDS = at_most(120.0)

@@ -13,7 +13,7 @@ from thrift.protocol.TBinaryProtocol import TBinaryProtocol
 from thrift.transport.TSocket import TSocket
 from thrift.transport.TTransport import TBufferedTransport
 
-from interbed.catalog.server.process.embedded import RunningServer, start_server, stop_server
+from interbed.catalog.server.process.command import RunningServer, start_server, stop_server
 from interbed.thrift_idl.hive_metastore import ThriftHiveMetastore, ttypes
 
 BACKENDS = ("sqlite", "postgresql")

@@ -84,7 +84,7 @@ class DatabaseRow(Base):
 class TableRow(Base):
     """A table or view; the document holds its columns, storage and parameters. `kind` is a TableKind
     (service/model.py), NULL in rows of an older interbed that were not filled yet. `owner` is the text of a grantee
-    (service/access/grants.py), as in the rows of databases and functions.
+    (service/access/objects.py), as in the rows of databases and functions.
     """
 
     __tablename__ = "tables"

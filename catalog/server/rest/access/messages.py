@@ -11,23 +11,21 @@ from collections.abc import Mapping, Sequence
 import msgspec
 
 from interbed.catalog.server.service.access.granting import GrantRequest
-from interbed.catalog.server.service.access.grants import (
+from interbed.catalog.server.service.access.objects import (
+    SERVER,
     Grant,
     Grantee,
     GranteeKind,
     PolicyKind,
+    Privilege,
     Role,
     RoleMember,
-    TablePolicy,
-    role_named,
-)
-from interbed.catalog.server.service.access.objects import (
-    SERVER,
-    Privilege,
     SecuredKind,
     SecuredObject,
+    TablePolicy,
     catalog_object,
     database_object,
+    role_named,
 )
 from interbed.catalog.server.service.errors import InvalidObjectError
 from interbed.catalog.server.service.names import normalized, shortened

@@ -47,15 +47,19 @@ from interbed.catalog.server.rest.interface import (
     route,
 )
 from interbed.catalog.server.service.access.administration import AccessAdministration
-from interbed.catalog.server.service.access.grants import Grantee, GranteeKind, group_named, role_named, user_named
 from interbed.catalog.server.service.access.objects import (
     COLUMN_PRIVILEGES,
     SERVER,
     Access,
     Caller,
+    Grantee,
+    GranteeKind,
     Privilege,
     SecuredKind,
     SecuredObject,
+    group_named,
+    role_named,
+    user_named,
 )
 from interbed.catalog.server.service.access.policies import PolicyAdministration
 from interbed.catalog.server.service.errors import AccessDeniedError

@@ -22,8 +22,8 @@ from interbed.catalog.server.rest.iceberg.entries import (
 )
 from interbed.catalog.server.rest.iceberg.metadata.builder import created, updated
 from interbed.catalog.server.rest.iceberg.metadata.documents import written
+from interbed.catalog.server.rest.iceberg.metadata.parts import current_snapshot, files_to_delete
 from interbed.catalog.server.rest.iceberg.metadata.schemas import Document
-from interbed.catalog.server.rest.iceberg.metadata.snapshots import current_snapshot, files_to_delete
 from interbed.catalog.server.rest.iceberg.metadata.updates import (
     AddSnapshot,
     AssertCreate,

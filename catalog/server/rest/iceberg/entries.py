@@ -23,8 +23,8 @@ from interbed.catalog.server.rest.iceberg.metadata.documents import (
     default_order,
     default_spec,
 )
+from interbed.catalog.server.rest.iceberg.metadata.parts import current_snapshot
 from interbed.catalog.server.rest.iceberg.metadata.schemas import Document
-from interbed.catalog.server.rest.iceberg.metadata.snapshots import current_snapshot
 from interbed.catalog.server.rest.iceberg.names import IcebergName, read_only
 from interbed.catalog.server.rest.interface import RestError, RestRequest
 from interbed.catalog.server.service.model import (

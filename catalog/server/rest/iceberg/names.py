@@ -16,8 +16,8 @@ from http import HTTPStatus
 
 import msgspec
 
+from interbed.catalog.server.rest.iceberg.metadata.parts import OutdatedSnapshotError
 from interbed.catalog.server.rest.iceberg.metadata.schemas import InvalidMetadataError
-from interbed.catalog.server.rest.iceberg.metadata.snapshots import OutdatedSnapshotError
 from interbed.catalog.server.rest.iceberg.metadata.updates import RequirementFailedError
 from interbed.catalog.server.rest.interface import RestError, RestRequest
 from interbed.catalog.server.service.directories.locations import InvalidLocationError

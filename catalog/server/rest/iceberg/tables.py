@@ -28,8 +28,8 @@ from interbed.catalog.server.rest.iceberg.entries import (
     uuid_of,
 )
 from interbed.catalog.server.rest.iceberg.metadata.documents import completed, new_table, written
+from interbed.catalog.server.rest.iceberg.metadata.parts import with_referenced_snapshots
 from interbed.catalog.server.rest.iceberg.metadata.schemas import Document, InvalidMetadataError
-from interbed.catalog.server.rest.iceberg.metadata.snapshots import with_referenced_snapshots
 from interbed.catalog.server.rest.iceberg.metadata.updates import (
     AssertViewUuid,
     TableRequirement,

@@ -36,7 +36,7 @@ from interbed.catalog.server.service.errors import AccessDeniedError, AccessUnav
 from interbed.catalog.server.service.model import DEFAULT_CATALOG
 from interbed.catalog.server.service.names import normalized
 from interbed.catalog.server.service.service import Metastore
-from interbed.catalog.server.session import ClientLink, current_catalog
+from interbed.catalog.server.threads import ClientLink, current_catalog
 from interbed.catalog.server.thrift.edge.call import ClientSession
 from interbed.catalog.server.thrift.edge.codec import BinaryCodec, MemorySource
 from interbed.catalog.server.thrift.edge.dispatch import Dispatcher

@@ -332,7 +332,7 @@ class NewFunctionRequest(FunctionBody, kw_only=True):
 
 
 class AlterFunctionRequest(Struct):
-    """Changes of a function; functions.py reads them."""
+    """Changes of a function; databases.py reads them."""
 
     changes: list[dict[str, Any]]
 

@@ -26,29 +26,27 @@ from interbed.catalog.server.service.access.granting import (
     missing_object,
     remove_dependent,
 )
-from interbed.catalog.server.service.access.grants import (
+from interbed.catalog.server.service.access.objects import (
     ADMIN_ROLE,
     BUILT_IN_ROLES,
     PUBLIC,
     PUBLIC_ROLE,
+    Access,
     AccessRepository,
+    AuthorizerUnavailableError,
+    Caller,
     Grant,
     Grantee,
     GranteeKind,
     PolicyRepository,
+    Privilege,
     Role,
     RoleMember,
-    role_name_fault,
-    role_named,
-)
-from interbed.catalog.server.service.access.objects import (
-    Access,
-    AuthorizerUnavailableError,
-    Caller,
-    Privilege,
     SecuredKind,
     SecuredObject,
     column_object,
+    role_name_fault,
+    role_named,
 )
 from interbed.catalog.server.service.errors import (
     AccessDeniedError,

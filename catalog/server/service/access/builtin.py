@@ -24,26 +24,24 @@ from interbed.catalog.server.service.access.granting import (
     RoleGraph,
     described_path,
 )
-from interbed.catalog.server.service.access.grants import (
+from interbed.catalog.server.service.access.objects import (
     ADMIN_ROLE,
+    COLUMN_PRIVILEGES,
     PUBLIC,
+    Access,
     AccessRepository,
     AccessState,
+    AuthorizerUnavailableError,
+    Caller,
     Grant,
     Grantee,
     GranteeKind,
     OwnedScope,
-    role_named,
-    user_named,
-)
-from interbed.catalog.server.service.access.objects import (
-    COLUMN_PRIVILEGES,
-    Access,
-    AuthorizerUnavailableError,
-    Caller,
     Privilege,
     SecuredKind,
     SecuredObject,
+    role_named,
+    user_named,
 )
 from interbed.catalog.server.service.errors import MetastoreError
 from interbed.catalog.server.service.model import DEFAULT_CATALOG

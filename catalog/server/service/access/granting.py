@@ -15,28 +15,26 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from interbed.catalog.server.service.access.grants import (
+from interbed.catalog.server.service.access.objects import (
     ADMIN_ROLE,
+    COLUMN_PRIVILEGES,
     PUBLIC,
+    Access,
     AccessRepository,
     AccessState,
+    Caller,
     Grant,
     Grantee,
     GranteeKind,
+    Privilege,
     RoleMember,
+    SecuredKind,
+    SecuredObject,
     TablePolicy,
     group_named,
     is_grantee_name,
     role_named,
     user_named,
-)
-from interbed.catalog.server.service.access.objects import (
-    COLUMN_PRIVILEGES,
-    Access,
-    Caller,
-    Privilege,
-    SecuredKind,
-    SecuredObject,
 )
 from interbed.catalog.server.service.errors import AccessDeniedError, InvalidObjectError, NoSuchObjectError
 from interbed.catalog.server.service.events import EventBody, NotificationEvent

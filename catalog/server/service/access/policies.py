@@ -19,31 +19,29 @@ from typing import Protocol, TypeVar
 from interbed.catalog.server.service.access import granting
 from interbed.catalog.server.service.access.administration import AccessTransaction
 from interbed.catalog.server.service.access.granting import RoleGraph
-from interbed.catalog.server.service.access.grants import (
+from interbed.catalog.server.service.access.guard import AccessGuard, denied
+from interbed.catalog.server.service.access.objects import (
     POLICIES_MAX,
     PUBLIC,
+    SERVER,
+    Access,
     AccessRepository,
+    Authorizer,
+    AuthorizerUnavailableError,
     BindingPolicies,
+    Caller,
     Grantee,
     GranteeKind,
     PolicyKind,
     PolicyRepository,
-    RoleMember,
-    TablePolicy,
-    is_grantee_name,
-    role_named,
-)
-from interbed.catalog.server.service.access.guard import AccessGuard, denied
-from interbed.catalog.server.service.access.objects import (
-    SERVER,
-    Access,
-    Authorizer,
-    AuthorizerUnavailableError,
-    Caller,
     Privilege,
+    RoleMember,
     SecuredKind,
     SecuredObject,
+    TablePolicy,
     column_object,
+    is_grantee_name,
+    role_named,
 )
 from interbed.catalog.server.service.errors import (
     AccessDeniedError,

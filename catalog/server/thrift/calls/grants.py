@@ -16,16 +16,20 @@ from interbed.catalog.server.auth.delegation.tokens import DelegationTokenServic
 from interbed.catalog.server.auth.principals import Principal
 from interbed.catalog.server.service.access.administration import AccessAdministration
 from interbed.catalog.server.service.access.granting import GrantRequest
-from interbed.catalog.server.service.access.grants import Grant, Grantee, GranteeKind, RoleMember, role_named
 from interbed.catalog.server.service.access.objects import (
     SERVER,
     Caller,
+    Grant,
+    Grantee,
+    GranteeKind,
     Privilege,
+    RoleMember,
     SecuredKind,
     SecuredObject,
     catalog_object,
     column_object,
     database_object,
+    role_named,
     table_object,
 )
 from interbed.catalog.server.service.errors import AccessDeniedError, InvalidObjectError, MetastoreError

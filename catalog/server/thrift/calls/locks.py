@@ -29,8 +29,14 @@ from interbed.catalog.server.service.locks import LEASE_ONLY, LockService
 from interbed.catalog.server.service.model import DEFAULT_CATALOG
 from interbed.catalog.server.service.names import normalized
 from interbed.catalog.server.service.service import Metastore
-from interbed.catalog.server.session import AnswerLaterError, ClientLink, current_link, may_answer_later
-from interbed.catalog.server.threads import SupervisedThread, ThreadDeaths
+from interbed.catalog.server.threads import (
+    AnswerLaterError,
+    ClientLink,
+    SupervisedThread,
+    ThreadDeaths,
+    current_link,
+    may_answer_later,
+)
 from interbed.catalog.server.thrift.structs import convert
 from interbed.catalog.server.thrift.structs.convert import split_catalog
 from interbed.catalog.server.thrift.structs.requests import UndeclaredError

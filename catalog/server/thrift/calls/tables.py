@@ -19,7 +19,7 @@ from interbed.catalog.server.service.model import Constraint, ConstraintKind, Dr
 from interbed.catalog.server.service.names import normalized, required, shortened
 from interbed.catalog.server.service.service import Metastore
 from interbed.catalog.server.service.tables.rules import CASCADE, EXPECTED_PARAMETER_KEY, EXPECTED_PARAMETER_VALUE
-from interbed.catalog.server.session import current_catalog
+from interbed.catalog.server.threads import current_catalog
 from interbed.catalog.server.thrift.structs import convert
 from interbed.catalog.server.thrift.structs.constraints import (
     all_constraints_to_thrift,

@@ -34,6 +34,7 @@ from interbed.catalog.server.auth.sasl import (
     SaslStatus,
     SaslSuccess,
 )
+from interbed.catalog.server.thrift.edge.sockets import ConnectionWatcher
 from interbed.catalog.server.thrift.edge.transport import (
     ClientConnection,
     FramedFraming,
@@ -42,7 +43,6 @@ from interbed.catalog.server.thrift.edge.transport import (
     packed,
     send_some,
 )
-from interbed.catalog.server.thrift.edge.watching import ConnectionWatcher
 
 T = TypeVar("T")
 

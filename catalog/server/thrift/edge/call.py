@@ -14,7 +14,7 @@ from interbed.catalog.server.service.errors import AccessDeniedError
 from interbed.catalog.server.service.events import EventType
 from interbed.catalog.server.service.model import DEFAULT_CATALOG
 from interbed.catalog.server.service.names import normalized
-from interbed.catalog.server.session import ClientLink
+from interbed.catalog.server.threads import ClientLink
 from interbed.catalog.server.thrift.structs.convert import split_catalog
 
 

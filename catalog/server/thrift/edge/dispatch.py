@@ -28,7 +28,7 @@ from interbed.catalog.server.service.errors import (
     NoSuchObjectError,
     UnknownDatabaseError,
 )
-from interbed.catalog.server.session import AnswerLaterError, current_link, may_answer_later, session_settings
+from interbed.catalog.server.threads import AnswerLaterError, current_link, may_answer_later, session_settings
 from interbed.catalog.server.thrift.edge.call import (
     Call,
     CallObserver,

@@ -18,18 +18,25 @@ from functools import partial
 from thrift.transport.TTransport import TTransportException
 
 from interbed.catalog.server.database.generation import GenerationReader
-from interbed.catalog.server.session import AnswerLaterError, ClientLink
-from interbed.catalog.server.threads import ThreadDeaths
+from interbed.catalog.server.threads import AnswerLaterError, ClientLink, ThreadDeaths
 from interbed.catalog.server.thrift.edge.authenticating import ConnectionAuthenticator, PortAuthentication
 from interbed.catalog.server.thrift.edge.buffers import PartialMessages, UnsentReplies
 from interbed.catalog.server.thrift.edge.cache import AnswerCache, CacheHit, CacheLookup
 from interbed.catalog.server.thrift.edge.call import ClientSession
 from interbed.catalog.server.thrift.edge.dispatch import Dispatcher
-from interbed.catalog.server.thrift.edge.listeners import AnyService, HttpService, ListeningSockets, OtherServer
 from interbed.catalog.server.thrift.edge.pool import HEAVY_BYTES_MIN, EdgeFigures, EdgeLimits, ThreadPool, WeightBudget
 from interbed.catalog.server.thrift.edge.serving import RequestServer, SharedEdge, accepted, send_answer
+from interbed.catalog.server.thrift.edge.sockets import (
+    AnyService,
+    ConnectionWatcher,
+    HttpService,
+    ListeningSockets,
+    LoopTasks,
+    OtherServer,
+    ParkedRequests,
+    in_turn,
+)
 from interbed.catalog.server.thrift.edge.transport import BAD_INPUT, ClientConnection, prepare, receive_some, shut_down
-from interbed.catalog.server.thrift.edge.watching import ConnectionWatcher, LoopTasks, ParkedRequests, in_turn
 
 logger = logging.getLogger(__name__)
 

@@ -12,19 +12,13 @@ from functools import partial
 from typing import Protocol
 
 from interbed.catalog.server.database.generation import GenerationReader
-from interbed.catalog.server.session import AnswerLaterError, ClientLink
+from interbed.catalog.server.threads import AnswerLaterError, ClientLink
 from interbed.catalog.server.thrift.edge.authenticating import await_authentication
 from interbed.catalog.server.thrift.edge.buffers import PartialMessages
 from interbed.catalog.server.thrift.edge.cache import AnswerCache, CacheHit
 from interbed.catalog.server.thrift.edge.call import ClientSession
 from interbed.catalog.server.thrift.edge.codec import IncompleteMessageError, MemorySource
 from interbed.catalog.server.thrift.edge.dispatch import Dispatcher
-from interbed.catalog.server.thrift.edge.listeners import (
-    HANDSHAKE_SECONDS_MAX,
-    Service,
-    client_certificate,
-    handshake_step,
-)
 from interbed.catalog.server.thrift.edge.pool import (
     HEAVY_BYTES_MIN,
     LIGHT_BYTES_MAX,
@@ -32,6 +26,12 @@ from interbed.catalog.server.thrift.edge.pool import (
     EdgeLimits,
     ThreadPool,
     WeightBudget,
+)
+from interbed.catalog.server.thrift.edge.sockets import (
+    HANDSHAKE_SECONDS_MAX,
+    Service,
+    client_certificate,
+    handshake_step,
 )
 from interbed.catalog.server.thrift.edge.transport import BAD_INPUT, ClientConnection, send_some
 

@@ -7,7 +7,7 @@ handled here. Missing lists and maps become empty ones, and are sent as such: Ja
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from interbed.catalog.server.service.access.grants import GranteeKind
+from interbed.catalog.server.service.access.objects import GranteeKind
 from interbed.catalog.server.service.errors import MetastoreError
 from interbed.catalog.server.service.lock_model import LockComponent, LockLevel, LockRequest, LockType
 from interbed.catalog.server.service.model import (
@@ -26,7 +26,7 @@ from interbed.catalog.server.service.model import (
     column_of,
 )
 from interbed.catalog.server.service.names import normalized, required
-from interbed.catalog.server.session import current_catalog
+from interbed.catalog.server.threads import current_catalog
 from interbed.thrift_idl.hive_metastore import ttypes
 
 # Optional fields of a table that are stored and returned unchanged: only clients interpret them.

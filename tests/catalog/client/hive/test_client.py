@@ -24,7 +24,7 @@ from interbed.catalog.client.errors import (
 from interbed.catalog.client.hive.client import HiveMetastoreClient
 from interbed.catalog.client.hive.connection import CallStateUnknownError, parse_uri
 from interbed.catalog.client.hive.lock import CHECK_FAILURES_MAX, HiveCatalogLock
-from interbed.catalog.server.process.embedded import metastore
+from interbed.catalog.server.process.command import metastore
 from interbed.storage.base.errors import InvalidOptionError
 from interbed.thrift_idl.hive_metastore import ttypes
 from tests.support.servers.metastore import (

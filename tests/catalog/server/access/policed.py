@@ -14,8 +14,13 @@ from interbed.catalog.server.rest.interface import RestError, RestInterface, Res
 from interbed.catalog.server.rest.mounted import guarded_iceberg, guarded_paimon
 from interbed.catalog.server.rest.paimon.access import CatalogAccess
 from interbed.catalog.server.rest.paimon.interface import paimon_interface
-from interbed.catalog.server.service.access.grants import PolicyKind, TablePolicy, grantee_from_key
-from interbed.catalog.server.service.access.objects import Privilege, table_object
+from interbed.catalog.server.service.access.objects import (
+    PolicyKind,
+    Privilege,
+    TablePolicy,
+    grantee_from_key,
+    table_object,
+)
 from interbed.catalog.server.service.access.policies import PolicyAdministration, PolicyRules
 from interbed.catalog.server.thrift.edge.call import current_session
 from tests.catalog.server.access.guarded import OWNER, READER, GuardedMetastore, guarded_metastore, session_of

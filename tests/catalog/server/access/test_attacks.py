@@ -29,7 +29,7 @@ from interbed.catalog.server.service.model import (
 )
 from interbed.catalog.server.service.notifications import HIDDEN_EVENT
 from interbed.catalog.server.service.tables.pointers import PointerChange
-from interbed.catalog.server.session import ClientLink, current_link
+from interbed.catalog.server.threads import ClientLink, current_link
 from interbed.catalog.server.thrift.calls.locks import LockClients, LockHandler
 from interbed.thrift_idl.hive_metastore import ttypes
 from tests.catalog.server.access.guarded import (

@@ -13,7 +13,7 @@ from urllib.parse import urlsplit
 import pytest
 
 from interbed.catalog.server.migration.record import RecordKind
-from interbed.catalog.server.process.embedded import start_server, stop_server
+from interbed.catalog.server.process.command import start_server, stop_server
 from interbed.thrift_idl.hive_metastore import ttypes
 from tests.catalog.server.migration.commands import run, run_json
 from tests.catalog.server.migration.filled import PARTITIONS, fill, fill_constraints, fill_statistics

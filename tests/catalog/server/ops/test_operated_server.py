@@ -18,7 +18,7 @@ from thrift.Thrift import TApplicationException
 
 from interbed.catalog.client.errors import TableNotFoundError
 from interbed.catalog.client.hive.client import HiveMetastoreClient
-from interbed.catalog.server.process.embedded import stop_server
+from interbed.catalog.server.process.command import stop_server
 from interbed.thrift_idl.hive_metastore import ttypes
 from tests.support.servers.metastore import (
     MetastoreUnderTest,

@@ -24,9 +24,9 @@ from interbed.catalog.server.threads import SupervisedThread, ThreadDeaths
 from interbed.catalog.server.thrift.edge.cache import AnswerCache, CacheLookup
 from interbed.catalog.server.thrift.edge.codec import codec_named
 from interbed.catalog.server.thrift.edge.dispatch import Dispatcher
-from interbed.catalog.server.thrift.edge.listeners import Service
 from interbed.catalog.server.thrift.edge.loop import EventLoop
 from interbed.catalog.server.thrift.edge.pool import ThreadPool
+from interbed.catalog.server.thrift.edge.sockets import Service
 from interbed.catalog.server.thrift.edge.transport import BufferedFraming, listen
 from tests.support.waits import at_most, wait_until
 

@@ -12,7 +12,7 @@ import pytest
 
 from interbed.catalog.client.errors import CatalogError, TableNotFoundError
 from interbed.catalog.client.hive.client import HiveMetastoreClient
-from interbed.catalog.server.process.embedded import start_server
+from interbed.catalog.server.process.command import start_server
 from interbed.catalog.server.service.errors import MetastoreError
 from tests.support.servers.metastore import BACKENDS, metastore_under_test, table
 from tests.support.shares import each_run

@@ -15,7 +15,7 @@ import pytest
 
 from interbed.catalog.client.hive.client import HiveMetastoreClient
 from interbed.catalog.client.hive.connection import ConnectionPool
-from interbed.catalog.server.process.embedded import stop_server
+from interbed.catalog.server.process.command import stop_server
 from interbed.catalog.server.thrift.edge.transport import listen, prepare
 from interbed.thrift_idl.hive_metastore.ttypes import CheckLockRequest, LockState, LockType
 from tests.support.servers.metastore import BACKENDS, lock_component, lock_request, metastore_under_test

@@ -28,8 +28,7 @@ from interbed.catalog.server.rest.iceberg.routes import interface as iceberg_int
 from interbed.catalog.server.rest.interface import BodyStream, RestError, RestInterface, RestRequest, RouteTable
 from interbed.catalog.server.rest.own_interface import own_interface
 from interbed.catalog.server.rest.paimon.access import CatalogAccess
-from interbed.catalog.server.rest.paimon.iceberg_form import PaimonAsIceberg
-from interbed.catalog.server.rest.paimon.interface import paimon_interface
+from interbed.catalog.server.rest.paimon.interface import PaimonAsIceberg, paimon_interface
 from interbed.catalog.server.rest.rows.routes import RowRoutes
 from interbed.catalog.server.rest.rows.streams import RowStreams
 from interbed.catalog.server.service.access.administration import AccessAdministration

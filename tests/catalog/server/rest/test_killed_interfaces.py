@@ -20,7 +20,7 @@ from urllib.parse import urlsplit
 import pytest
 from thrift.transport.TTransport import TTransportException
 
-from interbed.catalog.server.process.embedded import RunningServer, start_server, stop_server
+from interbed.catalog.server.process.command import RunningServer, start_server, stop_server
 from interbed.catalog.server.service.errors import MetastoreError
 from tests.catalog.server.process.test_killed_server import connected
 from tests.catalog.server.rest.iceberg.rest_server import SCHEMA

@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from interbed.catalog.server.process.embedded import RunningServer, start_server, stop_server
+from interbed.catalog.server.process.command import RunningServer, start_server, stop_server
 from tests.support.servers.enforcing_store import enforcing_store
 from tests.support.waits import at_most
 

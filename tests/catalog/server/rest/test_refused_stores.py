@@ -18,7 +18,7 @@ import pyarrow as pa
 import pytest
 
 import interbed
-from interbed.catalog.server.process.embedded import RunningServer, start_server, stop_server
+from interbed.catalog.server.process.command import RunningServer, start_server, stop_server
 from interbed.thrift_idl.hive_metastore import ThriftHiveMetastore, ttypes
 from tests.catalog.server.rest.fuzzed_targets import BODIES, fuzzed_target
 from tests.support.fuzzed_requests import FuzzedRoute, RequestGenerator

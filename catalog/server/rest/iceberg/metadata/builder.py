@@ -24,19 +24,26 @@ from interbed.catalog.server.rest.iceberg.metadata.documents import (
     shaped,
     stored_properties,
 )
-from interbed.catalog.server.rest.iceberg.metadata.partitions import (
+from interbed.catalog.server.rest.iceberg.metadata.parts import (
     FIRST_PARTITION_ID,
+    MAIN,
+    ROW_LINEAGE_VERSION,
     UNSORTED,
     check_all_specs,
     check_names,
     check_order,
+    check_snapshot,
     check_spec,
+    corrected_log,
     has_sequential_ids,
     last_partition_id,
+    log_entry,
     next_id,
+    ordered_log,
     same_order,
     same_spec,
     with_field_ids,
+    with_previous_file,
 )
 from interbed.catalog.server.rest.iceberg.metadata.schemas import (
     Document,
@@ -45,15 +52,6 @@ from interbed.catalog.server.rest.iceberg.metadata.schemas import (
     highest_id,
     same_schema,
     without_nulls,
-)
-from interbed.catalog.server.rest.iceberg.metadata.snapshots import (
-    MAIN,
-    ROW_LINEAGE_VERSION,
-    check_snapshot,
-    corrected_log,
-    log_entry,
-    ordered_log,
-    with_previous_file,
 )
 from interbed.catalog.server.rest.iceberg.metadata.updates import (
     AddEncryptionKey,

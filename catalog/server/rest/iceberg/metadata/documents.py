@@ -16,8 +16,10 @@ from typing import Annotated, Any, Literal, cast
 
 import msgspec
 
-from interbed.catalog.server.rest.iceberg.metadata.partitions import (
+from interbed.catalog.server.rest.iceberg.metadata.parts import (
     FIRST_PARTITION_ID,
+    MAIN,
+    ROW_LINEAGE_VERSION,
     UNSORTED,
     check_names,
     check_order,
@@ -35,7 +37,6 @@ from interbed.catalog.server.rest.iceberg.metadata.schemas import (
     with_fresh_ids,
     without_nulls,
 )
-from interbed.catalog.server.rest.iceberg.metadata.snapshots import MAIN, ROW_LINEAGE_VERSION
 
 
 class _Shape(msgspec.Struct, rename="kebab", kw_only=True):

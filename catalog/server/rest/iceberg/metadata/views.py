@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from interbed.catalog.server.rest.iceberg.metadata.documents import ViewVersionShape, check_view, shaped
-from interbed.catalog.server.rest.iceberg.metadata.partitions import next_id
+from interbed.catalog.server.rest.iceberg.metadata.parts import next_id
 from interbed.catalog.server.rest.iceberg.metadata.schemas import (
     Document,
     InvalidMetadataError,

@@ -7,8 +7,8 @@ import pytest
 
 from interbed.catalog.server.rest.iceberg.metadata.builder import created
 from interbed.catalog.server.rest.iceberg.metadata.documents import completed, new_table, written
+from interbed.catalog.server.rest.iceberg.metadata.parts import OutdatedSnapshotError
 from interbed.catalog.server.rest.iceberg.metadata.schemas import Document, InvalidMetadataError
-from interbed.catalog.server.rest.iceberg.metadata.snapshots import OutdatedSnapshotError
 from tests.catalog.server.rest.iceberg.documents import LOCATION, NOW, ORDER, SCHEMA, SPEC
 from tests.catalog.server.rest.iceberg.documents import add as _add
 from tests.catalog.server.rest.iceberg.documents import changed as _updated

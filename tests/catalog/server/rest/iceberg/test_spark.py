@@ -10,7 +10,7 @@ import pytest
 from pyiceberg.catalog import load_catalog
 from pyiceberg.exceptions import CommitFailedException
 
-from interbed.catalog.server.process.embedded import MetastoreUri, metastore
+from interbed.catalog.server.process.command import MetastoreUri, metastore
 from tests.support.peers.process import PeerError
 from tests.support.peers.spark import SparkPeer, iceberg_settings
 from tests.support.sql_script import run_script

@@ -9,7 +9,7 @@ import pytest
 from interbed.catalog.client.api import View
 from interbed.catalog.client.rest.messages import TableEntry
 from interbed.catalog.server.rest.interface import RestError
-from interbed.catalog.server.rest.paimon.functions import changed_function
+from interbed.catalog.server.rest.paimon.databases import changed_function
 from interbed.catalog.server.rest.paimon.messages import FunctionBody
 from interbed.catalog.server.rest.paimon.schema_json import given_changes, given_fields
 from interbed.catalog.server.rest.paimon.views import changed_view

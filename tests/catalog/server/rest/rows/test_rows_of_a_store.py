@@ -13,7 +13,7 @@ import pytest
 import interbed
 from interbed.catalog.client.api import Catalog
 from interbed.catalog.client.rest.through_server import ServedTable
-from interbed.catalog.server.process.embedded import RunningServer, start_server, stop_server
+from interbed.catalog.server.process.command import RunningServer, start_server, stop_server
 from interbed.storage.base.errors import NotSupportedError
 from tests.catalog.server.migration.commands import run
 from tests.support.servers.enforcing_store import ROLE, enforcing_store

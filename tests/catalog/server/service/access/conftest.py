@@ -11,8 +11,15 @@ from interbed.catalog.server.database.session import SqlRepository
 from interbed.catalog.server.service.access.administration import AccessAdministration
 from interbed.catalog.server.service.access.builtin import BuiltinAuthorizer
 from interbed.catalog.server.service.access.granting import GrantRequest
-from interbed.catalog.server.service.access.grants import Grantee, grantee_from_key
-from interbed.catalog.server.service.access.objects import Access, Caller, Privilege, SecuredObject, table_object
+from interbed.catalog.server.service.access.objects import (
+    Access,
+    Caller,
+    Grantee,
+    Privilege,
+    SecuredObject,
+    grantee_from_key,
+    table_object,
+)
 from interbed.catalog.server.service.model import (
     Function,
     MetastoreColumn,

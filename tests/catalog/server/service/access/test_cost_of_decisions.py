@@ -4,24 +4,22 @@ from collections.abc import Callable, Sequence
 from typing import TypeVar, cast
 
 from interbed.catalog.server.service.access.builtin import BuiltinAuthorizer, GrantsTransaction
-from interbed.catalog.server.service.access.grants import (
+from interbed.catalog.server.service.access.objects import (
+    Access,
     AccessRepository,
     AccessState,
+    Caller,
     Grant,
     Grantee,
     OwnedScope,
-    RoleMember,
-    role_named,
-    user_named,
-)
-from interbed.catalog.server.service.access.objects import (
-    Access,
-    Caller,
     Privilege,
+    RoleMember,
     SecuredKind,
     SecuredObject,
     database_object,
+    role_named,
     table_object,
+    user_named,
 )
 
 T = TypeVar("T")

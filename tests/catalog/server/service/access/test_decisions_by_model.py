@@ -11,25 +11,23 @@ from hypothesis import strategies as st
 from interbed.catalog.server.database import schema
 from interbed.catalog.server.database.session import SqlRepository, SqlTransaction
 from interbed.catalog.server.service.access.builtin import BuiltinAuthorizer
-from interbed.catalog.server.service.access.grants import (
-    PUBLIC,
-    AccessRepository,
-    Grant,
-    Grantee,
-    Role,
-    RoleMember,
-    grantee_from_key,
-)
 from interbed.catalog.server.service.access.objects import (
+    PUBLIC,
     SERVER,
     Access,
+    AccessRepository,
     Caller,
+    Grant,
+    Grantee,
     Privilege,
+    Role,
+    RoleMember,
     SecuredKind,
     SecuredObject,
     catalog_object,
     column_object,
     database_object,
+    grantee_from_key,
     table_object,
 )
 from interbed.catalog.server.service.model import (

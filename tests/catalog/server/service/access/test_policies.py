@@ -7,9 +7,8 @@ from contextlib import contextmanager
 
 import pytest
 
-from interbed.catalog.server.service.access.grants import PolicyKind, TablePolicy
 from interbed.catalog.server.service.access.guard import AccessGuard
-from interbed.catalog.server.service.access.objects import Caller, SecuredObject, table_object
+from interbed.catalog.server.service.access.objects import Caller, PolicyKind, SecuredObject, TablePolicy, table_object
 from interbed.catalog.server.service.access.policies import PolicyAdministration, PolicyRules
 from interbed.catalog.server.service.errors import (
     AccessDeniedError,

@@ -16,7 +16,7 @@ from interbed.catalog.server.database.session import SqlRepository
 from interbed.catalog.server.service.errors import NoSuchLockError
 from interbed.catalog.server.service.lock_model import LockComponent, LockLevel, LockRequest, LockState, LockType
 from interbed.catalog.server.service.locks import LockService
-from interbed.catalog.server.session import AnswerLaterError, ClientLink, current_link, may_answer_later
+from interbed.catalog.server.threads import AnswerLaterError, ClientLink, current_link, may_answer_later
 from interbed.catalog.server.thrift.calls.locks import LockClients
 from tests.support.examples import examples
 

@@ -18,7 +18,7 @@ from thrift.Thrift import TApplicationException, TMessageType
 from thrift.transport.TTransport import TMemoryBuffer
 
 from interbed.catalog.client.hive.client import HiveMetastoreClient
-from interbed.catalog.server.process.embedded import start_server, stop_server
+from interbed.catalog.server.process.command import start_server, stop_server
 from tests.support.servers.metastore import MetastoreUnderTest, foreign_client, metastore_under_test, table
 from tests.support.servers.raw_thrift import call, reluctant, text
 from tests.support.waits import at_most, wait_until

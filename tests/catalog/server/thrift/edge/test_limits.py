@@ -18,7 +18,7 @@ import pytest
 
 from interbed.catalog.client.errors import CatalogError
 from interbed.catalog.client.hive.client import HiveMetastoreClient
-from interbed.catalog.server.process.embedded import RunningServer
+from interbed.catalog.server.process.command import RunningServer
 from interbed.thrift_idl.hive_metastore import ttypes
 from tests.support.servers.metastore import MetastoreUnderTest, metastore_under_test, plain_client, storage, table
 from tests.support.servers.raw_thrift import call, reluctant, text

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from interbed.catalog.server.process.embedded import start_server, stop_server
+from interbed.catalog.server.process.command import start_server, stop_server
 from interbed.thrift_idl.hive_metastore import ttypes
 from tests.support.servers.metastore import MetastoreUnderTest, plain_client
 from tests.support.servers.raw_thrift import call

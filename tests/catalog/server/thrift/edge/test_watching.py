@@ -8,8 +8,8 @@ import pytest
 
 from interbed.catalog.server.thrift.edge.call import ClientSession
 from interbed.catalog.server.thrift.edge.codec import BinaryCodec
+from interbed.catalog.server.thrift.edge.sockets import ConnectionWatcher
 from interbed.catalog.server.thrift.edge.transport import BufferedFraming, ClientConnection
-from interbed.catalog.server.thrift.edge.watching import ConnectionWatcher
 
 
 class WatchedConnection:
