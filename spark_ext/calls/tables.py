@@ -21,8 +21,7 @@ from interbed.catalog.client.identifier import (
     parse_table_name,
 )
 from interbed.catalog.client.options import options_of_files
-from interbed.catalog.client.partition import partitions_of, partitions_of_files
-from interbed.catalog.client.table_parts import as_format_table
+from interbed.catalog.client.table_parts import as_format_table, partitions_of, partitions_of_files
 from interbed.spark_ext.calls.catalogs import PlannerCalls, identifier_of
 from interbed.spark_ext.handle.clustering import clustering_of, without_functions
 from interbed.spark_ext.handle.ddl import MANAGED_LOCATION, schema_changes, schema_to_create, spark_properties

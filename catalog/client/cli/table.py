@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
-    from interbed.catalog.client.cli.forms.file_batch import BadLines
+    from interbed.catalog.client.cli.forms.row_formats import BadLines
 
 
 _columns = click.option("--columns", multiple=True, metavar="NAMES", help="These columns, with commas between them.")
@@ -174,9 +174,8 @@ def load(
     """
     import pyarrow as pa
 
-    from interbed.catalog.client.cli.forms.file_batch import BadLines
     from interbed.catalog.client.cli.forms.file_rows import FileRows, TableRows
-    from interbed.catalog.client.cli.forms.row_formats import file_sink
+    from interbed.catalog.client.cli.forms.row_formats import BadLines, file_sink
 
     if delimiter is not None and len(delimiter) != 1:
         raise click.BadParameter("it is one character.", param_hint="--delimiter")

@@ -21,7 +21,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.csv
 
-from interbed.catalog.client.cli.forms.file_batch import BadLine, BadLines, FileBatch, shortened
+from interbed.catalog.client.cli.forms.row_formats import BadLine, BadLines, FileBatch, shortened
 from interbed.catalog.client.cli.forms.text_values import (
     TINY,
     VALUE_ERRORS,

@@ -19,8 +19,8 @@ import pyarrow as pa
 import pyarrow.dataset as ds
 
 from interbed.catalog.client.api import Catalog
-from interbed.catalog.client.cli.forms.file_batch import BadLine, BadLines, shortened
 from interbed.catalog.client.cli.forms.file_rows import FileRows
+from interbed.catalog.client.cli.forms.row_formats import BadLine, BadLines, shortened
 from interbed.catalog.client.errors import DatabaseNotFoundError, FunctionNotFoundError
 from interbed.catalog.client.functions import CatalogFunction, FunctionName
 from interbed.storage.base.errors import InterbedError, InvalidInputError, NotSupportedError

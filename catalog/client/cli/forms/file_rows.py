@@ -20,8 +20,8 @@ import pyarrow as pa
 import pyarrow.orc
 
 from interbed.catalog.client.cli.forms.csv_rows import csv_batches, inferred_csv_schema
-from interbed.catalog.client.cli.forms.file_batch import BadLines, FileBatch
 from interbed.catalog.client.cli.forms.json_rows import inferred_json_schema, json_batches
+from interbed.catalog.client.cli.forms.row_formats import BadLines, FileBatch
 from interbed.catalog.client.cli.group import check_columns
 from interbed.catalog.client.table_parts import as_format_table
 from interbed.storage.base.errors import InvalidInputError, SchemaMismatchError

@@ -14,7 +14,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from interbed.catalog.client.cli.forms.file_batch import BadLine, BadLines, FileBatch
+from interbed.catalog.client.cli.forms.row_formats import BadLine, BadLines, FileBatch
 from interbed.catalog.client.cli.forms.text_values import (
     VALUE_ERRORS,
     GuessedColumn,

@@ -1,8 +1,13 @@
-"""Output of rows: a table for people, JSON lines, CSV, Parquet.
+"""Rows on the way out: a table for people, JSON lines, CSV, Parquet; and on the way in: rows and bad lines of a file.
 
 Rows are written batch by batch, so that memory is bounded. In CSV a null is an empty field and an empty text is `""`;
 nested values are JSON and bytes base64. Columns of equal names are numbered in all forms. The row kinds of changes are
 +I, -U, +U and -D.
+
+Rows of a file have their line numbers. The first line that does not fit a table ends the import, or all such lines are
+left out and written to a file. That file has one object in a line: `{"file": "orders.csv", "line": 3, "column":
+"amount", "reason": "…", "text": "1,two"}`. Rows of files without lines (Parquet, ORC, Arrow) have `row`, counted from
+0, instead of `line`.
 """
 
 import base64
@@ -10,10 +15,11 @@ import itertools
 import json
 import os
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, Protocol
 
 import click
 import pyarrow as pa
@@ -21,6 +27,7 @@ from rich.console import Console
 from rich.table import Table as RichTable
 
 from interbed.catalog.client.cli.group import ROWS_SHOWN
+from interbed.storage.base.errors import InvalidInputError
 from interbed.storage.base.row.kind import RowKind
 from interbed.storage.base.row.python_values import python_rows, python_values
 from interbed.storage.base.shown_text import escaped
@@ -29,6 +36,8 @@ from interbed.storage.base.types.column_names import numbered_names
 from interbed.storage.base.types.far_times import FarDate, FarTimestamp
 
 _WITH_PARTS = frozenset({dict, list, tuple, FarDate, FarTimestamp})
+
+_TEXT_MAX = 200
 
 
 def print_changes(reader: pa.RecordBatchReader, limit: int | None, *, as_json: bool) -> None:
@@ -248,3 +257,116 @@ _WRITERS: dict[str, Callable[[pa.RecordBatchReader, IO[bytes]], int]] = {
     "csv": _write_csv,
     "parquet": _write_parquet,
 }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BadLine:
+    """A bad line, or a bad row if the format has no lines; `reason` is its problem, and begins in lower case."""
+
+    path: Path
+    number: int
+    reason: str
+    text: str
+    column: str | None = None
+    unit: str = "line"
+
+    def __str__(self) -> str:
+        counted = " (counted from 0)" if self.unit == "row" else ""
+        column = "" if self.column is None else f", column '{self.column}'"
+        return f"{self.path}, {self.unit} {self.number}{counted}{column}: {self.reason.rstrip('.')}"
+
+    def to_json(self) -> dict[str, object]:
+        """Return the object for the file of rejected lines, with the whole text."""
+        place: dict[str, object] = {"file": str(self.path), self.unit: self.number}
+        return {**place, "column": self.column, "reason": self.reason, "text": self.text}
+
+
+class BadLines:
+    """Handler of bad lines: without `skip` the first raises an error, otherwise they are counted and
+    written to `sink`.
+    """
+
+    def __init__(self, *, skip: bool, sink: IO[bytes] | None = None) -> None:
+        self._sink = sink
+        self.skip = skip
+        self.count = 0
+        self.first: BadLine | None = None
+
+    def add(self, found: Iterable[BadLine]) -> None:
+        """Add bad lines of one file; raise InvalidInputError for the first of them unless they are skipped."""
+        for line in sorted(found, key=lambda each: each.number):
+            if not self.skip:
+                shown = shortened(line.text)
+                raise InvalidInputError(
+                    f"{line}. The {line.unit}: {shown}. Nothing was written; --skip-bad leaves out such "
+                    f"{line.unit}s, --rejects FILE lists them."
+                )
+            self.first = self.first or line
+            self.count += 1
+            if self._sink is not None:
+                self._sink.write(json.dumps(line.to_json()).encode() + b"\n")
+
+
+def shortened(text: str) -> str:
+    """Return a text for an error, in one line."""
+    shown = text if len(text) <= _TEXT_MAX else f"{text[:_TEXT_MAX]}…"
+    return repr(shown)
+
+
+class FileLine(Protocol):
+    """A record of a text file."""
+
+    @property
+    def data(self) -> bytes:
+        """The bytes of the record."""
+        ...
+
+    @property
+    def line(self) -> int:
+        """The line in which it begins."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FileBatch:
+    """A batch, and the places of its rows in the file: lines, which `find` returns, or row numbers from `first` on."""
+
+    batch: pa.RecordBatch
+    path: Path
+    unit: str
+    find: Callable[[], Sequence[FileLine]] | None = None
+    first: int = 0
+
+    @staticmethod
+    def without_rows(path: Path, schema: pa.Schema) -> "FileBatch":
+        """Return a batch that has only columns."""
+        return FileBatch(batch=pa.RecordBatch.from_pylist([], schema=schema), path=path, unit="row")
+
+    def bad(self, row: int, reason: str, column: str | None = None) -> BadLine:
+        """Return the place of a row that does not fit."""
+        return self.bad_lines({row: (column, reason)})[0]
+
+    def bad_lines(self, reasons: dict[int, tuple[str | None, str]]) -> list[BadLine]:
+        """Return the places of rows that do not fit, with the reason, and the column if it is the
+        value of one column.
+        """
+        found = []
+        lines = None if self.find is None else self.find()
+        for row, (column, reason) in reasons.items():
+            if lines is None:
+                number, text = self.first + row, _row_text(self.batch, row)
+            else:
+                number, text = lines[row].line, lines[row].data.decode(errors="backslashreplace")
+            found.append(
+                BadLine(path=self.path, number=number, reason=reason, text=text, column=column, unit=self.unit)
+            )
+        return found
+
+
+def _row_text(batch: pa.RecordBatch, row: int) -> str:
+    [values] = python_rows(batch.slice(row, 1))
+    try:
+        return json_line(values)
+    except TypeError:
+        # Keys of maps may be of types that JSON keys can't have.
+        return json.dumps({name: str(value) for name, value in values.items()})

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 import interbed
 from interbed.catalog.client.cli.forms import csv_rows
 from interbed.catalog.client.cli.forms.csv_rows import csv_batches, inferred_csv_schema
-from interbed.catalog.client.cli.forms.file_batch import BadLines
+from interbed.catalog.client.cli.forms.row_formats import BadLines
 from interbed.cli import main
 from interbed.storage.base.types.arrow import fields_to_schema
 from interbed.storage.meta.schema.table_schema import Schema
