@@ -1,7 +1,7 @@
 """Schema of a table and its JSON file `schema/schema-<id>` (specification page `spec/schema`, version 3).
 
-The rules need file formats, indexes, merge functions and buckets, and so are in a higher layer than schemas: see
-`interbed.storage.table.option_rules`.
+The rules for combinations of options need file formats, indexes, merge functions and buckets, and so are in a higher
+layer than schemas: see `interbed.storage.table.option_rules`.
 """
 
 import itertools
