@@ -116,7 +116,7 @@ OFFERED: Mapping[str, tuple[str, ...]] = {
         "meta.options.lsm",
         "meta.options.format",
         "meta.options.optimizing",
-        "meta.options.partition_time",
+        "meta.options.version",
         "meta.options.stream",
         "meta.paths",
         "meta.schema.apply",

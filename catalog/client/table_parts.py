@@ -240,7 +240,7 @@ class TableParts(ABC):
         `partition.timestamp-pattern`, `partition.expiration-strategy` and `partition.expiration-max-num`, those of
         `options` before the table's. Raises InvalidOptionError without a time, and the errors of drop_partitions.
         """
-        from interbed.storage.meta.options.partition_time import outdated
+        from interbed.storage.meta.options.version import outdated
 
         given = {
             "partition.timestamp-formatter": timestamp_formatter,

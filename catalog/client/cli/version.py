@@ -18,7 +18,7 @@ from interbed.catalog.client.cli.group import (
 )
 from interbed.storage.base.clock import moment_millis
 from interbed.storage.base.terminal import print_line, print_lines
-from interbed.storage.meta.options.partition_time import ExpirationStrategy
+from interbed.storage.meta.options.version import ExpirationStrategy
 
 if TYPE_CHECKING:
     from interbed.storage.meta.snapshot.tag import Tag

@@ -5,7 +5,7 @@ from datetime import datetime
 import pytest
 
 from interbed.storage.base.errors import InvalidOptionError
-from interbed.storage.meta.options.partition_time import ExpirationStrategy, PartitionTime, outdated, strptime_format
+from interbed.storage.meta.options.version import ExpirationStrategy, PartitionTime, outdated, strptime_format
 
 VALUES = ExpirationStrategy.VALUES_TIME
 WRITTEN = datetime(2026, 6, 1)
