@@ -137,7 +137,7 @@ OFFERED: Mapping[str, tuple[str, ...]] = {
         "files.deletion_vectors",
         "lsm.file_read",
         "read.change_read",
-        "read.positions",
+        "read.columns",
         "read.pushdown",
         "scan.fallback_checks",
         "scan.live_files",

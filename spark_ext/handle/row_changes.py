@@ -47,7 +47,7 @@ from interbed.storage.meta.options.core import CoreOptions
 from interbed.storage.meta.options.lsm import ChangelogProducer, MergeEngine
 from interbed.storage.meta.schema.system_fields import readable_by_name, readable_fields
 from interbed.storage.meta.schema.table_schema import ROW_ID, SEQUENCE_NUMBER, TableSchema
-from interbed.storage.read.positions import FILE_PATH, LocatedRead
+from interbed.storage.read.columns import FILE_PATH, LocatedRead
 from interbed.storage.read.pushdown import TopRead
 from interbed.storage.scan.partition_filter import PartitionFilter, partition_filter
 from interbed.storage.scan.split import Split

@@ -38,7 +38,7 @@ from interbed.storage.base.types.data_type import AtomicType, DataField, DataTyp
 from interbed.storage.meta.options.stream import OF_ONE_SNAPSHOT
 from interbed.storage.meta.schema.table_schema import TableSchema
 from interbed.storage.read.change_read import AuditRead
-from interbed.storage.read.positions import deletions_in
+from interbed.storage.read.columns import deletions_in
 from interbed.storage.read.pushdown import quick_count
 from interbed.storage.scan.split import Plan, Split
 from interbed.storage.scan.statistics import read_statistics

@@ -25,7 +25,7 @@ from interbed.storage.base.row.python_values import python_value
 from interbed.storage.files.deletion_vectors import DeletionVector, decode
 from interbed.storage.lsm.file_read import ROW_INDEX
 from interbed.storage.meta.schema.table_schema import ROW_ID, TableSchema
-from interbed.storage.read.positions import FILE_PATH
+from interbed.storage.read.columns import FILE_PATH
 from interbed.storage.table.table import Table
 from interbed.storage.write.bucket.key_locations import KeyHashes
 from interbed.storage.write.commit_message import CommitMessage

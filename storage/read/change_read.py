@@ -38,8 +38,7 @@ from interbed.storage.meta.file_store import FileStore
 from interbed.storage.meta.manifest.entry import DataFileMeta
 from interbed.storage.meta.options.lsm import ChangelogProducer
 from interbed.storage.meta.schema.table_schema import SEQUENCE_NUMBER, VALUE_KIND
-from interbed.storage.read.columns import ReadColumns
-from interbed.storage.read.positions import DeletionReader
+from interbed.storage.read.columns import DeletionReader, ReadColumns
 from interbed.storage.scan.split import DeletionFile, Split
 
 ROW_KIND = "_row_kind"

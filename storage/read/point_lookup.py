@@ -39,9 +39,8 @@ from interbed.storage.meta.manifest.entry import DataFileMeta
 from interbed.storage.meta.options.stream import OF_ONE_SNAPSHOT
 from interbed.storage.meta.schema.table_schema import TableSchema
 from interbed.storage.meta.snapshot.snapshot import Snapshot
-from interbed.storage.read.columns import ReadColumns
+from interbed.storage.read.columns import ReadColumns, deletions_in
 from interbed.storage.read.file_lookup import FileLookup
-from interbed.storage.read.positions import deletions_in
 from interbed.storage.scan.live_files import check_not_replaced
 from interbed.storage.scan.pruning import key_values
 from interbed.storage.scan.scan import TableScan, fallback_of, plan_rows

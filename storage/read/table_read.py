@@ -23,9 +23,8 @@ from interbed.storage.lsm.merge_read import MergeRead, merge_function_for
 from interbed.storage.lsm.sort_merge import BLOCK_ROWS, MIN_BATCH_ROWS
 from interbed.storage.meta.file_store import FileStore
 from interbed.storage.meta.manifest.entry import DataFileMeta
-from interbed.storage.read.columns import ReadColumns
+from interbed.storage.read.columns import DeletionReader, ReadColumns
 from interbed.storage.read.parallel import read_ahead
-from interbed.storage.read.positions import DeletionReader
 from interbed.storage.scan.explain import DecodedExplanation, Explanation, ReadExplanation
 from interbed.storage.scan.pruning import BucketSelector
 from interbed.storage.scan.split import Split

@@ -36,8 +36,8 @@ from interbed.storage.meta.bucket_mode import BucketMode, bucket_mode
 from interbed.storage.meta.file_store import FileStore
 from interbed.storage.meta.options.stream import FALLBACK_BRANCH
 from interbed.storage.meta.schema.table_schema import ROW_ID, TableSchema
+from interbed.storage.read.columns import FILE_PATH, ROW_INDEX, LocatedRead
 from interbed.storage.read.point_lookup import PointLookup, key_batch
-from interbed.storage.read.positions import FILE_PATH, ROW_INDEX, LocatedRead
 from interbed.storage.read.table_read import TableRead
 from interbed.storage.scan.fallback_checks import check_hides_no_rows, warn_of_branch_rows
 from interbed.storage.scan.live_files import restore_buckets

@@ -14,7 +14,7 @@ from interbed.storage.base.errors import CorruptFileError
 from interbed.storage.files.deletion_vectors import DeletionVector, write_vectors
 from interbed.storage.io.faults import FaultyFileIO
 from interbed.storage.io.local import LocalFileIO
-from interbed.storage.read.positions import DeletionReader, LocatedRead
+from interbed.storage.read.columns import DeletionReader, LocatedRead
 from interbed.storage.read.table_read import TableRead
 from interbed.storage.scan.split import DeletionFile, Split
 from interbed.storage.table.opening import open_store
