@@ -195,7 +195,6 @@ OFFERED: Mapping[str, tuple[str, ...]] = {
         "upkeep.rewrite_indexes",
         "version.maintenance",
         "version.orphans",
-        "version.own_files",
         "version.own_paths",
         "version.rollback",
         "version.tags",

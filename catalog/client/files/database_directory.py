@@ -53,7 +53,7 @@ from interbed.storage.base.errors import (
 )
 from interbed.storage.io.api import FileIO
 from interbed.storage.io.deleting import is_link
-from interbed.storage.version.own_files import OwnFiles
+from interbed.storage.version.orphans import OwnFiles
 from interbed.storage.version.own_paths import shortened
 
 ABANDONED_MILLIS = 7 * 24 * 3600 * 1000

@@ -62,7 +62,7 @@ def files_outside(file_io: FileIO, location: str) -> FilesOutside:
 
     None when the table can't be read, which is logged, and none of a table that is the target of a link.
     """
-    from interbed.storage.version.own_files import outside_of
+    from interbed.storage.version.orphans import outside_of
 
     if is_link(file_io, location):
         return FilesOutside()

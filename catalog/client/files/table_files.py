@@ -39,7 +39,7 @@ from interbed.storage.io.api import FileIO, FileStatus
 from interbed.storage.io.deleting import delete_all_files, is_link
 from interbed.storage.io.parallel import in_parallel
 from interbed.storage.table.opening import open_store
-from interbed.storage.version.own_files import OwnFiles, own_files
+from interbed.storage.version.orphans import OwnFiles, own_files
 from interbed.storage.version.own_paths import OF_TABLE, shortened
 
 _log = logging.getLogger(__name__)
