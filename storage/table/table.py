@@ -277,8 +277,8 @@ class Table(DescribedTable, ScannedRows, TableWrites, TableChanges, PypaimonName
         NotSupportedError for a table that can't be sorted, CommitConflictError when another compaction was faster.
         """
         from interbed.storage.table.table_maintenance import chosen_partitions, sort_order
+        from interbed.storage.upkeep.append_compact import sort_compact_table
         from interbed.storage.upkeep.compact_table import compact_table
-        from interbed.storage.upkeep.sort_compact import sort_compact_table
 
         order = sort_order(self.store.schema, order_strategy, order_by, bucket, partition_idle_time)
         chosen = chosen_partitions(partitions, self.store)

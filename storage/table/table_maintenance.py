@@ -50,8 +50,8 @@ class TableMaintenance(TablePart):
         order_by: Sequence[str] | str | None = None,
     ) -> "list[PlannedCompaction]":
         """Return what `compact` would do now, why, and what it would cost, bucket by bucket; nothing is changed."""
+        from interbed.storage.upkeep.append_compact import plan_sort_compaction
         from interbed.storage.upkeep.compact_table import plan_table_compaction
-        from interbed.storage.upkeep.sort_compact import plan_sort_compaction
 
         order = sort_order(self.store.schema, order_strategy, order_by, bucket, partition_idle_time)
         chosen = chosen_partitions(partitions, self.store)

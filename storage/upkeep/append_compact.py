@@ -1,20 +1,39 @@
-"""Compaction of append tables: small files of a bucket are concatenated to larger ones."""
+"""Compaction of append tables: small files of a bucket are concatenated, or the rows of partitions sorted.
+
+Sort compaction: the rows of an append table's partitions are rewritten in an order, as one COMPACT snapshot.
+
+All files of the chosen partitions are replaced by others of the target size, whose ranges of the order only share their
+bounds. Source: documentation page `maintenance/dedicated-compaction`, sort compact. Paimon's jobs overwrite the
+partitions, and so lose rows that are appended meanwhile; here only a change of the same files conflicts.
+"""
 
 from collections.abc import Collection, Sequence
+from dataclasses import replace
 
 import pyarrow as pa
 
 from interbed.storage.base.bucket_id import BucketId
+from interbed.storage.base.errors import InvalidOptionError, NotSupportedError
+from interbed.storage.commit.file_store_commit import FileStoreCommit
 from interbed.storage.files.deletion_vectors import BucketDeletions
 from interbed.storage.files.format.layout import DataFileLayout, DataFileNames
 from interbed.storage.files.format.writer import RollingFileWriter
 from interbed.storage.lsm.compact.rewriter import CompactIncrement
 from interbed.storage.lsm.file_read import FileRead, ReadOptions, block_rows
+from interbed.storage.lsm.write_buffer import SpillFiles
+from interbed.storage.meta.bucket_mode import BucketMode, bucket_mode
 from interbed.storage.meta.file_store import FileStore
 from interbed.storage.meta.manifest.entry import DataFileMeta, FileSource
 from interbed.storage.meta.manifest.index_manifest import IndexFileMeta
 from interbed.storage.meta.paths import DataFilePlace
+from interbed.storage.scan.live_files import restore_buckets
+from interbed.storage.scan.partition_filter import PartitionChoice
+from interbed.storage.scan.support import check_writable
+from interbed.storage.upkeep.compact_result import CompactionResult, PlannedCompaction, Progress, result_of
 from interbed.storage.write.commit_message import CommitMessage
+from interbed.storage.write.sort.external import ExternalSort, Rows
+from interbed.storage.write.sort.key import Sample, SortKey, SortOrder, is_curve
+from interbed.storage.write.sort.partition_rows import PartitionRows, RowsOfRange, SortRanges, SortUnit
 
 FileGroup = tuple[DataFileMeta, ...]
 
@@ -108,3 +127,151 @@ class FileConcatenator:
                     writer.write(pa.RecordBatch.from_arrays(batch.columns, schema=self._layout.arrow))
                 deletions.remove(file.file_name)
             return writer.close()
+
+
+_LEAST_MEMORY = 1 << 20
+_LEAST_MAGNIFICATION = 20
+
+
+def sort_compact_table(
+    store: FileStore,
+    commit_user: str,
+    order: SortOrder,
+    *,
+    partition: PartitionChoice = None,
+    progress: Progress | None = None,
+) -> CompactionResult:
+    """Sort the rows of each chosen partition, one after the other, and commit it.
+
+    Raises NotSupportedError for a table with buckets, CommitConflictError when another writer replaced the same files
+    meanwhile, or deleted rows of them. After an error nothing is left of the compaction.
+    """
+    units = sort_units(store, partition)
+    messages: list[CommitMessage] = []
+    try:
+        for unit in units:
+            messages.append(sort_unit(store, unit, order))
+            if progress is not None:
+                progress(len(messages), len(units))
+    except BaseException:
+        FileStoreCommit(store, commit_user).abort(messages)
+        raise
+    if not messages:
+        return result_of(None, [])
+    ids = FileStoreCommit(store, commit_user, new_user=True).commit(messages)
+    return result_of(ids[-1] if ids else None, messages)
+
+
+def plan_sort_compaction(
+    store: FileStore, order: SortOrder, *, partition: PartitionChoice = None
+) -> list[PlannedCompaction]:
+    """Return the plans of sort_compact_table, partition by partition, without carrying them out."""
+    return [
+        PlannedCompaction(
+            partition=store.paths.partition_spec(unit.partition),
+            bucket=unit.bucket,
+            reason="sorting",
+            detail=str(order),
+            output_level=0,
+            files_rewritten=len(unit.files),
+            bytes_rewritten=sum(f.file_size for f in unit.files),
+            rows_rewritten=sum(f.row_count for f in unit.files),
+            files_moved=0,
+            runs_before=len(unit.files),
+            runs_after=1,
+        )
+        for unit in sort_units(store, partition)
+    ]
+
+
+def sort_units(store: FileStore, partition: PartitionChoice = None) -> list[SortUnit]:
+    """Return the units to sort in the newest snapshot; raises NotSupportedError for a table with buckets."""
+    check_writable(store)
+    mode = bucket_mode(store.schema, store.options)
+    if mode is not BucketMode.NONE:
+        what = "has a primary key, which its files are sorted by" if store.schema.has_primary_key else "has buckets"
+        raise NotSupportedError(
+            f"The table at {store.location} {what}; a sort compaction takes append tables with 'bucket' = '-1'."
+        )
+    magnification = store.options.sort_sample_magnification
+    if magnification < _LEAST_MAGNIFICATION:
+        raise InvalidOptionError(
+            f"Option 'sort-compaction.local-sample.magnification' is {magnification}; a sort needs at least "
+            f"{_LEAST_MAGNIFICATION} rows for each range."
+        )
+    restored = restore_buckets(store, partition_filter=partition)
+    if restored.snapshot_id is None:
+        store.check_not_gone()
+    return [
+        SortUnit(
+            partition=bucket_id.partition,
+            bucket=bucket_id.bucket,
+            total_buckets=restored.total_buckets(bucket_id.partition) or store.options.bucket,
+            files=tuple(restored.files(bucket_id)),
+            index_files=tuple(restored.index_files(bucket_id)),
+        )
+        for bucket_id in restored.buckets()
+    ]
+
+
+def sort_unit(store: FileStore, unit: SortUnit, order: SortOrder) -> CommitMessage:
+    """Rewrite a unit's rows, sorted; on an error the new files are deleted."""
+    store = store.for_files_of(f.schema_id for f in unit.files).with_stored_row_ids()
+    rows = PartitionRows(store, unit, order.columns)
+    # A curve needs a sample for its ranges; another order needs one only if it is too large for memory.
+    sample = rows.sample() if is_curve(order) else None
+    key = SortKey(order) if sample is None else SortKey.of(order, sample)
+    return sorted_message(unit, _write_sorted(store, unit, key, rows, sample))
+
+
+def sort_ranges(store: FileStore, unit: SortUnit, order: SortOrder, ranges: int) -> SortRanges:
+    """Return ranges in which the unit's rows can be sorted independently."""
+    store = store.for_files_of(f.schema_id for f in unit.files).with_stored_row_ids()
+    sample = PartitionRows(store, unit, order.columns).sample()
+    return SortRanges.of(SortKey.of(order, sample), sample, ranges)
+
+
+def sort_range(store: FileStore, unit: SortUnit, ranges: SortRanges, number: int) -> CommitMessage:
+    """Rewrite one range of a unit's rows, sorted; the message of the first range replaces the unit's files.
+
+    On an error the new files are deleted.
+    """
+    store = store.for_files_of(f.schema_id for f in unit.files).with_stored_row_ids()
+    rows = RowsOfRange(PartitionRows(store, unit, ranges.key.order.columns), ranges, number)
+    message = sorted_message(unit, _write_sorted(store, unit, ranges.key, rows, None))
+    if number == 0:
+        return message
+    return replace(message, compaction=replace(message.compaction, before=(), deleted_index_files=()))
+
+
+def _write_sorted(
+    store: FileStore, unit: SortUnit, key: SortKey, rows: Rows, sample: Sample | None
+) -> list[DataFileMeta]:
+    layout = DataFileLayout.of(store.schema, store.options)
+    memory = max(store.options.write_buffer_size, _LEAST_MEMORY)
+    with (
+        ExternalSort(key, SpillFiles.of_sort(store.options), memory=memory) as sorting,
+        new_files(store, unit, layout) as writer,
+    ):
+        for batch in sorting.sorted(rows, sample):
+            writer.write(pa.RecordBatch.from_arrays(batch.columns, schema=layout.arrow))
+        return writer.close()
+
+
+def new_files(store: FileStore, unit: SortUnit, layout: DataFileLayout) -> RollingFileWriter:
+    """Return the writer of the files that replace those of the unit."""
+    return RollingFileWriter(
+        store.file_io,
+        store.new_files(unit.bucket_id),
+        DataFileNames(store.options.data_file_prefix),
+        layout,
+        level=0,
+        source=FileSource.COMPACT,
+        first_sequence=min(f.min_sequence_number for f in unit.files),
+    )
+
+
+def sorted_message(unit: SortUnit, after: Sequence[DataFileMeta]) -> CommitMessage:
+    """Return the message that replaces the unit's files by others with the same rows and without index files."""
+    compaction = CompactIncrement(before=unit.files, after=tuple(after), deleted_index_files=unit.index_files)
+    return CommitMessage.of_compaction(unit.bucket_id, unit.total_buckets, compaction)

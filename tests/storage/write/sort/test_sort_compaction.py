@@ -16,7 +16,7 @@ from interbed.storage.files.deletion_vectors import BucketDeletions
 from interbed.storage.scan.live_files import restore_buckets
 from interbed.storage.scan.scan import TableScan
 from interbed.storage.table.table import Table
-from interbed.storage.upkeep.sort_compact import sort_unit, sort_units
+from interbed.storage.upkeep.append_compact import sort_unit, sort_units
 from interbed.storage.write.commit_message import CommitMessage, DataIncrement
 from interbed.storage.write.sort.key import SortOrder
 
