@@ -31,9 +31,8 @@ from interbed.storage.scan.partition_filter import PartitionChoice
 from interbed.storage.scan.support import check_writable
 from interbed.storage.upkeep.compact_result import CompactionResult, PlannedCompaction, Progress, result_of
 from interbed.storage.write.commit_message import CommitMessage
-from interbed.storage.write.sort.external import ExternalSort, Rows
+from interbed.storage.write.sort.external import ExternalSort, PartitionRows, Rows, RowsOfRange, SortRanges, SortUnit
 from interbed.storage.write.sort.key import Sample, SortKey, SortOrder, is_curve
-from interbed.storage.write.sort.partition_rows import PartitionRows, RowsOfRange, SortRanges, SortUnit
 
 FileGroup = tuple[DataFileMeta, ...]
 

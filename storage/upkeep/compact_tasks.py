@@ -37,8 +37,8 @@ from interbed.storage.upkeep.compact_table import (
 )
 from interbed.storage.upkeep.take_up_postponed import PostponedPartition, take_up
 from interbed.storage.write.commit_message import CommitMessage
+from interbed.storage.write.sort.external import SortRanges, SortUnit
 from interbed.storage.write.sort.key import OrderStrategy, SortOrder
-from interbed.storage.write.sort.partition_rows import SortRanges, SortUnit
 
 _FILES_OF_RANGE = 4
 """Number of files of the target size in a range of a large sort: each range reads all rows of its partition."""
