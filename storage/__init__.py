@@ -176,7 +176,7 @@ OFFERED: Mapping[str, tuple[str, ...]] = {
         "commit.stream_commits",
         "lsm.merge_function.row_rules",
         "write.deleted_rows",
-        "write.bucket.choose",
+        "write.bucket.route",
         "write.bucket.key_locations",
         "write.bucket_strategy",
         "write.commit_message",

@@ -25,7 +25,7 @@ from interbed.storage.base.arrays import Ints
 from interbed.storage.base.errors import CommitFailedError
 from interbed.storage.meta.bucket_mode import BucketMode, bucket_mode
 from interbed.storage.table.table import Table
-from interbed.storage.write.bucket.choose import (
+from interbed.storage.write.bucket.route import (
     BucketChooser,
     BucketsByPartition,
     FixedBuckets,

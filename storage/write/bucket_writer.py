@@ -51,8 +51,8 @@ from interbed.storage.meta.options.core import CoreOptions
 from interbed.storage.meta.options.lsm import ChangelogProducer
 from interbed.storage.meta.paths import DataFilePlace
 from interbed.storage.meta.schema.table_schema import SEQUENCE_NUMBER, TableSchema
+from interbed.storage.write.bucket.route import RoutedRows
 from interbed.storage.write.commit_message import DataIncrement
-from interbed.storage.write.route import RoutedRows
 
 _FORMAT = "avro"
 _WRITER_NUMBERS = 2**31 - 1

@@ -46,7 +46,7 @@ from interbed.storage.lsm.write_buffer import Kinds
 from interbed.storage.meta.options.core import CoreOptions
 from interbed.storage.meta.paths import TablePaths
 from interbed.storage.meta.schema.table_schema import TableSchema
-from interbed.storage.write.bucket.choose import distinct_partitions
+from interbed.storage.write.bucket.route import distinct_partitions
 
 Array = Any
 

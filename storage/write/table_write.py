@@ -44,11 +44,11 @@ from interbed.storage.scan.partition_filter import (
 )
 from interbed.storage.scan.support import check_writable
 from interbed.storage.write.bucket.cross_partition import ReplacingCrossPartition
+from interbed.storage.write.bucket.route import RoutedRows
 from interbed.storage.write.bucket_restore import BucketRestore, LatestBuckets, NothingBefore
 from interbed.storage.write.bucket_strategy import BucketStrategy, CrossPartitionStrategy, MakeStrategy, strategy_of
 from interbed.storage.write.bucket_writer import BucketWriter, spill_of
 from interbed.storage.write.commit_message import CommitMessage
-from interbed.storage.write.route import RoutedRows
 from interbed.storage.write.row_converter import KeptNulls, RowConverter, RowKinds
 
 FLUSH_THREADS = min(4, os.cpu_count() or 1)

@@ -26,9 +26,9 @@ from interbed.storage.read.table_read import TableRead
 from interbed.storage.scan.partition_filter import PartitionFilter
 from interbed.storage.scan.scan import TableScan
 from interbed.storage.scan.split import Split
-from interbed.storage.write.bucket.choose import PlacedRows, distinct_partitions
 from interbed.storage.write.bucket.key_locations import NOWHERE, KeyHashes, KeyLocations, Locations
 from interbed.storage.write.bucket.partition_buckets import MAX_BUCKET, DynamicBucketRules, take_space, too_many_buckets
+from interbed.storage.write.bucket.route import PlacedRows, distinct_partitions
 from interbed.storage.write.bucket_restore import BucketRestore
 
 _BUCKET_BITS = 16
