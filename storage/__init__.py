@@ -145,7 +145,6 @@ OFFERED: Mapping[str, tuple[str, ...]] = {
         "scan.partition_filter",
         "scan.split",
         "scan.starting_point",
-        "scan.statistics",
         "scan.summary.aggregates",
         "scan.summary.estimate",
         "views.stream.eventual_batches",

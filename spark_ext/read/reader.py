@@ -41,9 +41,8 @@ from interbed.storage.read.change_read import AuditRead
 from interbed.storage.read.columns import deletions_in
 from interbed.storage.read.pushdown import quick_count
 from interbed.storage.scan.split import Plan, Split
-from interbed.storage.scan.statistics import read_statistics
 from interbed.storage.scan.summary.aggregates import Aggregate, AggregateFunction, Top, aggregated, splits_of_top
-from interbed.storage.scan.summary.estimate import ColumnEstimate, estimate_scan
+from interbed.storage.scan.summary.estimate import ColumnEstimate, estimate_scan, read_statistics
 from interbed.storage.table.read_optimized import ReadOptimizedTable
 from interbed.storage.table.table import Table
 from interbed.storage.views.changes import ChangeView

@@ -184,7 +184,7 @@ if TYPE_CHECKING:
     from interbed.storage.meta.snapshot.tag import Tag
     from interbed.storage.read.query import Scan
     from interbed.storage.scan.explain import Explanation
-    from interbed.storage.scan.statistics import TableStatistics
+    from interbed.storage.scan.summary.estimate import TableStatistics
     from interbed.storage.table.format_table.format_table import FormatTable
     from interbed.storage.table.schema_update import SchemaUpdate
     from interbed.storage.table.table import Table, load_table
@@ -402,7 +402,7 @@ _HOLDS = {
     "interbed.storage.table.table": "Table load_table",
     "interbed.storage.table.table_maintenance": "TableMaintenance",
     "interbed.storage.table.table_versions": "TableVersions",
-    "interbed.storage.scan.statistics": "TableStatistics",
+    "interbed.storage.scan.summary.estimate": "TableStatistics",
     "interbed.storage.upkeep.bucket_health": "BucketHealth",
     "interbed.storage.upkeep.compact_result": "CompactionResult PlannedCompaction",
     "interbed.storage.upkeep.health": "HealthReason TableHealth",

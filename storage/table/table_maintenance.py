@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from interbed.storage.meta.file_store import FileStore
     from interbed.storage.meta.schema.table_schema import TableSchema
     from interbed.storage.scan.partition_filter import PartitionChoice, Partitions
-    from interbed.storage.scan.statistics import TableStatistics
+    from interbed.storage.scan.summary.estimate import TableStatistics
     from interbed.storage.upkeep.compact_result import PlannedCompaction
     from interbed.storage.upkeep.health import TableHealth
     from interbed.storage.upkeep.rescale import RescaleResult

@@ -28,7 +28,7 @@ from interbed.storage.files.format.stats import float_bounds
 from interbed.storage.meta.file_store import FileStore
 from interbed.storage.read.query import Scan
 from interbed.storage.scan.scan import TableScan
-from interbed.storage.scan.statistics import TableColumnStatistics, TableStatistics
+from interbed.storage.scan.summary.estimate import TableColumnStatistics, TableStatistics
 
 _EPOCH = date(1970, 1, 1)
 _REGISTER_BITS = 14

@@ -29,7 +29,7 @@ from interbed.storage.meta.paths import POSTPONE_BUCKET
 from interbed.storage.meta.snapshot.snapshot import CommitKind, Snapshot
 from interbed.storage.scan.live_files import LiveFiles, check_not_replaced
 from interbed.storage.scan.manifest_reader import ManifestReader
-from interbed.storage.scan.statistics import TableStatistics, read_statistics
+from interbed.storage.scan.summary.estimate import TableStatistics, read_statistics
 from interbed.storage.upkeep.bucket_health import BucketHealth, BucketRules, bucket_health, part
 from interbed.storage.version.expire import SnapshotExpiry
 

@@ -21,8 +21,8 @@ from interbed.storage.base.row.python_values import python_values
 from interbed.storage.base.row.values import parse_literal
 from interbed.storage.base.types.data_type import parse_atomic
 from interbed.storage.base.types.far_times import FarDate, FarTimestamp
-from interbed.storage.scan.statistics import read_statistics
 from interbed.storage.scan.summary.aggregates import Aggregate, AggregateFunction, aggregated
+from interbed.storage.scan.summary.estimate import read_statistics
 from interbed.storage.table.table import Table
 from tests.support.tally import Tally
 

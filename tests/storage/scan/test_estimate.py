@@ -8,8 +8,7 @@ import pytest
 
 from interbed import load_catalog
 from interbed.storage.base.predicate.expr import Comparison, Op, Predicate
-from interbed.storage.scan.statistics import read_statistics
-from interbed.storage.scan.summary.estimate import ColumnEstimate, ScanEstimate, estimate_scan
+from interbed.storage.scan.summary.estimate import ColumnEstimate, ScanEstimate, estimate_scan, read_statistics
 from interbed.storage.table.table import Table
 
 ROWS = pa.table(
