@@ -33,7 +33,6 @@ OFFERED: Mapping[str, tuple[str, ...]] = {
         "views.system.table",
     ),
     "pypaimon's builders and names": (
-        "views.builder.explain",
         "views.builder.managers",
         "views.builder.rows_read",
         "views.builder.read",

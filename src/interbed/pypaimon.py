@@ -51,14 +51,13 @@ from interbed.storage.meta.snapshot.snapshot import BATCH_COMMIT_IDENTIFIER, Sna
 from interbed.storage.meta.snapshot.tag import Tag
 from interbed.storage.scan.split import Split
 from interbed.storage.table.table import Table
-from interbed.storage.views.builder.explain import ExplainResult, PruningStat
 from interbed.storage.views.builder.managers import ConfigOption
 from interbed.storage.views.builder.managers import OptionNames as CoreOptions
 from interbed.storage.views.builder.read import BuiltPlan as Plan
 from interbed.storage.views.builder.read import BuiltRead as TableRead
 from interbed.storage.views.builder.read import BuiltScan as TableScan
 from interbed.storage.views.builder.read import ReadBuilder
-from interbed.storage.views.builder.rows_read import PredicateBuilder
+from interbed.storage.views.builder.rows_read import ExplainResult, PredicateBuilder, PruningStat
 from interbed.storage.views.builder.stream_read import StreamReadBuilder
 from interbed.storage.views.builder.write import (
     BatchTableCommit,

@@ -32,8 +32,7 @@ from interbed.storage.read.change_read import AuditRead, audit_fields
 from interbed.storage.read.table_read import TableRead
 from interbed.storage.scan.scan import TableScan, plan_rows
 from interbed.storage.scan.split import Plan, Split
-from interbed.storage.views.builder.explain import ExplainResult, explained
-from interbed.storage.views.builder.rows_read import PredicateBuilder
+from interbed.storage.views.builder.rows_read import ExplainResult, PredicateBuilder, explained
 
 
 @dataclass(frozen=True, slots=True)
