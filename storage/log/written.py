@@ -1,6 +1,6 @@
 """Records of an eventual log: rows as they were written, before it is known whether they are committed.
 
-A record has the JSON of the primary key as its key, and as its value the row as in `records`; a record of a deleted key
+A record has the JSON of the primary key as its key, and as its value the row as in `api`; a record of a deleted key
 has no value. Its header `written` has the table and the schema of the row:
 
     {"table": 1718000000000, "schemaId": 0}

@@ -1,10 +1,9 @@
 """Compaction of append tables: small files of a bucket are concatenated, or the rows of partitions sorted.
 
-Sort compaction: the rows of an append table's partitions are rewritten in an order, as one COMPACT snapshot.
-
-All files of the chosen partitions are replaced by others of the target size, whose ranges of the order only share their
-bounds. Source: documentation page `maintenance/dedicated-compaction`, sort compact. Paimon's jobs overwrite the
-partitions, and so lose rows that are appended meanwhile; here only a change of the same files conflicts.
+A sort compaction is one COMPACT snapshot. All files of the chosen partitions are replaced by others of the target size,
+whose ranges of the order only share their bounds. Source: documentation page `maintenance/dedicated-compaction`, sort
+compact. Paimon's jobs overwrite the partitions, and so lose rows that are appended meanwhile; here only a change of the
+same files conflicts.
 """
 
 from collections.abc import Collection, Sequence

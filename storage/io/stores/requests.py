@@ -1,6 +1,4 @@
-"""Requests to object stores: counts of them, and the errors that answer them.
-
-Functions of obstore with their arguments, results and errors, and counts of the requests of this process.
+"""Requests to object stores: obstore's functions with counts of the requests of this process, and what errors mean.
 
 obstore repeats some requests itself, and divides a listing into pages. A call counts as one request here; each part of
 an upload counts. The bytes of a body that is read later are counted by its range.
@@ -8,11 +6,9 @@ an upload counts. The bytes of a body that is read later are counted by its rang
 A panic of obstore's Rust code, which derives only from BaseException, becomes an error of obstore: it is not known
 whether the request was carried out.
 
-Errors of object stores: what they mean, and errors to raise, which name the path and the way out.
-
-The message of the object store is kept as far as it helps (`NoSuchBucket: The specified bucket does not exist`).
-Requests, headers and signed values are removed, because they may hold keys. For the same reason errors are raised
-`from None`.
+Errors to raise name the path and the way out. The message of the object store is kept as far as it helps
+(`NoSuchBucket: The specified bucket does not exist`). Requests, headers and signed values are removed, because they may
+hold keys. For the same reason errors are raised `from None`.
 """
 
 import re

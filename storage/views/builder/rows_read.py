@@ -1,6 +1,7 @@
-"""pypaimon's predicate builder, and its read builder for system tables, whose rows are computed when a scan is made.
+"""pypaimon's predicate builder, its explanation of a plan, and its read builder for system tables.
 
-pypaimon's explanation of a plan: figures under the names of its `ReadBuilder.explain`.
+The explanation has figures under the names of pypaimon's `ReadBuilder.explain`. The rows of a system table are computed
+when a scan is made.
 """
 
 from collections import Counter

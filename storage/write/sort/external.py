@@ -1,14 +1,11 @@
 """Sort of more rows than fit in memory, in one process or in several that each sort a range of a partition.
 
-Sort of more rows than fit in memory: a sample gives ranges, rows are spilled by range to local disk, and each range
-is sorted in memory.
+A sample gives ranges, rows are spilled by range to local disk, and each range is sorted in memory.
 
 A range that is still too large is split again. Rows equal to a boundary are a range of their own, which needs no
 sorting. So such a range may have any size, and splitting always makes progress.
 
-The rows of a partition of an append table that are sorted, and the ranges in which several processes sort them.
-
-Each process reads all rows of the partition and keeps those of its range.
+Of a partition of an append table that several processes sort, each reads all rows and keeps those of its range.
 """
 
 import base64
