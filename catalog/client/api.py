@@ -40,8 +40,7 @@ if TYPE_CHECKING:
     from interbed.storage.base.incoming import IncomingRows
     from interbed.storage.meta.schema.change import SchemaChange
     from interbed.storage.meta.schema.outline import SchemaOutline
-    from interbed.storage.table.read_optimized import ReadOptimizedTable
-    from interbed.storage.table.tracked_rows import RowTrackingTable
+    from interbed.storage.table.row_views import ReadOptimizedTable, RowTrackingTable
     from interbed.storage.views.changes import ChangeView
     from interbed.storage.views.guarded_changes import GuardedChangeView
     from interbed.storage.views.system.table import SystemTable
@@ -464,8 +463,7 @@ def system_table(
 ) -> "ChangeView | GuardedChangeView | SystemTable | ReadOptimizedTable | RowTrackingTable":
     """Return a system table of a table; raise InvalidInputError naming those that exist."""
     from interbed.storage.table.guarded_table import GuardedTable
-    from interbed.storage.table.read_optimized import READ_OPTIMIZED, ReadOptimizedTable
-    from interbed.storage.table.tracked_rows import ROW_TRACKING, RowTrackingTable
+    from interbed.storage.table.row_views import READ_OPTIMIZED, ROW_TRACKING, ReadOptimizedTable, RowTrackingTable
     from interbed.storage.views.changes import AUDIT_LOG, BINLOG, ChangeView
     from interbed.storage.views.system.table import SystemTable
 

@@ -42,7 +42,7 @@ from interbed.storage.meta.paths import MAIN_BRANCH
 from interbed.storage.meta.schema.table_schema import Schema
 from interbed.storage.meta.snapshot.snapshot import Snapshot
 from interbed.storage.table.format_table.format_table import FormatTable
-from interbed.storage.table.read_optimized import READ_OPTIMIZED
+from interbed.storage.table.row_views import READ_OPTIMIZED
 from interbed.storage.table.table import Table, load_table, with_schema
 from interbed.storage.views.changes import AUDIT_LOG
 from interbed.thrift_idl.planner.ttypes import (

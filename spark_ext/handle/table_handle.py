@@ -43,9 +43,8 @@ from interbed.storage.meta.schema.table_schema import TableSchema
 from interbed.storage.meta.snapshot.snapshot import Snapshot
 from interbed.storage.read.guarded_scan import RowRules
 from interbed.storage.table.opening import open_store
-from interbed.storage.table.read_optimized import READ_OPTIMIZED, ReadOptimizedTable
+from interbed.storage.table.row_views import READ_OPTIMIZED, ReadOptimizedTable, RowTrackingTable
 from interbed.storage.table.table import Table, load_table
-from interbed.storage.table.tracked_rows import RowTrackingTable
 from interbed.storage.views.changes import ChangeView
 from interbed.storage.views.guarded_changes import GuardedChangeView
 from interbed.storage.views.system.table import SystemTable

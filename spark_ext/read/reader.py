@@ -43,7 +43,7 @@ from interbed.storage.read.pushdown import quick_count
 from interbed.storage.scan.split import Plan, Split
 from interbed.storage.scan.summary.aggregates import Aggregate, AggregateFunction, Top, aggregated, splits_of_top
 from interbed.storage.scan.summary.estimate import ColumnEstimate, estimate_scan, read_statistics
-from interbed.storage.table.read_optimized import ReadOptimizedTable
+from interbed.storage.table.row_views import ReadOptimizedTable
 from interbed.storage.table.table import Table
 from interbed.storage.views.changes import ChangeView
 from interbed.storage.views.stream.eventual_batches import LogStep, LogStepRead

@@ -14,7 +14,7 @@ from interbed.catalog.client.api import Catalog
 from interbed.iceberg.meta.live_files import live_file
 from interbed.iceberg.meta.manifests import entries_of
 from interbed.iceberg.publish.manifests import use_arrow_snappy
-from interbed.storage.table.read_optimized import ReadOptimizedTable
+from interbed.storage.table.row_views import ReadOptimizedTable
 from interbed.storage.table.table import Table
 
 STORAGE = "metadata.iceberg.storage"
