@@ -28,8 +28,6 @@ from interbed.storage.table.table_maintenance import TableMaintenance
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from interbed.storage.base.predicate.expr import Predicate
-    from interbed.storage.read.query import Scan
     from interbed.storage.views.builder.read import ReadBuilder
 
 READ_OPTIMIZED = "ro"
@@ -127,12 +125,12 @@ class RowTrackingTable(Table):
     def scan(
         self,
         columns: Sequence[str] | None = None,
-        filter: "str | Predicate | None" = None,  # noqa: A002 - the field's word for it
+        filter: str | Predicate | None = None,  # noqa: A002 - the field's word for it
         limit: int | None = None,
         snapshot_id: int | None = None,
         *,
         threads: int | None = None,
-    ) -> "Scan":
+    ) -> Scan:
         if columns is None:
             store = self.store if snapshot_id is None else at_snapshot(self.store, snapshot_id)
             columns = tuple(readable_by_name(store.schema))
