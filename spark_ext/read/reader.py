@@ -22,9 +22,8 @@ import pyarrow as pa
 
 from interbed.catalog.client.api import Catalog
 from interbed.catalog.client.global_tables import GlobalTable
-from interbed.spark_ext.handle.clustering import clustering_of
 from interbed.spark_ext.handle.reports import scan_metrics
-from interbed.spark_ext.handle.row_changes import read_with_hidden, whole_partitions
+from interbed.spark_ext.handle.row_changes import clustering_of, read_with_hidden, whole_partitions
 from interbed.spark_ext.handle.session_options import TRAVEL_KEYS, read_options
 from interbed.spark_ext.handle.table_handle import TableHandle
 from interbed.spark_ext.read.guarded_rows import check_columns, guarded_rows, pruning_condition, rules_of
