@@ -29,8 +29,7 @@ from interbed.spark_ext.handle.row_changes import clustering_of, hidden_columns_
 from interbed.spark_ext.handle.session_options import BRANCH, check_options_of_path, with_session_options
 from interbed.spark_ext.handle.table_handle import NO_CATALOG, TableHandle, handle_of_table
 from interbed.spark_ext.read.guarded_rows import guarded_info, refused, unguarded
-from interbed.spark_ext.values.partition_values import agrees, spec_from_spark, values_to_spark
-from interbed.spark_ext.values.predicates import partition_forms
+from interbed.spark_ext.values.predicates import agrees, partition_forms, spec_from_spark, values_to_spark
 from interbed.spark_ext.values.spark_types import schema_to_spark
 from interbed.storage.base.errors import InterbedError
 from interbed.storage.base.row.binary_row import decode_row

@@ -27,8 +27,7 @@ from interbed.spark_ext.procedures.procedure import (
     optional,
     required,
 )
-from interbed.spark_ext.values.partition_values import agrees
-from interbed.spark_ext.values.predicates import partition_forms
+from interbed.spark_ext.values.predicates import agrees, partition_forms
 from interbed.storage.base.arrow_values import cast_exactly
 from interbed.storage.base.errors import InvalidInputError, NotSupportedError
 from interbed.storage.base.row.binary_row import decode_row

@@ -6,7 +6,7 @@ from datetime import UTC, date, datetime
 
 import pytest
 
-from interbed.spark_ext.values.partition_values import agrees, spec_from_spark, values_to_spark
+from interbed.spark_ext.values.predicates import agrees, spec_from_spark, values_to_spark
 from interbed.storage.base.types.data_type import DataField, parse_atomic
 from interbed.storage.base.types.far_times import FarDate, FarTimestamp
 
