@@ -23,10 +23,9 @@ from interbed.spark_ext.handle.table_handle import NO_CATALOG, StagingInfo, Tabl
 from interbed.spark_ext.procedures.procedure import Answer, Job, Procedure, ProcedureCall
 from interbed.spark_ext.procedures.registry import PROCEDURES, procedure_named
 from interbed.spark_ext.read.format_reads import plan_format_scan
-from interbed.spark_ext.read.guarded_rows import guarded_handling, refuse_guarded
 from interbed.spark_ext.read.reader import answer, plan_global, plan_scan
 from interbed.spark_ext.read.streams import open_batches, open_stream
-from interbed.spark_ext.read.task import task_of
+from interbed.spark_ext.read.task import guarded_handling, refuse_guarded, task_of
 from interbed.spark_ext.values.predicates import handling_of
 from interbed.spark_ext.write.format_writes import abort_format, commit_format, plan_format_write
 from interbed.spark_ext.write.sink import EpochToken, plan_epoch

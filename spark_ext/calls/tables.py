@@ -28,7 +28,7 @@ from interbed.spark_ext.handle.format_tables import format_table_info, refuse_fo
 from interbed.spark_ext.handle.row_changes import clustering_of, hidden_columns_of, row_changes_of, without_functions
 from interbed.spark_ext.handle.session_options import BRANCH, check_options_of_path, with_session_options
 from interbed.spark_ext.handle.table_handle import NO_CATALOG, TableHandle, handle_of_table
-from interbed.spark_ext.read.guarded_rows import guarded_info, refused, unguarded
+from interbed.spark_ext.read.task import guarded_info, refused, unguarded
 from interbed.spark_ext.values.predicates import agrees, partition_forms, spec_from_spark, values_to_spark
 from interbed.spark_ext.values.spark_types import schema_to_spark
 from interbed.storage.base.errors import InterbedError

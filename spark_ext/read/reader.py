@@ -26,9 +26,8 @@ from interbed.spark_ext.handle.reports import scan_metrics
 from interbed.spark_ext.handle.row_changes import clustering_of, read_with_hidden, whole_partitions
 from interbed.spark_ext.handle.session_options import TRAVEL_KEYS, read_options
 from interbed.spark_ext.handle.table_handle import TableHandle
-from interbed.spark_ext.read.guarded_rows import check_columns, guarded_rows, pruning_condition, rules_of
 from interbed.spark_ext.read.native import NativeFiles, native_files
-from interbed.spark_ext.read.task import ReadTask, task_of
+from interbed.spark_ext.read.task import ReadTask, check_columns, guarded_rows, pruning_condition, rules_of, task_of
 from interbed.spark_ext.values.predicates import FilterHandling, conjunction_of, handling_of, has_literal, literals
 from interbed.spark_ext.values.spark_types import NarrowedFields, arrow_schema_for_spark, batch_for_spark
 from interbed.storage.base.predicate.expr import Predicate

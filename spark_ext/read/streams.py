@@ -14,10 +14,9 @@ from typing import Any
 
 from interbed.spark_ext.handle.session_options import BRANCH, read_options
 from interbed.spark_ext.handle.table_handle import TableHandle
-from interbed.spark_ext.read.guarded_rows import check_columns
 from interbed.spark_ext.read.native import NativeFiles, native_files
 from interbed.spark_ext.read.reader import split_for_spark, step_for_spark
-from interbed.spark_ext.read.task import ReadTask
+from interbed.spark_ext.read.task import ReadTask, check_columns
 from interbed.storage.base.errors import InvalidOptionError, NotSupportedError, SnapshotNotFoundError
 from interbed.storage.meta.options.stream import READ_CHANGELOG, StreamOptions
 from interbed.storage.scan.split import Split
