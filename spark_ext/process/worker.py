@@ -25,12 +25,36 @@ import os
 import struct
 import sys
 from io import BufferedReader, BufferedWriter
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
+
+import pyarrow as pa
+
+from interbed.spark_ext.write.writer import CommitToken, TaskWriter
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     import pyarrow as pa
+
+
+class RowsWriter(Protocol):
+    """Writer of the rows of one task attempt, to a table of any kind."""
+
+    def write(self, batch: pa.RecordBatch) -> None: ...
+    def finish(self) -> bytes: ...
+    def abort(self) -> None: ...
+
+
+def task_writer(task: bytes) -> RowsWriter:
+    """Return the writer of the rows of one task attempt."""
+    token = CommitToken.from_bytes(task)
+    if not token.handle.is_format:
+        return TaskWriter(task)
+    # By use: most tables are none.
+    from interbed.spark_ext.write.format_writes import FormatTaskWriter
+
+    return FormatTaskWriter(token)
+
 
 READ = 1
 WRITE = 2
@@ -119,8 +143,6 @@ def _serve_read(payloads: list[bytes], outfile: BufferedWriter) -> None:
 def _serve_write(payloads: list[bytes], infile: BufferedReader, outfile: BufferedWriter) -> None:
     # Imported late, see above.
     import pyarrow as pa
-
-    from interbed.spark_ext.write.task_writers import task_writer
 
     (task,) = payloads
     writer = task_writer(task)

@@ -12,8 +12,8 @@ import pytest
 
 import interbed
 from interbed.spark_ext.process.planner import PlannerHandler
+from interbed.spark_ext.process.worker import task_writer
 from interbed.spark_ext.read.reader import read_split
-from interbed.spark_ext.write.task_writers import task_writer
 from interbed.thrift_idl.planner.ttypes import (
     CatalogRef,
     ProcedureCall,
