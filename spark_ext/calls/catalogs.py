@@ -14,7 +14,7 @@ from interbed.catalog.client.hive.registration import hive_type_name
 from interbed.catalog.client.identifier import Identifier
 from interbed.catalog.client.options import secret_values
 from interbed.catalog.client.table_parts import as_format_table
-from interbed.spark_ext.handle.ddl import COMMENT, LOCATION, NAMESPACE_IGNORED, without_collation
+from interbed.spark_ext.handle.format_tables import COMMENT, LOCATION, NAMESPACE_IGNORED, without_collation
 from interbed.spark_ext.handle.table_handle import NO_CATALOG, TableHandle
 from interbed.spark_ext.read.task import with_present_rules
 from interbed.spark_ext.values.spark_types import type_from_spark

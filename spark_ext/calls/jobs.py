@@ -15,8 +15,13 @@ from interbed.catalog.client.staging import StagedTable, TableFill
 from interbed.catalog.client.table_parts import as_format_table
 from interbed.spark_ext.calls.catalogs import PlannerCalls, identifier_of
 from interbed.spark_ext.calls.tables import table_info
-from interbed.spark_ext.handle.ddl import schema_to_create
-from interbed.spark_ext.handle.format_tables import format_table_info, info_of_format, open_format, refuse_format
+from interbed.spark_ext.handle.format_tables import (
+    format_table_info,
+    info_of_format,
+    open_format,
+    refuse_format,
+    schema_to_create,
+)
 from interbed.spark_ext.handle.row_changes import RowsToCome, kind_field, whole_partitions, without_functions
 from interbed.spark_ext.handle.session_options import table_options
 from interbed.spark_ext.handle.table_handle import NO_CATALOG, StagingInfo, TableHandle, renewed

@@ -23,8 +23,14 @@ from interbed.catalog.client.identifier import (
 from interbed.catalog.client.options import options_of_files
 from interbed.catalog.client.table_parts import as_format_table, partitions_of, partitions_of_files
 from interbed.spark_ext.calls.catalogs import PlannerCalls, identifier_of
-from interbed.spark_ext.handle.ddl import MANAGED_LOCATION, schema_changes, schema_to_create, spark_properties
-from interbed.spark_ext.handle.format_tables import format_table_info, refuse_format
+from interbed.spark_ext.handle.format_tables import (
+    MANAGED_LOCATION,
+    format_table_info,
+    refuse_format,
+    schema_changes,
+    schema_to_create,
+    spark_properties,
+)
 from interbed.spark_ext.handle.row_changes import clustering_of, hidden_columns_of, row_changes_of, without_functions
 from interbed.spark_ext.handle.session_options import BRANCH, check_options_of_path, with_session_options
 from interbed.spark_ext.handle.table_handle import NO_CATALOG, TableHandle, handle_of_table
