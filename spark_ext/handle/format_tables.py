@@ -1,15 +1,14 @@
-"""XX
+"""Definitions of tables for Spark: CREATE TABLE and ALTER TABLE, and the description and handle of format tables.
 
-Format tables in Spark: their description, their handle, and the table of a handle in another process.
+CREATE TABLE and ALTER TABLE are translated for the catalog; table properties are the table's options.
 
-Definitions are JSON where they say more than a schema: those of Hive's own tables and partitions. The syntax of such
-files is that of a SerDe, which no option of a table expresses.
+Handles of format tables are opened in other processes. Their definitions are JSON where they say more than a schema:
+those of Hive's own tables and partitions. The syntax of such files is that of a SerDe, which no option of a table
+expresses.
 
 A worker gets the directory, the schema and the options of the file system, as for other tables, the definition of files
 of Hive's own tables, and the partitions that are not as their values say: in other directories, with a format of their
 own, with equal values. It lists nothing: files to read are in the splits, and a commit is the driver's.
-
-Translation of Spark's CREATE TABLE and ALTER TABLE for the catalog; table properties are the table's options.
 """
 
 import json

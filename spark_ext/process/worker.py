@@ -27,33 +27,10 @@ import sys
 from io import BufferedReader, BufferedWriter
 from typing import TYPE_CHECKING, Any, Protocol
 
-import pyarrow as pa
-
-from interbed.spark_ext.write.writer import CommitToken, TaskWriter
-
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     import pyarrow as pa
-
-
-class RowsWriter(Protocol):
-    """Writer of the rows of one task attempt, to a table of any kind."""
-
-    def write(self, batch: pa.RecordBatch) -> None: ...
-    def finish(self) -> bytes: ...
-    def abort(self) -> None: ...
-
-
-def task_writer(task: bytes) -> RowsWriter:
-    """Return the writer of the rows of one task attempt."""
-    token = CommitToken.from_bytes(task)
-    if not token.handle.is_format:
-        return TaskWriter(task)
-    # By use: most tables are none.
-    from interbed.spark_ext.write.format_writes import FormatTaskWriter
-
-    return FormatTaskWriter(token)
 
 
 READ = 1
@@ -138,6 +115,28 @@ def _serve_read(payloads: list[bytes], outfile: BufferedWriter) -> None:
             stream = pa.ipc.new_stream(outfile, batch.schema)
         stream.write_batch(batch)
     outfile.write(_INT.pack(END))
+
+
+class RowsWriter(Protocol):
+    """Writer of the rows of one task attempt, to a table of any kind."""
+
+    def write(self, batch: "pa.RecordBatch") -> None: ...
+    def finish(self) -> bytes: ...
+    def abort(self) -> None: ...
+
+
+def task_writer(task: bytes) -> RowsWriter:
+    """Return the writer of the rows of one task attempt."""
+    # Imported late, see above.
+    from interbed.spark_ext.write.writer import CommitToken, TaskWriter
+
+    token = CommitToken.from_bytes(task)
+    if not token.handle.is_format:
+        return TaskWriter(task)
+    # By use: most tables are none.
+    from interbed.spark_ext.write.format_writes import FormatTaskWriter
+
+    return FormatTaskWriter(token)
 
 
 def _serve_write(payloads: list[bytes], infile: BufferedReader, outfile: BufferedWriter) -> None:

@@ -1,5 +1,5 @@
 """Scans, planned on the driver and read by workers.
 
-Read `reader`, then `native` (the splits that Spark's own Parquet reader reads), `guarded_rows` (tables with row filters
+Read `reader`, then `native` (the splits that Spark's own Parquet reader reads), `task` (also of tables with row filters
 and column masks) and `streams`.
 """

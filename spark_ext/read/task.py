@@ -1,18 +1,15 @@
 """Task of the workers that read a scan, and the scans of tables with row filters or column masks for the user.
 
-Tables that have row filters or column masks for the user of a catalog: what Spark gets to know, may do, and reads.
+A task has the table, the columns and the filters, for all of its splits. The planner keeps the task with the handle of
+the driver, and sends the one of `for_executors`.
 
-The handle of such a table has the rules, and each read applies them in Python. Spark gets no hidden columns and no row
-changes of the table, and nothing is written to it.
+The handle of a table with row filters or column masks has the rules, and each read applies them in Python. Spark gets
+no hidden columns and no row changes of the table, and nothing is written to it.
 
 The workers read unmasked columns, keep the rows of the filter, mask them, and then evaluate conditions on masked
 columns. So Spark gets shown rows and values only, and evaluates the query on these. The plan of a scan does not depend
 on hidden rows and values: with a row filter, of a query only conditions on partition columns prune, and no figures of
 files are reported.
-
-Task of the workers that read a scan: the table, the columns and the filters, for all of its splits.
-
-The planner keeps the task with the handle of the driver, and sends the one of `for_executors`.
 """
 
 import json

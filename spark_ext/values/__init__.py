@@ -1,4 +1,4 @@
 """Types, values and predicates, converted between Spark and storage.
 
-Read `spark_types`, then `predicates`, `partition_values` and `defaults`.
+Read `spark_types`, then `predicates` (with values of partitions) and `defaults`.
 """

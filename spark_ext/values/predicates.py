@@ -9,10 +9,8 @@ A filter is not used where the semantics of Spark and the storage layer could di
 Literals have the same form in both directions: dates are days and timestamps microseconds since 1970, decimals and text
 are strings. The JVM knows the types.
 
-Values of partition columns, converted between Spark and the table.
-
-As in filters: numbers that JSON can't carry exactly are strings, binary values base64, dates days and timestamps
-microseconds since 1970-01-01.
+Values of partition columns are converted as in filters: numbers that JSON can't carry exactly are strings, binary
+values base64, dates days and timestamps microseconds since 1970-01-01.
 """
 
 import json
