@@ -43,7 +43,6 @@ from typing import TYPE_CHECKING, Any, BinaryIO, Final
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from interbed.storage.base.arrow_values import to_numpy
 from interbed.storage.base.checksums import footer_of, metadata_of
@@ -136,6 +135,9 @@ def _version(text: bytes | None) -> tuple[int, int] | None:
 
 
 def _least(values: "pa.Array[Any]", numbers: pa.DataType) -> int:
+    # By use: readers of INT96 load this module, and most of them need no least value.
+    import pyarrow.compute as pc
+
     least = pc.min(values.drop_null().view(numbers)).as_py()
     return 0 if least is None else int(least)
 
