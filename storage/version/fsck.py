@@ -35,9 +35,8 @@ from interbed.storage.meta.snapshot.snapshot import Snapshot
 from interbed.storage.scan.manifest_reader import ManifestReader
 from interbed.storage.scan.starting_point import has_changelog
 from interbed.storage.version.branch import BranchManager
-from interbed.storage.version.branch_stores import all_branches, half_branches, place, tagged
 from interbed.storage.version.expire import SnapshotExpiry
-from interbed.storage.version.references import References
+from interbed.storage.version.references import References, all_branches, half_branches, place, tagged
 from interbed.storage.write.commit_message import CommitMessage
 
 _YOUNG_MILLIS = 24 * 3_600_000

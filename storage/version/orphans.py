@@ -51,7 +51,6 @@ from interbed.storage.meta.snapshot.snapshot import Snapshot
 from interbed.storage.meta.snapshot.tag import GUARD_PREFIX, TagManager
 from interbed.storage.scan.starting_point import has_changelog
 from interbed.storage.version.branch import BranchManager, clear_away
-from interbed.storage.version.branch_stores import all_branches, place, tagged
 from interbed.storage.version.expire import SnapshotExpiry
 from interbed.storage.version.own_paths import (
     BRANCHES,
@@ -66,7 +65,7 @@ from interbed.storage.version.own_paths import (
     UUID,
     own_paths,
 )
-from interbed.storage.version.references import References
+from interbed.storage.version.references import References, all_branches, place, tagged
 
 _log = logging.getLogger(__name__)
 

@@ -19,7 +19,7 @@ from interbed.storage.io.parallel import in_parallel
 from interbed.storage.io.resolve import normalize_path
 from interbed.storage.meta.file_store import FileStore
 from interbed.storage.meta.options.core import CoreOptions
-from interbed.storage.version.branch_stores import all_branches
+from interbed.storage.version.references import all_branches
 
 UUID = "[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}"
 HIDDEN = re.compile(r"\..*\.tmp")

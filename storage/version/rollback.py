@@ -33,8 +33,8 @@ from interbed.storage.meta.snapshot.snapshot import Snapshot
 from interbed.storage.meta.snapshot.tag import TagManager
 from interbed.storage.scan.manifest_reader import ManifestReader
 from interbed.storage.scan.starting_point import has_changelog, snapshot_or_tagged
-from interbed.storage.version.branch_stores import tagged
 from interbed.storage.version.expire import SnapshotExpiry
+from interbed.storage.version.references import tagged
 
 
 def roll_back(store: FileStore, version: int | str) -> Snapshot:

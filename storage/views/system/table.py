@@ -19,7 +19,7 @@ from interbed.storage.meta.file_store import FileStore
 from interbed.storage.meta.snapshot.progress import ConsumerManager
 from interbed.storage.meta.snapshot.tag import TagManager
 from interbed.storage.scan.starting_point import at_snapshot
-from interbed.storage.version.branch_stores import branch_names
+from interbed.storage.version.references import branch_names
 from interbed.storage.views.system import files
 from interbed.storage.views.system.rows_table import (
     Row,

@@ -15,8 +15,8 @@ from interbed.catalog.client.filesystem import FileSystemCatalog
 from interbed.storage.base.errors import InvalidInputError, SnapshotNotFoundError
 from interbed.storage.meta.snapshot.expiry_mark import ExpiryMark, ExpiryMarks
 from interbed.storage.table.table import Table
-from interbed.storage.version.branch_stores import half_branches
 from interbed.storage.version.expire import ExpiryResult, SnapshotExpiry
+from interbed.storage.version.references import half_branches
 from tests.storage.version.crash_points import (
     LATER,
     NAME,
