@@ -40,7 +40,6 @@ OFFERED: Mapping[str, tuple[str, ...]] = {
     ),
     "what the package names beside them": (
         "base.predicate.conditions",
-        "base.types.parse",
         "commit.changes",
         "read.query",
         "scan.explain",

@@ -21,9 +21,9 @@ from interbed.ingest.formats.json_objects import json_text
 from interbed.ingest.tables.column_fit import fitted
 from interbed.storage.base.errors import InvalidInputError, NotSupportedError
 from interbed.storage.base.row.python_values import shown_value
+from interbed.storage.base.types.arrow import data_type
 from interbed.storage.base.types.casting.formatting import text_of_times
 from interbed.storage.base.types.data_type import AtomicType
-from interbed.storage.base.types.parse import data_type
 
 _CALL = re.compile(r"\s*(?P<name>[^=\s]+)\s*=\s*(?P<function>\w+)\s*\((?P<arguments>.*)\)\s*", re.DOTALL)
 _ARGUMENT = re.compile(r"\s*(?:'((?:[^']|'')*)'|([^,']+))\s*(?:,|$)")

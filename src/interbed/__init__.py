@@ -165,6 +165,7 @@ if TYPE_CHECKING:
     )
     from interbed.storage.base.predicate.conditions import Column, col
     from interbed.storage.base.predicate.expr import Predicate
+    from interbed.storage.base.types.arrow import data_type
     from interbed.storage.base.types.data_type import (
         ArrayType,
         AtomicType,
@@ -176,7 +177,6 @@ if TYPE_CHECKING:
         TypeRoot,
     )
     from interbed.storage.base.types.far_times import FarDate, FarTimestamp
-    from interbed.storage.base.types.parse import data_type
     from interbed.storage.commit.changes import DuplicateFileError
     from interbed.storage.meta.schema.change import Move, SchemaChange
     from interbed.storage.meta.schema.table_schema import Schema, TableSchema
@@ -389,7 +389,7 @@ _HOLDS = {
     "interbed.storage.base.types.data_type": (
         "ArrayType AtomicType DataField DataType MapType MultisetType RowType TypeRoot"
     ),
-    "interbed.storage.base.types.parse": "data_type",
+    "interbed.storage.base.types.arrow": "data_type",
     "interbed.storage.commit.changes": "DuplicateFileError",
     "interbed.storage.meta.schema.change": "Move SchemaChange",
     "interbed.storage.meta.schema.table_schema": "Schema TableSchema",

@@ -18,6 +18,7 @@ from typing import Any
 from interbed.catalog.client.hive.connection import current_user
 from interbed.catalog.client.identifier import Identifier
 from interbed.storage.base.errors import InvalidInputError, NotSupportedError
+from interbed.storage.base.types.arrow import data_type
 from interbed.storage.base.types.data_type import (
     ArrayType,
     AtomicType,
@@ -28,7 +29,6 @@ from interbed.storage.base.types.data_type import (
     RowType,
     TypeRoot,
 )
-from interbed.storage.base.types.parse import data_type
 from interbed.storage.io.resolve import one_scheme
 from interbed.storage.meta.schema.table_schema import TableSchema
 from interbed.thrift_idl.hive_metastore.ttypes import FieldSchema, SerDeInfo, StorageDescriptor

@@ -11,8 +11,8 @@ from typing import Any
 from interbed.catalog.client.api import View, ViewColumn
 from interbed.catalog.client.hive.registration import paimon_type
 from interbed.storage.base.errors import CorruptFileError, NotSupportedError
+from interbed.storage.base.types.arrow import data_type
 from interbed.storage.base.types.data_type import field_from_json, field_to_json, type_to_json
-from interbed.storage.base.types.parse import data_type
 from interbed.storage.meta.schema import change as changes
 from interbed.storage.meta.schema.table_schema import TableSchema, highest_field_id
 

@@ -12,8 +12,8 @@ from typing import TypeAlias
 import pyarrow as pa
 
 from interbed.storage.base.errors import InvalidInputError, NotSupportedError, plain_errors
+from interbed.storage.base.types.arrow import data_type as given_type
 from interbed.storage.base.types.data_type import ArrayType, DataField, DataType, MapType, MultisetType, RowType
-from interbed.storage.base.types.parse import data_type as given_type
 from interbed.storage.meta.options.core import option_text
 
 ColumnPath: TypeAlias = str | tuple[str, ...]

@@ -9,8 +9,8 @@ import pytest
 
 from interbed.spark_ext.values.predicates import FilterHandling, conjunction_of, handling_of, partition_of, predicate_of
 from interbed.storage.base.predicate.expr import columns_of, text_of
+from interbed.storage.base.types.arrow import data_type
 from interbed.storage.base.types.data_type import ArrayType, AtomicType, DataField, TypeRoot, parse_atomic
-from interbed.storage.base.types.parse import data_type
 
 FIELDS = [
     DataField(id=i, name=name, type=parse_atomic(kind))

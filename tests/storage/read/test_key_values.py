@@ -13,8 +13,8 @@ import pytest
 
 import interbed
 from interbed.storage.base.errors import InvalidInputError
+from interbed.storage.base.types.arrow import data_type
 from interbed.storage.base.types.far_times import FarDate, FarTimestamp
-from interbed.storage.base.types.parse import data_type
 from interbed.storage.read.point_lookup import key_batch
 
 _AWARE = datetime(2024, 1, 1, tzinfo=timezone(timedelta(hours=5)))

@@ -11,8 +11,8 @@ import pytest
 from interbed.storage.base.errors import FilterError
 from interbed.storage.base.predicate.conditions import bound_filter, col
 from interbed.storage.base.predicate.evaluate import mask
+from interbed.storage.base.types.arrow import data_type
 from interbed.storage.base.types.data_type import DataField
-from interbed.storage.base.types.parse import data_type
 
 LENGTH = 3
 TEXTS = ["".join(letters) for length in range(LENGTH + 1) for letters in product("\t ab\u00e9", repeat=length)]

@@ -11,8 +11,8 @@ from interbed.storage.base.errors import FilterError
 from interbed.storage.base.predicate.conditions import col
 from interbed.storage.base.predicate.expr import Comparison, Op, Predicate, bind
 from interbed.storage.base.predicate.grammar import parse_filter
+from interbed.storage.base.types.arrow import data_type
 from interbed.storage.base.types.data_type import DataField
-from interbed.storage.base.types.parse import data_type
 
 FIELDS = [
     DataField(id=i, name=name, type=data_type(text))

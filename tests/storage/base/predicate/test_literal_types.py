@@ -13,8 +13,8 @@ import interbed
 from interbed.storage.base.errors import FilterError
 from interbed.storage.base.predicate.conditions import bound_filter, col
 from interbed.storage.base.predicate.evaluate import mask
+from interbed.storage.base.types.arrow import data_type
 from interbed.storage.base.types.data_type import DataField
-from interbed.storage.base.types.parse import data_type
 from interbed.storage.table.table import Table
 from tests.storage.base.predicate.literal_table import (
     COLUMNS,

@@ -4,6 +4,7 @@ import pyarrow as pa
 import pytest
 
 from interbed.storage.base.errors import InvalidInputError, NotSupportedError, SchemaMismatchError
+from interbed.storage.base.types.arrow import data_type
 from interbed.storage.base.types.data_type import (
     MAX_LENGTH,
     ArrayType,
@@ -15,7 +16,6 @@ from interbed.storage.base.types.data_type import (
     RowType,
     TypeRoot,
 )
-from interbed.storage.base.types.parse import data_type
 
 INT = AtomicType(TypeRoot.INT)
 STRING = AtomicType(TypeRoot.VARCHAR, length=MAX_LENGTH)

@@ -6,6 +6,7 @@ import pytest
 
 from interbed.storage.base.errors import InterbedError
 from interbed.storage.base.row.values import type_name
+from interbed.storage.base.types.arrow import data_type as parsed
 from interbed.storage.base.types.data_type import (
     ArrayType,
     AtomicType,
@@ -15,7 +16,6 @@ from interbed.storage.base.types.data_type import (
     MultisetType,
     RowType,
 )
-from interbed.storage.base.types.parse import data_type as parsed
 from interbed.storage.meta.schema.apply import apply_changes
 from interbed.storage.meta.schema.change import UpdateColumnType
 from interbed.storage.meta.schema.table_schema import Schema

@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 from interbed.storage.base.predicate.expr import Comparison, In, Not, NotIn, Op, Predicate, bind
 from interbed.storage.base.predicate.grammar import parse_filter
 from interbed.storage.base.predicate.operands import InnerReference
+from interbed.storage.base.types.arrow import data_type
 from interbed.storage.base.types.data_type import DataField, parse_atomic
-from interbed.storage.base.types.parse import data_type
 from interbed.storage.files.format.pages.footer import RowGroups
 from tests.storage.base.predicate.model import nested_tables, tables, truth
 from tests.storage.base.predicate.test_evaluate import NestedTable, Table, batch_of

@@ -14,8 +14,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from interbed.storage.base.errors import CorruptFileError, InvalidInputError, NotSupportedError, SchemaMismatchError
+from interbed.storage.base.types.arrow import data_type
 from interbed.storage.base.types.data_type import DataField
-from interbed.storage.base.types.parse import data_type
 from interbed.storage.files.text.codec import text_codec
 from interbed.storage.files.text.options import CsvOptions, JsonOptions, MalformedMode, text_syntax
 from tests.interop.strategies import random_examples, types, values
