@@ -27,8 +27,7 @@ from interbed.storage.meta.manifest.index_manifest import (
     index_entry,
     index_record,
 )
-from interbed.storage.meta.manifest.layout import read_file
-from interbed.storage.meta.manifest.manifest_file import make_meta, write_manifest, write_manifest_list
+from interbed.storage.meta.manifest.manifest_file import make_meta, read_file, write_manifest, write_manifest_list
 from interbed.storage.meta.options.core import CoreOptions
 from interbed.storage.meta.paths import TablePaths
 from interbed.storage.meta.snapshot.snapshot import Snapshot

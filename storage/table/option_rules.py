@@ -17,7 +17,7 @@ from interbed.storage.lsm.merge_function.fields.functions import check_function_
 from interbed.storage.meta.bucket_function import BucketFunction, bucket_function
 from interbed.storage.meta.bucket_mode import crosses_partitions
 from interbed.storage.meta.commit_listener import commit_listeners
-from interbed.storage.meta.manifest.layout import check_codec
+from interbed.storage.meta.manifest.manifest_file import check_codec
 from interbed.storage.meta.options.core import BUCKET, BUCKET_KEY, CoreOptions
 from interbed.storage.meta.options.format import is_format_table
 from interbed.storage.meta.options.known.check import check_names, check_supported

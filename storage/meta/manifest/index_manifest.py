@@ -12,8 +12,7 @@ from typing import Any
 from interbed.storage.base.avro.records import field, optional, record
 from interbed.storage.base.bucket_id import BucketId
 from interbed.storage.meta.manifest.entry import FileKind
-from interbed.storage.meta.manifest.layout import AVRO, RecordLayout
-from interbed.storage.meta.manifest.manifest_file import check_version
+from interbed.storage.meta.manifest.manifest_file import AVRO, RecordLayout, check_version
 
 DELETION_VECTORS = "DELETION_VECTORS"
 HASH_INDEX = "HASH"
