@@ -120,7 +120,6 @@ OFFERED: Mapping[str, tuple[str, ...]] = {
         "meta.schema.change",
         "meta.schema.evolution",
         "meta.schema.manager",
-        "meta.schema.outline",
         "meta.schema.system_fields",
         "meta.schema.table_schema",
         "meta.snapshot.history_journal",

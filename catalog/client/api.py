@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from interbed.iceberg.table import IcebergTable
     from interbed.storage.base.incoming import IncomingRows
     from interbed.storage.meta.schema.change import SchemaChange
-    from interbed.storage.meta.schema.outline import SchemaOutline
+    from interbed.storage.meta.schema.manager import SchemaOutline
     from interbed.storage.table.row_views import ReadOptimizedTable, RowTrackingTable
     from interbed.storage.views.changes import ChangeView
     from interbed.storage.views.guarded_changes import GuardedChangeView
@@ -402,7 +402,7 @@ class Catalog(StagedTables, Views, CatalogFunctions, CatalogDrops, CatalogGrants
 
         Raises TableNotFoundError, StorageAccessError.
         """
-        from interbed.storage.meta.schema.outline import read_outline
+        from interbed.storage.meta.schema.manager import read_outline
 
         name = parse_table_name(identifier)
         if not self.table_exists(name):

@@ -26,7 +26,7 @@ from interbed.package_tables import PACKAGE_TABLES
 from interbed.storage.base.errors import StorageAccessError
 from interbed.storage.base.shown_text import masked
 from interbed.storage.meta.options.core import PATH
-from interbed.storage.meta.schema.outline import SchemaOutline
+from interbed.storage.meta.schema.manager import SchemaOutline
 from interbed.storage.views.system.rows_table import Row, RowsTable, bigint, integer, text
 
 if TYPE_CHECKING:

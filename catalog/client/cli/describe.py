@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from interbed.iceberg.table import IcebergTable
     from interbed.storage.base.types.data_type import DataField
-    from interbed.storage.meta.schema.outline import SchemaOutline
+    from interbed.storage.meta.schema.manager import SchemaOutline
     from interbed.storage.meta.schema.table_schema import TableSchema
     from interbed.storage.table.format_table.format_table import FormatTable
     from interbed.storage.table.table import Table

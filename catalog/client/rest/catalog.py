@@ -45,7 +45,7 @@ from interbed.storage.table.table import Table
 
 if TYPE_CHECKING:
     from interbed.catalog.client.table_parts import PartitionSpecs
-    from interbed.storage.meta.schema.outline import SchemaOutline
+    from interbed.storage.meta.schema.manager import SchemaOutline
 
 _COMMENT = "comment"
 _LOCATION = "location"
@@ -180,7 +180,7 @@ class RestCatalog(RestFunctions, ServedDrops, Catalog):
             return True
 
     def table_outline(self, identifier: "str | Identifier") -> "SchemaOutline":
-        from interbed.storage.meta.schema.outline import read_outline
+        from interbed.storage.meta.schema.manager import read_outline
 
         return read_outline(*self._files_of(parse_table_name(identifier)))
 
