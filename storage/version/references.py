@@ -1,10 +1,9 @@
-"""Histories that share a table's files: its main branch and the others.
+"""Histories that share a table's files: its main branch, the others, and the files that their snapshots need.
 
-Files that a snapshot refers to, as paths; they may be deleted when no snapshot, tag or branch needs them any more.
-
-A process that was killed while it deleted a snapshot's files leaves a snapshot with missing manifests. For files to
-delete such manifests count as empty; for files to keep they are an error. A changelog is deleted with its snapshot,
-also when a tag keeps the rows, unless changelogs outlive snapshots. Source: paimon-core's FileDeletionBase.
+Files that a snapshot refers to may be deleted when no snapshot, tag or branch needs them any more. A process that was
+killed while it deleted a snapshot's files leaves a snapshot with missing manifests. For files to delete such manifests
+count as empty; for files to keep they are an error. A changelog is deleted with its snapshot, also when a tag keeps the
+rows, unless changelogs outlive snapshots. Source: paimon-core's FileDeletionBase.
 
 Two histories share files where one branched off from the other, where one was forwarded to the other, and where one was
 merged into the other. They share the metadata of snapshots that both have. Data files enter a history with its oldest

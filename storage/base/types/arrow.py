@@ -1,11 +1,10 @@
-"""Conversion between logical types and Arrow types, the form of rows in memory.
+"""Conversion between logical types and Arrow types, the form of rows in memory, and from the text of types.
 
 Timestamps are kept in the coarsest Arrow unit that holds their precision (0-3 ms, 4-6 us, 7-9 ns); TIME is
 `time32[ms]`, because Paimon stores milliseconds of the day whatever the declared precision; MULTISET is a map
 from element to int32.
 
-Parser of data types as text: `BIGINT`, `DECIMAL(10, 2) NOT NULL`, `ARRAY<INT>`, `ROW<a INT, b MAP<STRING, INT>>`.
-
+The parser reads types as text: `BIGINT`, `DECIMAL(10, 2) NOT NULL`, `ARRAY<INT>`, `ROW<a INT, b MAP<STRING, INT>>`.
 Source of the spelling: Paimon's documentation, concepts/data-types.
 """
 

@@ -1,5 +1,5 @@
 """Manifests and manifest lists: the data files of a snapshot.
 
-Read `entry` (a file in a manifest) first; `manifest_file` and `index_manifest` write and read the files, in the three
-formats of `layout`; `entry_decoder` decodes them fast.
+Read `entry` (a file in a manifest) first; `manifest_file` and `index_manifest` write and read the files, in three
+formats; `entry_decoder` decodes them fast.
 """

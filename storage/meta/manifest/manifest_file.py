@@ -4,10 +4,9 @@ A manifest lists the data files that a commit added and deleted; each record hol
 _PARTITION (a serialised BinaryRow), _BUCKET, _TOTAL_BUCKETS and _FILE, the data file's metadata. A manifest list lists
 the manifests of a snapshot, with the number of their files and the bounds of their partitions, buckets and levels.
 
-Layout of the records of metadata files in the three formats of `manifest.format`.
-
-Names of these files have no suffix: Java Paimon reads all of a table in the format of the option, interbed each in the
-format that its first bytes show.
+Records of these and other metadata files have one layout in the three formats of `manifest.format`. Names of these
+files have no suffix: Java Paimon reads all of a table in the format of the option, interbed each in the format that its
+first bytes show.
 """
 
 import json

@@ -1,9 +1,8 @@
 """Manager of the schema files of a table, `schema/schema-<id>`.
 
-Readable parts of a table's newest schema file, even if this version can't read the table.
-
-A file of a newer version, with unknown types, or with damaged parts still has names, keys and options; missing parts
-are left out.
+A schema outline has the readable parts of a table's newest schema file, even if this version can't read the table. A
+file of a newer version, with unknown types, or with damaged parts still has names, keys and options; missing parts are
+left out.
 """
 
 import json
