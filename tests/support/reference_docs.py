@@ -24,7 +24,9 @@ from interbed.catalog.server.ops.metrics import (
     PoolFigures,
     ServerMetrics,
 )
+from interbed.catalog.server.service.directories.remote_files import RemoteFigures
 from interbed.catalog.server.thrift.edge.call import Call, CallOutcome, ClientSession
+from interbed.catalog.server.thrift.edge.pool import EdgeFigures, RowFigures
 from interbed.storage.base.errors import InterbedError
 from tests.support.decisions import DECISIONS, ROOT, Decision, decisions
 from tests.support.option_table import OptionRow, catalog_options, harmless_options, refused_options, table_options
@@ -235,11 +237,30 @@ _PLAIN = frozenset({"Exception", "BaseException", "object"})
 # -- metrics ---------------------------------------------------------------------------------------------------------
 
 
-def metrics_table() -> str:
-    """Return the metrics of a server that has answered calls, as its page exposes them."""
+class ServerMetric(NamedTuple):
+    """A metric of the server's page: its name as queries have it, its type, its labels and its meaning."""
+
+    name: str
+    kind: str
+    labels: tuple[str, ...]
+    meaning: str
+
+
+def server_metrics() -> list[ServerMetric]:
+    """Return the metrics of a server that has answered calls, as its page exposes them, by name."""
     metrics = ServerMetrics()
     pool, cache = PoolFigures(in_use=1, idle=1), CacheFigures(hits=1, misses=1, size_bytes=1)
-    metrics.watch(connections=lambda: 1, pool=lambda: pool, cache=lambda: cache)
+    edge = EdgeFigures(partial_bytes=1, decoded_bytes=1, reply_bytes=1, waiting=1, dropped_total=1, refused_total=1)
+    stores = RemoteFigures(waiting=1, given_up=1, timeouts_total=1, refused_total=1)
+    rows = RowFigures(open=1, memory_bytes=1, rows_total=1, bytes_total=1, refused_total=1)
+    metrics.watch(
+        connections=lambda: 1,
+        pool=lambda: pool,
+        cache=lambda: cache,
+        edge=lambda: edge,
+        stores=lambda: stores,
+        rows=lambda: rows,
+    )
     for outcome in CallOutcome:
         call = Call(
             request_id="1", method="get_table", session=ClientSession(peer="here"), seconds=0.1, outcome=outcome
@@ -247,14 +268,18 @@ def metrics_table() -> str:
         metrics.observed(call)
     figures = DatabaseFigures(locks_acquired=1, locks_waiting=1, locks_stale=1, locks_expired_total=1, event_id=1)
     page = MetricsPage(metrics, lambda: figures, lambda: 1).render().decode()
-    rows = []
+    found = []
     for family in text_string_to_metric_families(page):
         if family.name.startswith("interbed_"):
-            labels = sorted({name for s in family.samples for name in s.labels} - {"le"})
+            labels = tuple(sorted({name for s in family.samples for name in s.labels} - {"le"}))
             total = "_total" if family.type == "counter" else ""
-            name = f"`{family.name}{total}`"
-            rows.append((name, family.type, ", ".join(f"`{n}`" for n in labels), family.documentation))
-    return _table(("metric", "type", "labels", "meaning"), sorted(rows))
+            found.append(ServerMetric(f"{family.name}{total}", family.type, labels, family.documentation))
+    return sorted(found)
+
+
+def _metrics_table() -> str:
+    rows = [(f"`{m.name}`", m.kind, ", ".join(f"`{n}`" for n in m.labels), m.meaning) for m in server_metrics()]
+    return _table(("metric", "type", "labels", "meaning"), rows)
 
 
 # -- decisions -------------------------------------------------------------------------------------------------------
@@ -275,7 +300,7 @@ PARTS = (
     Part(DOCS / "options.md", "catalog options", lambda: _options(catalog_options())),
     Part(DOCS / "errors.md", "tree of errors", error_tree),
     Part(DOCS / "errors.md", "table of errors", error_table),
-    Part(DOCS / "metrics.md", "metrics", metrics_table),
+    Part(DOCS / "metrics.md", "metrics", _metrics_table),
     Part(DECISIONS / "README.md", "index of decisions", lambda: _decision_lines(decisions(), "")),
 )
 
