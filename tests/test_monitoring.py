@@ -83,7 +83,7 @@ def test_an_alert_asks_for_metrics_that_exist(alert: str) -> None:
     assert set(rule) - {"for"} == {"alert", "expr", "labels", "annotations"}
     assert rule["labels"]["severity"] in {"critical", "warning", "info"}
     shown = set(re.findall(r"\$labels\.(\w+)", str(rule["annotations"])))
-    assert shown <= OF_PROMETHEUS.union(*(METRICS[s.name] for s in _selectors(promql_parser.parse(rule["expr"]))))
+    assert shown <= OF_PROMETHEUS.union(*(METRICS[s.name or ""] for s in _selectors(promql_parser.parse(rule["expr"]))))
 
 
 @pytest.mark.parametrize("dashboard", DASHBOARDS, ids=lambda path: path.stem)
