@@ -1,11 +1,12 @@
 """HiveServer2 4.0.1 with Paimon's connector on a metastore: a JVM for a whole test module.
 
 `HiveServer2` starts tests/peers/hive/java/HivePeer.java; `run` sends a statement through JDBC over TCP, in the session
-of a user. `settings` are further ones of hive-site.xml. Maven fetches the jars once, 285 MB, into the tests' cache.
+of a user. `settings` are further ones of hive-site.xml, `hadoop` those of core-site.xml, by which Hadoop's classes log
+in. Maven fetches the jars once, 285 MB, into the tests' cache.
 """
 
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -83,6 +84,8 @@ class HiveServer2(JvmPeer):
         warehouse: Path,
         timeout_seconds: float = 300,
         settings: Mapping[str, str] | None = None,
+        hadoop: Mapping[str, str] | None = None,
+        java_options: Sequence[str] = (),
     ) -> None:
         self._directory = tempfile.TemporaryDirectory(prefix="interbed-hive-", ignore_cleanup_errors=True)
         home = Path(self._directory.name)
@@ -91,10 +94,12 @@ class HiveServer2(JvmPeer):
         (conf / "hive-site.xml").write_text(
             _site({**_settings(metastore_uri, warehouse, home), **(settings or {})}), "utf-8"
         )
+        (conf / "core-site.xml").write_text(_site(hadoop or {}), "utf-8")
         for name in ("log4j2.properties", "hive-log4j2.properties"):
             (conf / name).write_text(LOGGING, "utf-8")
         self.log = home / "stderr.log"
-        command = ["java", *JVM_OPTIONS, f"-Djava.io.tmpdir={home}", "-cp", f"{conf}:{hive_classpath()}", "HivePeer"]
+        options = (*JVM_OPTIONS, *java_options, f"-Djava.io.tmpdir={home}")
+        command = ["java", *options, "-cp", f"{conf}:{hive_classpath()}", "HivePeer"]
         self._process = PeerProcess(command, self.log, timeout_seconds)
 
     def run(self, statement: str, user: str = "tester") -> HiveRows:
