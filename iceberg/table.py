@@ -146,6 +146,7 @@ class IcebergScan(ArrowRows):
     """Result of `IcebergTable.scan`: rows of one snapshot, projected, filtered and limited; read on use.
 
     `row_schema` are the columns that rows may have; the predicate is over some of them. Planned once, on first use.
+    With a `directory`, files elsewhere are refused.
     """
 
     table: Metadata
@@ -155,6 +156,7 @@ class IcebergScan(ArrowRows):
     predicate: Predicate | None = None
     limit: int | None = None
     threads: int | None = None
+    directory: str | None = None
 
     def __repr__(self) -> str:
         parts = [self.table.location(), "all columns" if self.columns is None else f"columns {', '.join(self.columns)}"]
@@ -195,7 +197,7 @@ class IcebergScan(ArrowRows):
 
     @cached_property
     def _files(self) -> TableFiles:
-        return TableFiles.of(self.table.metadata, self.table.io.properties)
+        return TableFiles.of(self.table.metadata, self.table.io.properties, self.directory)
 
     @cached_property
     def _known_schema(self) -> Schema:
@@ -234,12 +236,15 @@ class IcebergTable(IcebergUpkeep, ArrowRows):
 
     It is the state at the time of loading, or of the last own commit. Rows are read; files are rewritten. `metadata` is
     pyiceberg's table, of any catalog: `IcebergTable("db.t", rest_catalog.load_table("db.t"))`. `home` is where commits
-    go, by default that catalog.
+    go, by default that catalog. With a `directory`, scans refuse files elsewhere.
     """
 
-    def __init__(self, name: str, metadata: Metadata, home: TableHome | None = None) -> None:
+    def __init__(
+        self, name: str, metadata: Metadata, home: TableHome | None = None, *, directory: str | None = None
+    ) -> None:
         self.name = name
         self.metadata = metadata
+        self.directory = directory
         self.home = home_of(metadata) if home is None else home
 
     def __repr__(self) -> str:
@@ -302,7 +307,18 @@ class IcebergTable(IcebergUpkeep, ArrowRows):
             raise InvalidInputError(f"The table '{self.name}' has no column {unknown[0]!r}; it has {', '.join(names)}.")
         predicate = None if filter is None else bound_filter(filter, readable_fields(schema))
         chosen = None if columns is None else tuple(columns)
-        return IcebergScan(self.metadata, snapshot, schema, chosen, predicate, limit, threads)
+        return IcebergScan(self.metadata, snapshot, schema, chosen, predicate, limit, threads, self.directory)
+
+    def fields_of(
+        self,
+        snapshot_id: int | None = None,
+        *,
+        timestamp: datetime | int | None = None,
+        branch: str | None = None,
+        tag: str | None = None,
+    ) -> Sequence[DataField]:
+        """Return the columns of a version as interbed's types, without those that cannot be read. Errors as by scan."""
+        return readable_fields(self._version(snapshot_id, timestamp, branch, tag)[1])
 
     def explain(
         self,
@@ -370,9 +386,14 @@ _METADATA_FILE = (".metadata.json", ".metadata.json.gz")
 
 
 def load_iceberg_table(
-    location: str, properties: Mapping[str, str] | None = None, *, name: str | None = None
+    location: str,
+    properties: Mapping[str, str] | None = None,
+    *,
+    name: str | None = None,
+    directory: str | None = None,
 ) -> IcebergTable:
-    """Load the table at a location: its directory, or one of its metadata files.
+    """Load the table at a location: its directory, or one of its metadata files. With a `directory` only a metadata
+    file in it is read, and of its files only those in it.
 
     `properties` are pyiceberg's of the object store. A directory has its metadata in files with the numbers of their
     versions, as tables of a Hadoop catalog do. Raises StorageAccessError, CorruptFileError, and NotSupportedError for
@@ -381,8 +402,8 @@ def load_iceberg_table(
     given = dict(properties or {})
     home: TableHome | None = None
     try:
-        if location.endswith(_METADATA_FILE):
-            found: Metadata = static_table(location, given)
+        if directory is not None or location.endswith(_METADATA_FILE):
+            found: Metadata = static_table(location, given, directory)
         else:
             file_io, path = file_io_for(location, store_options(given))
             home = DirectoryHome(location, given, file_io, path)
@@ -393,7 +414,7 @@ def load_iceberg_table(
         raise StorageAccessError(f"Can't read {location}: {error.strerror or error}.") from error
     except (ValidationError, ValueError) as error:
         raise _unreadable(location, error) from error
-    return IcebergTable(name or location.rstrip("/").rpartition("/")[2], found, home)
+    return IcebergTable(name or location.rstrip("/").rpartition("/")[2], found, home, directory=directory)
 
 
 def store_properties(options: Mapping[str, str]) -> dict[str, str]:

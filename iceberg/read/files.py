@@ -40,8 +40,9 @@ from interbed.storage.base.types.data_type import DataField
 from interbed.storage.files.format.api import ReadChecks, data_file_errors
 from interbed.storage.files.format.pages.footer import read_footer
 from interbed.storage.files.format.readers import reader_for
-from interbed.storage.io.api import FileIO, open_sized
+from interbed.storage.io.api import ConfinedFileIO, FileIO, open_sized
 from interbed.storage.io.resolve import file_io_for
+from interbed.storage.io.stores.options import AZURE_NAMES, GCS_NAMES, LIMITS, S3_NAMES
 
 NAME_MAPPING = "schema.name-mapping.default"
 BATCH_ROWS = 128 << 10
@@ -55,8 +56,11 @@ STORE_OPTIONS = {
 }
 """The names of options of object stores, and pyiceberg's for them."""
 
-OURS_ALONE = ("store.", "local-cache.")
-"""Prefixes of options of prefetch and cache, which have the same names for all tables."""
+OURS_ALONE = (
+    *("store.", "local-cache."),
+    *(names[what][0] for names in (S3_NAMES, GCS_NAMES, AZURE_NAMES) for what in LIMITS),
+)
+"""Prefixes of options of prefetch, cache and limits of requests, which have the same names for all tables."""
 
 _OURS = {"client.region": "s3.region", **{theirs: ours for ours, theirs in STORE_OPTIONS.items()}}
 
@@ -89,14 +93,15 @@ class StoreInput(InputFile):
 
 
 class StoreInputs(IcebergFileIO):
-    """Opens files of any file system that interbed's `options` open. Read-only."""
+    """Opens files of any file system that interbed's `options` open, or those below one directory. Read-only."""
 
-    def __init__(self, options: Mapping[str, str]) -> None:
+    def __init__(self, options: Mapping[str, str], directory: str | None = None) -> None:
         super().__init__()
         self._options = options
+        self._directory = directory
 
     def new_input(self, location: str) -> InputFile:
-        return StoreInput(location, *file_io_for(location, self._options))
+        return StoreInput(location, *confined_io(location, self._options, self._directory))
 
     def new_output(self, location: str) -> OutputFile:
         self._refuse(location)
@@ -108,20 +113,35 @@ class StoreInputs(IcebergFileIO):
         raise TypeError(f"{location} is only read")
 
 
+def confined_io(location: str, options: Mapping[str, str], directory: str | None) -> tuple[FileIO, str]:
+    """Return the file system of a file, and its path there; with a directory one that reads only what is below it.
+
+    NotSupportedError for a file in another file system than the directory.
+    """
+    file_io, path = file_io_for(location, options)
+    if directory is None:
+        return file_io, path
+    own_io, root = file_io_for(directory, options)
+    if own_io.scheme != file_io.scheme:
+        raise NotSupportedError(f"The file {location} is in another file system than its table at {directory}.")
+    return ConfinedFileIO(file_io, root), path
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TableFiles:
     """The settings to open any file of a table. Can be sent to another process.
 
     `mapping` is the table's name mapping in JSON; `identity` has, by partition spec, the ids of columns with the
-    transform identity, and the place of each in a partition.
+    transform identity, and the place of each in a partition. With a `directory`, files elsewhere are refused.
     """
 
     store_options: Mapping[str, str]
     mapping: str | None
     identity: Mapping[int, Mapping[int, int]] = field(default_factory=dict)
+    directory: str | None = None
 
     @staticmethod
-    def of(metadata: TableMetadata, properties: Mapping[str, str]) -> "TableFiles":
+    def of(metadata: TableMetadata, properties: Mapping[str, str], directory: str | None = None) -> "TableFiles":
         """Return the settings of a table; `properties` are pyiceberg's. Raises InvalidOptionError."""
         mapping = metadata.properties.get(NAME_MAPPING)
         if mapping is not None:
@@ -132,6 +152,7 @@ class TableFiles:
         return TableFiles(
             store_options=store_options(properties),
             mapping=mapping,
+            directory=directory,
             identity={
                 number: {
                     part.source_id: place
@@ -144,7 +165,7 @@ class TableFiles:
 
     def open(self, path: str) -> tuple[FileIO, str]:
         """Return the file system of a file, and its path there."""
-        return file_io_for(path, self.store_options)
+        return confined_io(path, self.store_options, self.directory)
 
     def is_far(self, path: str) -> bool:
         """Return whether a file is in a remote file system, from which several files are better read at once."""
@@ -153,7 +174,7 @@ class TableFiles:
     @property
     def io(self) -> StoreInputs:
         """The file system in pyiceberg's interface, for its readers of metadata."""
-        return StoreInputs(self.store_options)
+        return StoreInputs(self.store_options, self.directory)
 
     def delete_quietly(self, paths: Iterable[str]) -> None:
         """Delete files that nothing names and that may be missing. Failures are logged, never raised."""
@@ -219,13 +240,14 @@ class TableFiles:
 _NAME = "static-table"
 
 
-def static_table(location: str, properties: Mapping[str, str]) -> StaticTable:
-    """Return the table of a metadata file; `properties` are pyiceberg's of the object store.
+def static_table(location: str, properties: Mapping[str, str], directory: str | None = None) -> StaticTable:
+    """Return the table of a metadata file; `properties` are pyiceberg's of the object store. With a `directory` a file
+    elsewhere is refused.
 
     Raises FileNotFoundError and StorageAccessError, ValueError for a damaged file, and as pyiceberg does for invalid
     metadata. pyiceberg's own function sends two requests to an object store.
     """
-    with StoreInputs(store_options(properties)).new_input(location).open() as stream:
+    with StoreInputs(store_options(properties), directory).new_input(location).open() as stream:
         content = stream.read()
     # Compressed files are named `v1.gz.metadata.json` or `v1.metadata.json.gz`.
     metadata = TableMetadataUtil.parse_raw(plain_content(content, METADATA_BLOCK_BYTES_MAX).decode())

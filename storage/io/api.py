@@ -9,13 +9,14 @@ written completely is deleted.
 This module is loaded with every FileIO, so it imports little.
 """
 
+import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from enum import Enum, auto
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
-from interbed.storage.base.errors import InvalidOptionError, StorageAccessError
+from interbed.storage.base.errors import InvalidOptionError, NotSupportedError, StorageAccessError
 from interbed.storage.base.quantities import parse_memory
 
 if TYPE_CHECKING:
@@ -328,6 +329,50 @@ class WrappedFileIO:
 
     def rename(self, source: str, target: str) -> bool:
         return self.inner.rename(source, target)
+
+
+class ConfinedFileIO(WrappedFileIO):
+    """FileIO that reads files below some directories, for a reader with keys that the writer of the metadata lacks: the
+    metadata may name any file. Local paths are compared without symbolic links. Methods that read raise
+    NotSupportedError for another path.
+    """
+
+    def __init__(self, inner: FileIO, *directories: str) -> None:
+        super().__init__(inner)
+        self._directories = tuple(each.rstrip("/") for each in directories)
+        self._roots = tuple(map(self._plain, self._directories))
+
+    def read_bytes(self, path: str) -> bytes:
+        return self.inner.read_bytes(self._checked(path))
+
+    def open_input(self, path: str) -> "pa.NativeFile":
+        return self.inner.open_input(self._checked(path))
+
+    def open_sized(self, path: str, size: int | None) -> "pa.NativeFile":
+        """Open the file like SizedOpening."""
+        return open_sized(self.inner, self._checked(path), size)
+
+    def exists(self, path: str) -> bool:
+        return self.inner.exists(self._checked(path))
+
+    def size(self, path: str) -> int:
+        return self.inner.size(self._checked(path))
+
+    def list(self, path: str) -> list[FileStatus]:
+        return self.inner.list(self._checked(path))
+
+    def _checked(self, path: str) -> str:
+        plain = self._plain(path)
+        is_inside = any(plain == root or plain.startswith(f"{root}/") for root in self._roots)
+        if ".." in path.split("/") or not is_inside:
+            raise NotSupportedError(
+                f"The file {path} is not in {self._directories[0]}, the directory of its table. The server reads no "
+                "other files for its clients: have the owner move them there, or read the table with keys of its store."
+            )
+        return path
+
+    def _plain(self, path: str) -> str:
+        return os.path.realpath(path) if self.capabilities.links else path
 
 
 READ_AHEAD = "store.read-ahead"

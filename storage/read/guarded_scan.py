@@ -6,19 +6,20 @@ sees the mask, so that no value can be found out by asking for it. Nothing is an
 of hidden rows or values.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import cached_property
+from typing import Protocol
 
 import pyarrow as pa
 
 from interbed.storage.base.errors import FilterError, NotSupportedError
 from interbed.storage.base.predicate import evaluate
-from interbed.storage.base.predicate.expr import Predicate, and_, columns_of, conjuncts
+from interbed.storage.base.predicate.expr import AlwaysTrue, Predicate, and_, columns_of, conjuncts
 from interbed.storage.base.predicate.json import filter_from_paimon, mask_from_paimon
 from interbed.storage.base.predicate.masks import ColumnMask, apply_masks
 from interbed.storage.base.types.data_type import DataField
-from interbed.storage.read.arrow_rows import limited, shown_query
+from interbed.storage.read.arrow_rows import ArrowRows, check_limit, limited, shown_query
 from interbed.storage.read.query import Scan, SnapshotQuery
 
 
@@ -156,3 +157,62 @@ class GuardedScan(SnapshotQuery):
     @property
     def _row_schema(self) -> pa.Schema:
         return self.schema
+
+
+class PlainRows(Protocol):
+    """Result of a scan without policies."""
+
+    @property
+    def schema(self) -> pa.Schema: ...
+    def to_arrow_batch_reader(self) -> pa.RecordBatchReader: ...
+
+
+ScanOf = Callable[[Sequence[str], Predicate | None, int | None], PlainRows]
+"""Function that returns the unmasked rows of a query: columns, condition, limit."""
+
+
+@dataclass(frozen=True, repr=False, kw_only=True)
+class GuardedRows(ArrowRows):
+    """The rows and values of a table in another format than Paimon's that row filters and column masks show. `fields`
+    are the columns of the table, of which `scan_of` reads unmasked ones.
+    """
+
+    scan_of: ScanOf
+    fields: Sequence[DataField]
+    columns: tuple[str, ...]
+    rules: BoundRules
+    predicate: Predicate | None = None
+    limit: int | None = None
+
+    def __repr__(self) -> str:
+        return f"GuardedRows({'; '.join(shown_query(self.columns, self.predicate, self.limit))})"
+
+    def __post_init__(self) -> None:
+        check_limit(self.limit)
+
+    @property
+    def schema(self) -> pa.Schema:
+        """The Arrow schema of the rows."""
+        return self.scan_of(self.columns, None, self.limit).schema
+
+    def to_arrow_batch_reader(self) -> pa.RecordBatchReader:
+        """Return the rows as a stream of batches."""
+        read = GuardedRead(rules=self.rules, predicate=self.predicate)
+        needed = read.needed(self.columns)
+        names = [*self.columns, *sorted(needed.difference(self.columns))]
+        before = None if isinstance(read.before, AlwaysTrue) else read.before
+        source = self.scan_of(names, before, self.limit if read.after is None else None)
+        shown = (read.shown(batch, self.columns) for batch in source.to_arrow_batch_reader())
+        return limited(pa.RecordBatchReader.from_batches(self.schema, shown), self.limit)
+
+    def count(self) -> int:
+        """Return the number of rows, which are read."""
+        return sum(batch.num_rows for batch in replace(self, columns=()).to_arrow_batch_reader())
+
+    @property
+    def _row_schema(self) -> pa.Schema:
+        return self.schema
+
+    @property
+    def _row_fields(self) -> Sequence[DataField]:
+        return self.fields

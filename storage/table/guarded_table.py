@@ -246,7 +246,7 @@ class GuardedTable(RestrictedTable, ScannedRows):
     def _bound_rules(self, store: "FileStore", names: Iterable[str]) -> "BoundRules":
         newest = store.schemas.latest()
         present = (store.schema if newest is None else newest).fields
-        rules = self.rules_of(store.paths.branch, _present_names(names, store.schema.fields, present))
+        rules = self.rules_of(store.paths.branch, present_names(names, store.schema.fields, present))
         return rules.bound(store.schema.fields, present)
 
 
@@ -269,7 +269,7 @@ def key_condition(name: str, names: Sequence[str], key: "Key") -> "Predicate":
     return and_(*(Comparison(Op.EQ, each, values[each]) for each in names))
 
 
-def _present_names(names: Iterable[str], fields: Sequence["DataField"], present: Sequence["DataField"]) -> list[str]:
+def present_names(names: Iterable[str], fields: Sequence["DataField"], present: Sequence["DataField"]) -> list[str]:
     """Return the present names of the columns of a version of a table, in its order; that of a dropped one stays."""
     wanted = set(names)
     now = {field.id: field.name for field in present}

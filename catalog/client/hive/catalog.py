@@ -173,7 +173,12 @@ class HiveCatalog(ServedDrops, Catalog):
         from interbed.catalog.client.hive.iceberg_home import registered_table
 
         name = TableName.parse(identifier).identifier
-        return registered_table(self.client, name, entry, self._entries.lock, self.options.raw)
+        directory = self._confinement(entry)
+        return registered_table(self.client, name, entry, self._entries.lock, self.options.raw, directory)
+
+    def _confinement(self, entry: Any) -> str | None:
+        """Return the directory outside of which no file of a table is read; None for any."""
+        return None
 
     def _entry_of_iceberg(self, identifier: "str | Identifier") -> Any:
         """Return the metastore's entry of an Iceberg table; None for other tables, branches and system tables."""

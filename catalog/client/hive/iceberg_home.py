@@ -30,14 +30,21 @@ _PREVIOUS = "previous_metadata_location"
 
 
 def registered_table(
-    client: HiveMetastoreClient, identifier: Identifier, entry: Any, lock: LockSettings, options: Mapping[str, str]
+    client: HiveMetastoreClient,
+    identifier: Identifier,
+    entry: Any,
+    lock: LockSettings,
+    options: Mapping[str, str],
+    directory: str | None = None,
 ) -> IcebergTable:
-    """Return the table of a metastore's entry; `options` are those of the catalog.
+    """Return the table of a metastore's entry; `options` are those of the catalog. With a `directory` files elsewhere
+    are refused.
 
     Raises as load_iceberg_table does, and InvalidOptionError if the entry names no metadata.
     """
     home = MetastoreHome(client, identifier, lock, store_properties(options))
-    found = load_iceberg_table(home.location_in(entry), store_properties(options), name=str(identifier))
+    location = home.location_in(entry)
+    found = load_iceberg_table(location, store_properties(options), name=str(identifier), directory=directory)
     found.home = home
     return found
 

@@ -160,6 +160,9 @@ def checked_bucket(bucket: str, location: str, kind: str = "bucket") -> str:
     return bucket
 
 
+LIMITS = ("retries", "connect_seconds", "read_seconds")
+"""Keys of the limits of requests in the tables of names."""
+
 S3_NAMES: Mapping[str, tuple[str, ...]] = {
     "retries": ("fs.s3a.retry.limit", "s3.retry.limit"),
     "first_pause_seconds": ("fs.s3a.retry.interval", "s3.retry.interval"),

@@ -25,6 +25,7 @@ from interbed.catalog.client.hive.connection import acting_user
 from interbed.catalog.client.hive.registration import same_location
 from interbed.catalog.client.identifier import Identifier, TableName
 from interbed.catalog.client.options import CatalogOptions
+from interbed.catalog.server.auth.principals import OPTIMIZER, Mechanism, Principal
 from interbed.catalog.server.rest.interface import RestError, RestRequest
 from interbed.catalog.server.rest.paimon.catalogs import RegisteredCatalog, ServedCatalog, WarehouseCatalog
 from interbed.catalog.server.rest.paimon.messages import Name
@@ -40,7 +41,7 @@ from interbed.catalog.server.threads import ClientLink, current_catalog
 from interbed.catalog.server.thrift.edge.call import ClientSession
 from interbed.catalog.server.thrift.edge.codec import BinaryCodec, MemorySource
 from interbed.catalog.server.thrift.edge.dispatch import Dispatcher
-from interbed.storage.io.stores.options import AZURE_NAMES, GCS_NAMES, S3_NAMES
+from interbed.storage.io.stores.options import AZURE_NAMES, GCS_NAMES, LIMITS, S3_NAMES
 from interbed.thrift_idl.hive_metastore import ThriftHiveMetastore
 
 T = TypeVar("T")
@@ -187,6 +188,20 @@ class CatalogAccess:
         client = HiveMetastoreClient(_ADDRESS, calls=InProcessCalls(self._dispatcher, request.session, name))
         return RegisteredCatalog(name, CatalogOptions(options), client, self._metastore.tables)
 
+    def table_for_rows(self, request: RestRequest, name: TableName) -> object:
+        """Return a table of any format for reading its rows, as the server itself opens it: the caller of this method
+        checks privileges on columns, and applies policies. Files outside of the table's directories are refused. Errors
+        as by Catalog.get_table; TableNotFoundError for a table that the client does not see.
+        """
+        seen = self.catalog(request)
+        assert isinstance(seen, RegisteredCatalog), "the prefix is a catalog of the metastore"
+        seen.client.get_table(name.identifier.database, name.identifier.table)
+        # A reader of some columns may not list partitions, by which its rows are found.
+        own = Principal(name=request.session.user or OPTIMIZER, mechanism=Mechanism.OPTIMIZER)
+        opened = self.catalog(replace(request, session=request.session.of(own)))
+        assert isinstance(opened, RegisteredCatalog)
+        return opened.table_for_rows(name.of_table)
+
     def metastore_catalog(self, request: RestRequest) -> str | None:
         """Return the name of a request's catalog in the metastore; None for a warehouse without one."""
         name = _prefix(request)
@@ -272,7 +287,7 @@ _ATTEMPTS = 3
 def _store_limits() -> dict[str, str]:
     """Return the options that limit the requests to object stores, whose clients would wait for minutes."""
     millis = f"{max(1, round(REMOTE_FILES.seconds / _ATTEMPTS * 1000))} ms"
-    limits = {"retries": str(_ATTEMPTS - 1), "connect_seconds": millis, "read_seconds": millis}
+    limits = dict(zip(LIMITS, (str(_ATTEMPTS - 1), millis, millis), strict=True))
     return {names[what][0]: value for names in (S3_NAMES, GCS_NAMES, AZURE_NAMES) for what, value in limits.items()}
 
 

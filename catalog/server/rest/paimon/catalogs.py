@@ -16,7 +16,7 @@ dropped and recreated, or renamed, has another one.
 import uuid
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from interbed.catalog.client.api import Catalog
@@ -32,8 +32,8 @@ from interbed.catalog.client.table_parts import Partition, PartitionSpecs, parti
 from interbed.catalog.server.rest.paimon.refusals import ResourceType, invalid, missing, unsupported
 from interbed.catalog.server.service.model import PAIMON_KINDS, VIEW_KINDS, TableKind
 from interbed.catalog.server.service.tables.tables import TableService
-from interbed.storage.base.errors import CorruptFileError
-from interbed.storage.io.api import FileIO
+from interbed.storage.base.errors import CorruptFileError, is_installed
+from interbed.storage.io.api import ConfinedFileIO, FileIO
 from interbed.storage.meta.paths import MAIN_BRANCH, TablePaths
 from interbed.storage.table.table import Table
 
@@ -165,6 +165,34 @@ class RegisteredCatalog(HiveCatalog, ServedCatalog):
         # Clients could not read the files of Hive's own tables: the options of a format table do not say their syntax.
         self.leave_out_format_tables(keep_created=True)
         self._of_metastore = tables
+        self._reads_rows = False
+
+    def table_for_rows(self, identifier: str | Identifier) -> object:
+        """Return a table of any format for reading its rows.
+
+        Metadata may name any file, and the server's keys open it. So files outside of the table's directory are
+        refused, but those of registered partitions. Errors as by get_table.
+        """
+        self._reads_rows = True
+        self._entries.format_tables = self._entries.tables_of_hive = True
+        if is_installed("pyiceberg"):
+            self.instead_of_iceberg = None
+        found: object = self.get_table(identifier)
+        if isinstance(found, Table):
+            store = found.store
+            return Table(found.name, replace(store, file_io=ConfinedFileIO(store.file_io, store.location)))
+        # By use: few tables are in other formats.
+        from interbed.storage.table.format_table.format_table import FormatTable
+
+        if isinstance(found, FormatTable):
+            directories = found.directories
+            registered = () if directories.register is None else directories.register.partitions()
+            places = (directories.location, *(location for _, location, _ in registered))
+            directories.file_io = ConfinedFileIO(directories.file_io, *places)
+        return found
+
+    def _confinement(self, entry: Any) -> str | None:
+        return str(entry.sd.location) if self._reads_rows else None
 
     def names_after(self, database: str, after: str, limit: int | None = None, prefix: str = "") -> list[str]:
         self._entries.database(database)

@@ -6,7 +6,8 @@ The body is a RowsRequest, the answer a stream in Arrow's IPC format (streams.py
 `t$branch_b`, or the changes of a table, `t$audit_log` and `t$binlog`. Row filters and masks that bind the caller are
 applied as interbed's readers apply them: a condition on a masked column sees the mask. Columns that the caller may not
 read are refused by name. The reader needs no credentials of the store, since the server has its own; a table whose
-store the server cannot read is refused by name.
+store the server cannot read is refused by name. The server opens no files outside of the table's directories, because
+its clients write the metadata that names files.
 
 docs/rows-openapi.yaml is its OpenAPI document.
 """
@@ -51,9 +52,9 @@ if TYPE_CHECKING:
     from interbed.catalog.client.identifier import TableName
     from interbed.catalog.server.rest.paimon.access import CatalogAccess
     from interbed.storage.base.predicate.expr import Predicate
-    from interbed.storage.read.guarded_scan import RowRules
+    from interbed.storage.base.types.data_type import DataField
+    from interbed.storage.read.guarded_scan import GuardedRows, RowRules
     from interbed.storage.table.guarded_table import GuardedTable
-    from interbed.storage.table.table import Table
 
 logger = logging.getLogger(__name__)
 
@@ -132,7 +133,6 @@ class RowRoutes:
     def _opened(self, request: RestRequest, given: RowsRequest) -> "ServedQuery":
         from interbed.catalog.client.errors import TableNotFoundError
         from interbed.catalog.server.rest.paimon.access import table_name
-        from interbed.storage.table.table import Table
         from interbed.storage.views.changes import AUDIT_LOG, BINLOG
 
         access, name = self._access(), table_name(request)
@@ -142,10 +142,7 @@ class RowRoutes:
             raise InvalidInputError("'incremental-between' is for changes: read $audit_log or $binlog of the table.")
         if given.branch is not None and name.branch is not None:
             raise InvalidInputError("The branch is in the path or in the body, and not in both.")
-        opened: object = access.catalog(request).get_table(name.of_table)
-        if not isinstance(opened, Table):
-            raise NotSupportedError(f"The server reads no rows of the format table '{name.of_table}'.")
-        return ServedQuery(self._metastore, access, request, name, opened, given)
+        return ServedQuery(self._metastore, access, request, name, given)
 
 
 class ServedQuery:
@@ -157,7 +154,6 @@ class ServedQuery:
         access: "CatalogAccess",
         request: RestRequest,
         name: "TableName",
-        table: "Table",
         given: RowsRequest,
     ) -> None:
         self._guard = metastore.access
@@ -165,7 +161,7 @@ class ServedQuery:
         assert found is not None, "the prefix is a catalog of the metastore"
         self._policies, self._on = found
         self._verify = request.verify
-        self._table = table
+        self._table: Any = access.table_for_rows(request, name)
         self._view = name.system
         self._given = given
         self._asked: tuple[str, Sequence[str]] | None = None
@@ -174,7 +170,10 @@ class ServedQuery:
     def read(self) -> "pa.RecordBatchReader":
         """Open the query: bind its filter and ask for the rules of the caller."""
         from interbed.storage.table.guarded_table import GuardedTable
+        from interbed.storage.table.table import Table
 
+        if not isinstance(self._table, Table):
+            return self._guarded_rows().to_arrow_batch_reader()
         given, table = self._given, GuardedTable(self._table, self._rules_of)
         if given.branch is not None:
             table = table.branch(given.branch)
@@ -187,6 +186,44 @@ class ServedQuery:
             return found.to_arrow_batch_reader()
         scan = version.scan(given.columns, _condition(given), given.limit, given.snapshot_id, threads=1)
         return scan.to_arrow_batch_reader()
+
+    def _guarded_rows(self) -> "GuardedRows":
+        """Return the query of a table in another format than Paimon's."""
+        from interbed.storage.base.predicate.expr import columns_of
+        from interbed.storage.read.guarded_scan import GuardedRows
+        from interbed.storage.table.guarded_table import present_names
+
+        given, table = self._given, self._table
+        named = {
+            "snapshot_id": given.snapshot_id,
+            "tag": given.tag,
+            "timestamp": given.timestamp_millis,
+            "branch": given.branch,
+        }
+        version = {name: value for name, value in named.items() if value is not None}
+        if self._view is not None or (version and not hasattr(table, "fields_of")):
+            raise NotSupportedError(
+                f"The {self._on} is in another format than Paimon's: the server reads no changes of it, and no older "
+                "versions of tables without snapshots. Read its rows without these."
+            )
+
+        def scan(columns: Sequence[str] | None, condition: "str | Predicate | None", limit: int | None) -> Any:
+            return table.scan(columns, condition, limit, threads=1, **version)
+
+        whole = scan(given.columns, _condition(given), given.limit)
+        fields, present = self._fields(version), self._fields({})
+        columns = tuple(whole.schema.names)
+        asked = {*columns, *(() if whole.predicate is None else columns_of(whole.predicate))}
+        rules = self._rules_of("", present_names(asked, fields, present)).bound(fields, present)
+        return GuardedRows(
+            scan_of=scan, fields=fields, columns=columns, rules=rules, predicate=whole.predicate, limit=given.limit
+        )
+
+    def _fields(self, version: Mapping[str, Any]) -> "Sequence[DataField]":
+        """Return the columns of a version of a table in another format than Paimon's."""
+        of_version = getattr(self._table, "fields_of", None)
+        found: Sequence[DataField] = self._table.schema.fields if of_version is None else of_version(**version)
+        return found
 
     def check(self) -> None:
         """Raise the error of a caller that may not read the rows any more, or for which other policies hold by now."""
@@ -224,11 +261,17 @@ class ServedQuery:
 
     def _present_rules(self, branch: str, columns: Sequence[str]) -> "RowRules":
         from interbed.storage.read.guarded_scan import RowRules
+        from interbed.storage.table.table import Table
 
         _check_reader(self._guard, self._on)
         self._policies.check_columns(self._on, columns)
-        store = self._table.store
-        fields = (store if branch == store.paths.branch else store.on_branch(branch)).schema.fields
+        if isinstance(self._table, Table):
+            store = self._table.store
+            fields: Sequence[DataField] = (
+                store if branch == store.paths.branch else store.on_branch(branch)
+            ).schema.fields
+        else:
+            fields = self._fields({})
         found = self._policies.reader_rules(self._on, fields)
         return RowRules(filters=tuple(found.filters), masks=dict(found.masks))
 

@@ -109,14 +109,6 @@ def test_a_reader_of_some_columns_gets_these(server: RowsServer) -> None:
     assert "the column phone of the table hive.sales.lake" in refused.error["message"]
 
 
-def test_tables_of_other_formats_are_refused_by_name(server: RowsServer) -> None:
-    with server.catalog("root") as catalog:
-        options = {"type": "format-table", "file.format": "csv"}
-        catalog.create_table("sales.texts", pa.schema([pa.field("id", pa.int32())]), options=options)
-    answer = server.rows("root", table="texts")
-    assert (answer.status, answer.error["type"]) == (501, "NotSupported")
-
-
 def test_each_stream_is_a_line_of_the_audit_log(server: RowsServer) -> None:
     answer = server.rows("ann", {"columns": ["id"]})
     wait_until(lambda: any(line["request_id"] == answer.headers["x-request-id"] for line in server.audit))
