@@ -176,7 +176,7 @@ class SqlDelegationTokens(SqlTokens[int, DelegationRecord]):
     __slots__ = ()
 
     row = DelegationTokenRow
-    columns = ("sequence", *_IDENTIFIER, "renewed_until", "groups", "revoked_at", "revoked_by")
+    columns = ("sequence", *_IDENTIFIER, "renewed_until", "groups", "revoked_at", "revoked_by", "asks_groups")
     order = ("sequence",)
 
     def next_sequence(self) -> int:
@@ -224,11 +224,12 @@ class SqlDelegationTokens(SqlTokens[int, DelegationRecord]):
             groups=tuple(json.loads(values["groups"])),
             revoked_at=values["revoked_at"],
             revoked_by=values["revoked_by"],
+            asks_groups=bool(values["asks_groups"]),
         )
 
     def _values(self, record: DelegationRecord) -> dict[str, Any]:
         of_identifier = {name: getattr(record.identifier, name) for name in ("sequence", *_IDENTIFIER)}
-        further = {name: getattr(record, name) for name in ("renewed_until", "revoked_at", "revoked_by")}
+        further = {name: getattr(record, name) for name in ("renewed_until", "revoked_at", "revoked_by", "asks_groups")}
         return {**of_identifier, **further, "groups": json.dumps(list(record.groups))}
 
 

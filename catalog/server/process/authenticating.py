@@ -17,6 +17,7 @@ from interbed.catalog.server.auth.delegation.digest_md5 import (
 from interbed.catalog.server.auth.delegation.tokens import (
     DelegationRules,
     DelegationTokenService,
+    OwnerGroups,
     ShortName,
     TokenLifetimes,
     same_name,
@@ -336,9 +337,28 @@ def delegation_for(settings: ServerSettings, store: SqlRepository) -> Delegation
         renew_seconds=settings.delegation_renew_seconds,
         key_seconds=settings.delegation_key_seconds,
     )
-    acting = impersonation_for(settings).acting
-    rules = DelegationRules(lifetimes=lifetimes, acting=acting, short_name=_short_names(settings))
+    impersonation = impersonation_for(settings)
+    rules = DelegationRules(
+        lifetimes=lifetimes,
+        acting=impersonation.acting,
+        short_name=_short_names(settings),
+        directory=_owner_groups(settings, impersonation),
+    )
     return DelegationTokenService(store, rules=rules)
+
+
+def _owner_groups(settings: ServerSettings, impersonation: Impersonation) -> OwnerGroups | None:
+    """Return the directory that is asked again for the groups of the owners of tokens; None without one."""
+    if settings.user_groups == "none":
+        return None
+    found = {Mechanism.KERBEROS}
+    if settings.user_groups == "ldap":
+        found |= {Mechanism.CERTIFICATE, Mechanism.LDAP}
+        if settings.jwt_groups is None:
+            found.add(Mechanism.JWT)
+    return OwnerGroups(
+        groups=_directory_groups(settings), mechanisms=frozenset(found), check_user=impersonation.check_user
+    )
 
 
 def _short_names(settings: ServerSettings) -> ShortName:

@@ -25,6 +25,7 @@ from interbed.catalog.server.auth.delegation.hadoop_token import (
     TokenFormatError,
     TokenIdentifier,
 )
+from interbed.catalog.server.auth.directory_groups import UserGroups
 from interbed.catalog.server.auth.issued_tokens import KeptVerifications, StoredTokens, TokenDatabase, found_token
 from interbed.catalog.server.auth.principals import (
     AuthenticationError,
@@ -54,11 +55,14 @@ class MasterKey:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DelegationRecord:
-    """An issued token. `groups` are those of its owner. It is accepted until `renewed_until`."""
+    """An issued token. `groups` are those that its owner had when it was issued. With `asks_groups` they were those of
+    the directory of users, which is asked again. It is accepted until `renewed_until`.
+    """
 
     identifier: TokenIdentifier
     renewed_until: int
     groups: Sequence[str] = ()
+    asks_groups: bool = False
     revoked_at: int | None = None
     revoked_by: str | None = None
 
@@ -158,12 +162,37 @@ def same_name(name: str) -> str:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class OwnerGroups:
+    """The directory of the groups of users, and the mechanisms whose users have their groups by it. `check_user` raises
+    AuthenticationError if a service may not act any more for a user in these groups.
+    """
+
+    groups: UserGroups
+    mechanisms: frozenset[Mechanism]
+    check_user: Callable[[str, str, frozenset[str]], None]
+
+    def has_groups_of(self, caller: Principal) -> bool:
+        """Return whether the groups of a caller are those of the directory; so are those of users that services act
+        for.
+        """
+        return caller.real_user is not None or caller.mechanism in self.mechanisms
+
+    def present(self, record: DelegationRecord) -> frozenset[str]:
+        """Return the groups that the owner of a token has by now; may do I/O. AuthenticationError."""
+        found, service = self.groups.of(record.identifier.owner), record.identifier.real_user
+        if service and found != frozenset(record.groups):
+            self.check_user(service, record.identifier.owner, found)
+        return found
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class DelegationRules:
-    """The rules of a server."""
+    """The rules of a server. `directory` is None for a server that looks up no groups."""
 
     lifetimes: TokenLifetimes = TokenLifetimes()
     short_name: ShortName = same_name
     acting: ActingFor = never_acting
+    directory: "OwnerGroups | None" = None
 
 
 logger = logging.getLogger(__name__)
@@ -205,7 +234,7 @@ class DelegationTokenService:
     def issue(self, caller: Principal, owner: str, renewer: str, peer: str) -> str:
         """Return a new token of an owner for a caller at the address `peer`. AccessDeniedError, InvalidObjectError."""
         _refuse_delegated(caller, "is issued")
-        owner, groups = self._owner(caller, owner, peer)
+        owner, groups, asks_groups = self._owner(caller, owner, peer)
         renewer = self._short(renewer, "The renewer") if renewer else ""
         now = self._now()
         lifetimes = self._rules.lifetimes
@@ -224,7 +253,11 @@ class DelegationTokenService:
                 key_id=key.key_id,
             )
             until = min(max_at, now + int(lifetimes.renew_seconds * 1000))
-            tokens.add(DelegationRecord(identifier=identifier, renewed_until=until, groups=sorted(groups)))
+            tokens.add(
+                DelegationRecord(
+                    identifier=identifier, renewed_until=until, groups=sorted(groups), asks_groups=asks_groups
+                )
+            )
             return HadoopToken(identifier=identifier, password=identifier.password(key.secret))
 
         token = self._store.write(work)
@@ -344,7 +377,7 @@ class DelegationTokenService:
             found = Principal(
                 name=record.identifier.owner,
                 mechanism=Mechanism.DELEGATION_TOKEN,
-                groups=frozenset(record.groups),
+                groups=self._present_groups(record),
                 token_id=record.token_id,
                 real_user=record.identifier.real_user or None,
             )
@@ -356,15 +389,21 @@ class DelegationTokenService:
 
     # Rules
 
-    def _owner(self, caller: Principal, given: str, peer: str) -> tuple[str, frozenset[str]]:
-        """Return the name and the groups of the owner of a new token."""
+    def _present_groups(self, record: DelegationRecord) -> frozenset[str]:
+        """Return the groups of the owner of a token; may do I/O. AuthenticationError."""
+        directory = self._rules.directory
+        return directory.present(record) if record.asks_groups and directory is not None else frozenset(record.groups)
+
+    def _owner(self, caller: Principal, given: str, peer: str) -> tuple[str, frozenset[str], bool]:
+        """Return the name and the groups of the owner of a new token, and whether they are those of the directory."""
+        directory = self._rules.directory
         if not given:
             raise InvalidObjectError("a delegation token needs an owner")
         owner = self._short(given, "The owner")
         if owner == caller.name:
-            return owner, caller.groups
+            return owner, caller.groups, directory is not None and directory.has_groups_of(caller)
         try:
-            return owner, self._rules.acting(caller, owner, peer).groups
+            return owner, self._rules.acting(caller, owner, peer).groups, directory is not None
         except AuthenticationUnavailableError as error:
             raise AccessUnavailableError(str(error)) from error
         except AuthenticationError as error:

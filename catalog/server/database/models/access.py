@@ -110,7 +110,9 @@ class DelegationKeyRow(Base):
 
 
 class DelegationTokenRow(Base):
-    """A delegation token of the server, without its password. `groups` is a JSON list."""
+    """A delegation token of the server, without its password. `groups` is a JSON list. `asks_groups` is null for tokens
+    of older servers, whose groups stay.
+    """
 
     __tablename__ = "delegation_tokens"
 
@@ -125,6 +127,7 @@ class DelegationTokenRow(Base):
     groups: Mapped[str] = mapped_column(Text)
     revoked_at: Mapped[int | None] = mapped_column(BigInteger)
     revoked_by: Mapped[str | None] = mapped_column(Text)
+    asks_groups: Mapped[bool | None] = mapped_column(Boolean)
 
 
 class StoredTokenRow(Base):

@@ -31,7 +31,9 @@ from tests.catalog.server.auth.delegation.connected import (
     thrift_on,
 )
 from tests.catalog.server.auth.delegation.digest_client import token_client
+from tests.catalog.server.auth.test_ldap import GROUPS, PATTERN, SEARCH
 from tests.catalog.server.migration.commands import run, run_json
+from tests.support.servers.ldap_directory import PASSWORDS, ldap_directory
 from tests.support.servers.metastore import MetastoreUnderTest, metastore_under_test
 from tests.support.waits import wait_until
 
@@ -354,3 +356,27 @@ def test_the_token_store_of_hiveserver2_is_for_administrators(servers: IssuingSe
         assert not client.remove_token("identifier")
         assert client.remove_master_key(key)
         assert not client.remove_master_key(key)
+
+
+def test_an_open_connection_by_a_token_loses_the_rights_of_a_group_that_its_owner_leaves(tmp_path: Path) -> None:
+    (tmp_path / "password").write_text(PASSWORDS["search"])
+    with ldap_directory() as directory:
+        settings = (
+            *("--authentication", "ldap,delegation-token", "--user-groups", "ldap", "--user-groups-seconds", "1"),
+            *("--ldap-url", directory.url, "--ldap-user-dn", PATTERN["user_dn"]),
+            *("--ldap-group-base", GROUPS["group_base"], "--ldap-bind-dn", SEARCH["bind_dn"]),
+            *("--ldap-bind-password-file", str(tmp_path / "password")),
+            *("--access-authorizer", "builtin", "--access-admins", "ann"),
+        )
+        with metastore_under_test(f"sqlite:///{tmp_path / 'metastore.db'}", tmp_path, *settings) as server:
+            with plain_client(server.port, "ann", PASSWORDS["ann"]) as client:
+                client.create_database(ttypes.Database(name="of_groups"))
+            run("grant", "USAGE", "on", "database", "of_groups", "to", "group", "etl", "--db", server.db)
+            with plain_client(server.port, "bob", PASSWORDS["bob"]) as client:
+                text = client.get_delegation_token("bob", "")
+            with delegated_client(server.port, text) as client:
+                wait_until(lambda: "of_groups" in client.get_all_databases(), "bob has the rights of the group")
+                directory.leave("etl", "bob")
+                wait_until(lambda: "of_groups" not in client.get_all_databases(), "bob has lost them")
+                directory.join("etl", "bob")
+                wait_until(lambda: "of_groups" in client.get_all_databases(), "bob is in the group again")

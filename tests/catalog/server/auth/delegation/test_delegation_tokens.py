@@ -11,8 +11,10 @@ from interbed.catalog.server.auth.delegation.tokens import (
     ENDED_SECONDS,
     DelegationRules,
     DelegationTokenService,
+    OwnerGroups,
     TokenLifetimes,
 )
+from interbed.catalog.server.auth.impersonation import Impersonation, parsed_proxy_users
 from interbed.catalog.server.auth.issued_tokens import KEPT_MAX
 from interbed.catalog.server.auth.principals import (
     AuthenticationError,
@@ -331,3 +333,99 @@ def test_few_verifications_are_kept(tokens: DelegationTokenService, monkeypatch:
     for text in texts:
         owner_of(tokens, text)
     assert [tokens.known(identifier_of(text)) is None for text in texts] == [True, False, False]
+
+
+class GroupDirectory:
+    """Groups of users that a test changes; None where the directory does not answer."""
+
+    def __init__(self) -> None:
+        self.groups: dict[str, set[str]] | None = {"ann": {"etl"}, "bob": {"etl"}}
+
+    def known(self, user: str) -> frozenset[str] | None:
+        """Return that the directory has to be asked."""
+        return None
+
+    def of(self, user: str) -> frozenset[str]:
+        """Return the groups of a user. AuthenticationUnavailableError."""
+        if self.groups is None:
+            raise AuthenticationUnavailableError("The groups of the user cannot be looked up at present")
+        return frozenset(self.groups.get(user, ()))
+
+
+@pytest.fixture
+def directory() -> GroupDirectory:
+    """Return a directory of users."""
+    return GroupDirectory()
+
+
+@pytest.fixture
+def grouped(each_store: SqlRepository, clock: SetClock, directory: GroupDirectory) -> DelegationTokenService:
+    """Return the tokens of a server whose users of certificates have the groups of the directory."""
+    proxies = Impersonation(parsed_proxy_users("hive.hosts=*; hive.groups=etl"), directory.of)
+    owners = OwnerGroups(groups=directory, mechanisms=frozenset({Mechanism.CERTIFICATE}), check_user=proxies.check_user)
+    rules = DelegationRules(acting=proxies.acting, directory=owners)
+    return DelegationTokenService(each_store, rules=rules, clock=clock)
+
+
+def test_an_owner_has_the_groups_that_the_directory_has_by_now(
+    grouped: DelegationTokenService, directory: GroupDirectory, clock: SetClock
+) -> None:
+    assert directory.groups is not None
+    ann = Principal(name="ann", mechanism=Mechanism.CERTIFICATE, groups=frozenset({"etl"}))
+    by_ticket, by_token = grouped.issue(ann, "ann", "", PEER), grouped.issue(ANN, "ann", "", PEER)
+    assert owner_of(grouped, by_ticket).groups == {"etl"}
+    directory.groups["ann"] = {"sales"}
+    # A process uses its last look for a time.
+    known = grouped.known(identifier_of(by_ticket))
+    assert known is not None
+    assert known.groups == {"etl"}
+    clock.now += CHECKED_SECONDS
+    assert grouped.known(identifier_of(by_ticket)) is None
+    assert owner_of(grouped, by_ticket).groups == {"sales"}
+    # The groups of an issued token are its own.
+    assert owner_of(grouped, by_token).groups == ANN.groups
+    assert [each.asks_groups for each in grouped.all()] == [True, False]
+
+
+def test_a_service_acts_for_a_user_by_its_present_groups(
+    grouped: DelegationTokenService, directory: GroupDirectory, clock: SetClock
+) -> None:
+    assert directory.groups is not None
+    text = grouped.issue(HIVE, "bob", "", PEER)
+    assert owner_of(grouped, text).real_user == "hive"
+    assert owner_of(grouped, text).groups == {"etl"}
+    directory.groups["bob"] = {"etl", "sales"}
+    clock.now += CHECKED_SECONDS
+    assert owner_of(grouped, text).groups == {"etl", "sales"}
+    directory.groups["bob"] = {"sales"}
+    clock.now += CHECKED_SECONDS
+    with pytest.raises(AuthenticationError, match="hive is not allowed to act for bob"):
+        owner_of(grouped, text)
+
+
+def test_an_owner_is_refused_while_the_directory_does_not_answer(
+    grouped: DelegationTokenService, directory: GroupDirectory, clock: SetClock
+) -> None:
+    text = grouped.issue(HIVE, "bob", "", PEER)
+    known, directory.groups = directory.groups, None
+    for ask in (grouped.verified, grouped.password):
+        with pytest.raises(AuthenticationUnavailableError, match="groups of the user"):
+            ask(identifier_of(text))
+    assert grouped.known(identifier_of(text)) is None
+    directory.groups = known
+    assert owner_of(grouped, text).groups == {"etl"}
+
+
+def test_tokens_of_older_servers_and_of_servers_without_a_directory_keep_their_groups(
+    grouped: DelegationTokenService, each_store: SqlRepository, directory: GroupDirectory, clock: SetClock
+) -> None:
+    assert directory.groups is not None
+    text = grouped.issue(HIVE, "bob", "", PEER)
+    directory.groups["bob"] = set()
+    assert owner_of(DelegationTokenService(each_store, clock=clock), text).groups == {"etl"}
+    # As a database of the version before has it.
+    schema.downgrade(each_store.engine, "0021")
+    schema.upgrade(each_store.engine)
+    clock.now += CHECKED_SECONDS
+    assert owner_of(grouped, text).groups == {"etl"}
+    assert [each.asks_groups for each in grouped.all()] == [False]
