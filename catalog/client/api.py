@@ -35,7 +35,7 @@ from interbed.storage.table.table import Table
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from interbed.catalog.client.hive.repair import RepairReport
+    from interbed.catalog.client.repair_report import RepairReport
     from interbed.iceberg.table import IcebergTable
     from interbed.storage.base.incoming import IncomingRows
     from interbed.storage.meta.schema.change import SchemaChange

@@ -27,11 +27,12 @@ from interbed.catalog.client.hive.entries import HiveRenames, MetastoreEntries, 
 from interbed.catalog.client.hive.extended_calls import is_bound, rules_of_parameters
 from interbed.catalog.client.hive.publisher import MetastorePartitions
 from interbed.catalog.client.hive.registration import is_of_iceberg, is_partitioned_in_metastore
-from interbed.catalog.client.hive.repair import MetastoreRepair, RepairReport
+from interbed.catalog.client.hive.repair import MetastoreRepair
 from interbed.catalog.client.hive.settings import hive_settings
 from interbed.catalog.client.hive.tables import HiveTables
 from interbed.catalog.client.identifier import Identifier, TableName, branch_to_alter, check_table_name
 from interbed.catalog.client.options import CatalogOptions, LockMode
+from interbed.catalog.client.repair_report import RepairReport
 from interbed.catalog.client.staging import StagedTable, TableFill
 from interbed.catalog.client.table_parts import PartitionSpecs, PartitionStatistics, partition_specs, partitions_of
 from interbed.storage.base.errors import InterbedError, InvalidInputError, NotSupportedError
