@@ -38,8 +38,8 @@ from rich.console import Console
 from rich.table import Table
 
 from interbed.catalog.client.credentials import GssapiLogin, KerberosLogin
+from interbed.catalog.server.auth.authentication import SaslStatus
 from interbed.catalog.server.auth.issued_tokens import TokenService
-from interbed.catalog.server.auth.sasl import SaslStatus
 from interbed.catalog.server.database.engine import open_engine
 from interbed.catalog.server.database.session import SqlRepository
 from interbed.catalog.server.process.command import start_server, stop_server

@@ -39,8 +39,8 @@ import jwt
 import psutil
 from cryptography.hazmat.primitives.asymmetric import rsa
 
+from interbed.catalog.server.auth.authentication import SaslStatus
 from interbed.catalog.server.auth.issued_tokens import TokenService
-from interbed.catalog.server.auth.sasl import SaslStatus
 from interbed.catalog.server.database.session import SqlRepository
 from interbed.catalog.server.process.command import start_server, stop_server
 from interbed.catalog.server.thrift.edge.transport import packed

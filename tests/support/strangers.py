@@ -17,7 +17,7 @@ from thrift.protocol.TBinaryProtocol import TBinaryProtocol
 from thrift.Thrift import TMessageType, TType
 from thrift.transport.TTransport import TMemoryBuffer
 
-from interbed.catalog.server.auth.sasl import SaslStatus
+from interbed.catalog.server.auth.authentication import SaslStatus
 from interbed.catalog.server.thrift.edge.transport import packed
 from tests.support import fuzzed_frames
 from tests.support.fuzzed_frames import FrameGenerator

@@ -24,6 +24,13 @@ from enum import IntFlag
 from pathlib import Path
 from typing import Any
 
+from interbed.catalog.server.auth.authentication import (
+    NegotiationError,
+    ProtectionError,
+    SaslChallenge,
+    SaslStatus,
+    SaslSuccess,
+)
 from interbed.catalog.server.auth.impersonation import Impersonation, UserGroups
 from interbed.catalog.server.auth.principals import (
     AuthenticationError,
@@ -33,13 +40,6 @@ from interbed.catalog.server.auth.principals import (
     Mechanism,
     Principal,
     checked_principal,
-)
-from interbed.catalog.server.auth.sasl import (
-    NegotiationError,
-    ProtectionError,
-    SaslChallenge,
-    SaslStatus,
-    SaslSuccess,
 )
 from interbed.storage.base.base64_text import bytes_of_base64
 from interbed.storage.base.errors import load_extra

@@ -10,14 +10,20 @@ from interbed.catalog.server.database.client_keys import (
     SqlIdempotencyKeys,
     SqlTokenStore,
 )
-from interbed.catalog.server.database.databases import SqlCatalogs, SqlDatabases, SqlFunctions, SqlProperties
+from interbed.catalog.server.database.databases import (
+    SqlCatalogs,
+    SqlDatabases,
+    SqlFunctions,
+    SqlLocationIndex,
+    SqlMoves,
+    SqlProperties,
+)
 from interbed.catalog.server.database.dropped import SqlDroppedObjects
 from interbed.catalog.server.database.engine import SqlUnits, open_engine
 from interbed.catalog.server.database.events import SqlEvents, SqlHistory
 from interbed.catalog.server.database.grants import SqlAccess
 from interbed.catalog.server.database.locks import SqlLocks
 from interbed.catalog.server.database.partitions import SqlPartitions
-from interbed.catalog.server.database.places import SqlLocationIndex, SqlMoves
 from interbed.catalog.server.database.policies import SqlPolicies
 from interbed.catalog.server.database.statistics import SqlQueries, SqlRunStatistics, SqlStatistics
 from interbed.catalog.server.database.tables import SqlConstraints, SqlTables

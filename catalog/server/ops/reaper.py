@@ -20,10 +20,10 @@ from collections.abc import Callable
 from interbed.catalog.server.auth.delegation.tokens import DelegationTokenService
 from interbed.catalog.server.service.directories.guard import DeletionGuard
 from interbed.catalog.server.service.errors import MetastoreError
+from interbed.catalog.server.service.hiveserver2 import RuntimeStatisticsService, ScheduledQueryService
 from interbed.catalog.server.service.idempotency import IdempotencyService
 from interbed.catalog.server.service.locks import LockService
 from interbed.catalog.server.service.moves import settle_all
-from interbed.catalog.server.service.queries import RuntimeStatisticsService, ScheduledQueryService
 from interbed.catalog.server.service.repository import Repository
 from interbed.catalog.server.service.undrop.drops import Trash
 from interbed.catalog.server.service.undrop.undrops import UndropService

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from interbed.catalog.server.auth.attempts import AttemptLimits, AttemptMemory, FailedAttempts
-from interbed.catalog.server.auth.authentication import Authentication
+from interbed.catalog.server.auth.authentication import PLAIN, Authentication, PlainMechanism, SaslMechanism
 from interbed.catalog.server.auth.delegation.digest_md5 import (
     DIGEST_MD5,
     DigestMd5Mechanism,
@@ -50,7 +50,6 @@ from interbed.catalog.server.auth.principals import (
     Mechanism,
     TicketVerifier,
 )
-from interbed.catalog.server.auth.sasl import PLAIN, PlainMechanism, SaslMechanism
 from interbed.catalog.server.credentials.issued import CredentialIssuer, TableCredentials, permitted_operation
 from interbed.catalog.server.credentials.s3_requests import OwnKeys, S3Address, TableSigning
 from interbed.catalog.server.database.session import SqlRepository

@@ -22,9 +22,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Protocol
 
-from interbed.catalog.server.auth.delegation.tokens import DelegationTokenService, TokenOwner
-from interbed.catalog.server.auth.principals import AuthenticationError
-from interbed.catalog.server.auth.sasl import (
+from interbed.catalog.server.auth.authentication import (
     ClientIdentity,
     NegotiationError,
     ProtectionError,
@@ -32,6 +30,8 @@ from interbed.catalog.server.auth.sasl import (
     SaslStatus,
     SaslSuccess,
 )
+from interbed.catalog.server.auth.delegation.tokens import DelegationTokenService, TokenOwner
+from interbed.catalog.server.auth.principals import AuthenticationError
 from interbed.storage.base.base64_text import bytes_of_base64
 from interbed.storage.base.errors import is_installed
 

@@ -56,7 +56,6 @@ from interbed.catalog.server.rest.interface import (
     route,
 )
 from interbed.catalog.server.service.access.objects import Privilege
-from interbed.catalog.server.service.catalogs import CatalogService
 from interbed.catalog.server.service.errors import AccessDeniedError, AccessUnavailableError
 from interbed.catalog.server.service.idempotency import (
     LIFETIME_SECONDS,
@@ -66,7 +65,7 @@ from interbed.catalog.server.service.idempotency import (
 )
 from interbed.catalog.server.service.model import DEFAULT_CATALOG
 from interbed.catalog.server.service.names import normalized, shortened
-from interbed.catalog.server.service.service import Metastore
+from interbed.catalog.server.service.service import CatalogService, Metastore
 from interbed.catalog.server.service.tables.pointers import PointerMovedError, TableLockedError
 from interbed.catalog.server.service.warehouse import same_location
 from interbed.storage.base.errors import is_installed

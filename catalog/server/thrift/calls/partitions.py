@@ -15,7 +15,8 @@ from interbed.catalog.server.service.service import Metastore
 from interbed.catalog.server.thrift.calls.statistics import statistics_struct
 from interbed.catalog.server.thrift.structs import convert
 from interbed.catalog.server.thrift.structs.convert import partition_to_thrift, split_catalog
-from interbed.catalog.server.thrift.structs.partitions import (
+from interbed.catalog.server.thrift.structs.requests import Projection, UndeclaredError, is_purge
+from interbed.catalog.server.thrift.structs.table_parts import (
     PartitionStructs,
     StreamedList,
     event_spec,
@@ -26,7 +27,6 @@ from interbed.catalog.server.thrift.structs.partitions import (
     privileges_of,
     table_key,
 )
-from interbed.catalog.server.thrift.structs.requests import Projection, UndeclaredError, is_purge
 from interbed.thrift_idl.hive_metastore import ttypes
 
 

@@ -19,7 +19,7 @@ from interbed.catalog.server.service.names import normalized, shortened
 from interbed.catalog.server.service.partitions.reads import TableKey
 from interbed.catalog.server.service.service import Metastore
 from interbed.catalog.server.service.statistics import StatisticsUpdate
-from interbed.catalog.server.thrift.structs.partitions import table_key
+from interbed.catalog.server.thrift.structs.table_parts import table_key
 from interbed.thrift_idl.hive_metastore import ttypes
 
 _STRUCTS: dict[StatisticsKind, Any] = {

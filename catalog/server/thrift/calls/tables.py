@@ -21,11 +21,6 @@ from interbed.catalog.server.service.service import Metastore
 from interbed.catalog.server.service.tables.rules import CASCADE, EXPECTED_PARAMETER_KEY, EXPECTED_PARAMETER_VALUE
 from interbed.catalog.server.threads import current_catalog
 from interbed.catalog.server.thrift.structs import convert
-from interbed.catalog.server.thrift.structs.constraints import (
-    all_constraints_to_thrift,
-    constraints_from_thrift,
-    constraints_to_thrift,
-)
 from interbed.catalog.server.thrift.structs.convert import creation_metadata_from_thrift, split_catalog
 from interbed.catalog.server.thrift.structs.requests import (
     UndeclaredError,
@@ -33,6 +28,11 @@ from interbed.catalog.server.thrift.structs.requests import (
     context_properties,
     is_purge,
     table_projection,
+)
+from interbed.catalog.server.thrift.structs.table_parts import (
+    all_constraints_to_thrift,
+    constraints_from_thrift,
+    constraints_to_thrift,
 )
 from interbed.thrift_idl.hive_metastore import ttypes
 

@@ -15,16 +15,9 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Protocol, TypeVar
 
-from interbed.catalog.server.auth.authentication import Authentication, VerificationQueue
-from interbed.catalog.server.auth.principals import (
-    AuthenticationError,
-    AuthenticationUnavailableError,
-    Credentials,
-    Mechanism,
-    Principal,
-)
-from interbed.catalog.server.auth.sasl import (
+from interbed.catalog.server.auth.authentication import (
     PLAIN,
+    Authentication,
     ClientIdentity,
     CredentialsIdentity,
     NegotiationError,
@@ -33,6 +26,14 @@ from interbed.catalog.server.auth.sasl import (
     SaslMechanisms,
     SaslStatus,
     SaslSuccess,
+    VerificationQueue,
+)
+from interbed.catalog.server.auth.principals import (
+    AuthenticationError,
+    AuthenticationUnavailableError,
+    Credentials,
+    Mechanism,
+    Principal,
 )
 from interbed.catalog.server.thrift.edge.sockets import ConnectionWatcher
 from interbed.catalog.server.thrift.edge.transport import (

@@ -24,7 +24,7 @@ from typing import Protocol
 
 from thrift.Thrift import TException
 
-from interbed.catalog.server.auth.sasl import (
+from interbed.catalog.server.auth.authentication import (
     ClientIdentity,
     FrameProtection,
     NegotiationError,

@@ -24,7 +24,7 @@ from interbed.catalog.server.service.model import (
     MetastoreTable,
 )
 from interbed.catalog.server.thrift.structs import convert
-from interbed.catalog.server.thrift.structs.constraints import constraints_to_thrift
+from interbed.catalog.server.thrift.structs.table_parts import constraints_to_thrift
 from interbed.thrift_idl.hive_metastore import ttypes
 
 _NAMES = {

@@ -20,8 +20,8 @@ import pytest
 import interbed
 from interbed.catalog.client.errors import CatalogAccessError, CatalogError, CatalogUnavailableError
 from interbed.catalog.server.auth.attempts import address_of
+from interbed.catalog.server.auth.authentication import NegotiationError, SaslStatus
 from interbed.catalog.server.auth.principals import Credentials
-from interbed.catalog.server.auth.sasl import NegotiationError, SaslStatus
 from interbed.catalog.server.process.main import Server
 from interbed.catalog.server.process.main import run as run_server
 from interbed.catalog.server.settings import ServerSettings

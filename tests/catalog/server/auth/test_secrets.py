@@ -16,7 +16,7 @@ import jwt
 import psutil
 import pytest
 
-from interbed.catalog.server.auth.sasl import SaslStatus
+from interbed.catalog.server.auth.authentication import SaslStatus
 from interbed.catalog.server.thrift.edge.transport import packed
 from tests.catalog.server.auth.issuer import AUDIENCE, ISSUER, public_jwk, rsa_key
 from tests.catalog.server.auth.test_authenticated_server import asked

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from sqlalchemy import text
 
-from interbed.catalog.server.database import places, schema
+from interbed.catalog.server.database import databases, schema
 from interbed.catalog.server.database.session import SqlRepository
 from interbed.catalog.server.service.directories.locations import KEY_LENGTH_MAX
 from interbed.thrift_idl.hive_metastore import ttypes
@@ -99,8 +99,11 @@ def test_a_conflict_search_for_partitions_uses_an_index(tmp_path: Path) -> None:
     opened = SqlRepository(f"sqlite:///{tmp_path / 'metastore.db'}")
     schema.upgrade(opened.engine)
     with opened.engine.connect() as connection:
-        for statement, index in ((places._SET, "ix_partition_sets_place"), (places._PARTITION, "ix_partitions_place")):
-            for condition in (places._IN, places._AMONG_ON_SQLITE):
+        for statement, index in (
+            (databases._SET, "ix_partition_sets_place"),
+            (databases._PARTITION, "ix_partitions_place"),
+        ):
+            for condition in (databases._IN, databases._AMONG_ON_SQLITE):
                 plan = connection.execute(
                     text(f"EXPLAIN QUERY PLAN {statement.format(condition=condition)}"),
                     {"at": "a", "first": "b", "last": "c", "keys": "[]", "table_id": 1},

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 
 import interbed
-from interbed.catalog.server.auth.sasl import SaslStatus
+from interbed.catalog.server.auth.authentication import SaslStatus
 from tests.catalog.server.auth.test_sasl_plain import GET_ALL, START, answered, framed, is_ended, options, response
 from tests.catalog.server.migration.commands import run
 from tests.support.certificates import make_certificates

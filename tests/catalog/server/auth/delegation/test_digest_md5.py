@@ -8,6 +8,13 @@ from typing import Any
 
 import pytest
 
+from interbed.catalog.server.auth.authentication import (
+    NegotiationError,
+    ProtectionError,
+    SaslChallenge,
+    SaslStatus,
+    SaslSuccess,
+)
 from interbed.catalog.server.auth.delegation.digest_md5 import (
     RESPONSE_BYTES_MAX,
     DigestMd5Exchange,
@@ -18,7 +25,6 @@ from interbed.catalog.server.auth.delegation.digest_md5 import (
 from interbed.catalog.server.auth.delegation.hadoop_token import HadoopToken
 from interbed.catalog.server.auth.delegation.tokens import DelegationTokenService
 from interbed.catalog.server.auth.principals import AuthenticationError
-from interbed.catalog.server.auth.sasl import NegotiationError, ProtectionError, SaslChallenge, SaslStatus, SaslSuccess
 from interbed.catalog.server.database.session import SqlRepository
 from tests.catalog.server.auth.delegation.digest_client import ClientLayer, DigestClient, directives, token_client
 from tests.catalog.server.auth.delegation.issued import ANN, HIVE, PEER, SetClock, migrated

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from interbed.catalog.client.credentials import GssapiLogin, KerberosLogin
-from interbed.catalog.server.auth.sasl import SaslStatus
+from interbed.catalog.server.auth.authentication import SaslStatus
 from interbed.catalog.server.thrift.edge.transport import packed
 from tests.catalog.server.auth.test_sasl_plain import answered, received
 from tests.support.servers.kdc import REALM, KeyDistributionCenter

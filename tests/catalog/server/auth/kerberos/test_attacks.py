@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 import interbed
-from interbed.catalog.server.auth.sasl import SaslStatus
+from interbed.catalog.server.auth.authentication import SaslStatus
 from interbed.catalog.server.thrift.edge.transport import packed
 from tests.catalog.server.auth.kerberos.served import (
     HIVE,

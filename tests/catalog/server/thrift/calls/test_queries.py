@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from interbed.catalog.server.database.session import SqlRepository
-from interbed.catalog.server.service.queries import (
+from interbed.catalog.server.service.hiveserver2 import (
     AGE_SECONDS_MAX,
     EXECUTION_AGE_SECONDS_MAX,
     TIMEOUT_SECONDS,

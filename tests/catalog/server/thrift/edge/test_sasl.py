@@ -8,9 +8,7 @@ from hypothesis import strategies as st
 from thrift.transport.TTransport import TTransportException
 
 from interbed.catalog.server.auth.attempts import address_of
-from interbed.catalog.server.auth.issued_tokens import OptimizerIdentity
-from interbed.catalog.server.auth.principals import Credentials
-from interbed.catalog.server.auth.sasl import (
+from interbed.catalog.server.auth.authentication import (
     RESPONSE_BYTES_MAX,
     CredentialsIdentity,
     NegotiationError,
@@ -21,6 +19,8 @@ from interbed.catalog.server.auth.sasl import (
     SaslStatus,
     SaslSuccess,
 )
+from interbed.catalog.server.auth.issued_tokens import OptimizerIdentity
+from interbed.catalog.server.auth.principals import Credentials
 from interbed.catalog.server.thrift.edge.codec import BinaryCodec
 from interbed.catalog.server.thrift.edge.transport import (
     QUICK_BYTES_MAX,
