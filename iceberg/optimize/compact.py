@@ -28,8 +28,14 @@ from pyiceberg.table import Table as Metadata
 from interbed.iceberg.commit.home import TableHome, sync_files
 from interbed.iceberg.commit.replace import FileReplacement, NewTableFile, commit_replacement
 from interbed.iceberg.meta.live_files import FileContent, LiveFile
-from interbed.iceberg.optimize.job import OptimizeJob, OptimizeSettings
-from interbed.iceberg.optimize.planner import Mode, OptimizeAction, OptimizeUnit, plan_units
+from interbed.iceberg.optimize.planner import (
+    Mode,
+    OptimizeAction,
+    OptimizeJob,
+    OptimizeSettings,
+    OptimizeUnit,
+    plan_units,
+)
 from interbed.iceberg.optimize.run_unit import UnitOutcome, delete_new, run_unit
 from interbed.iceberg.plan import DataTask, FileDeletes, plan_read
 from interbed.iceberg.read.files import TableFiles, static_table

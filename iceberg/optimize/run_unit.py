@@ -28,8 +28,7 @@ from interbed.iceberg.commit.replace import NewTableFile
 from interbed.iceberg.meta.live_files import PATH_ID, POSITION_ID, FileContent, LiveFile, puffin_of
 from interbed.iceberg.meta.manifests import NEWEST_VERSION
 from interbed.iceberg.meta.table_metadata import type_to_arrow, whole_number
-from interbed.iceberg.optimize.job import OptimizeJob
-from interbed.iceberg.optimize.planner import OptimizeAction, OptimizeUnit
+from interbed.iceberg.optimize.planner import OptimizeAction, OptimizeJob, OptimizeUnit
 from interbed.iceberg.plan import DataTask, FileReadTask
 from interbed.iceberg.read.task_read import DeletedRows, TaskRead
 from interbed.storage.base.arrow_values import from_numpy

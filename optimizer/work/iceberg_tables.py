@@ -25,8 +25,7 @@ from interbed.iceberg.optimize.compact import (
     unit_from_bytes,
     unit_to_bytes,
 )
-from interbed.iceberg.optimize.job import OptimizeJob, OptimizeSettings, sweep
-from interbed.iceberg.optimize.planner import OptimizeUnit, iceberg_health
+from interbed.iceberg.optimize.planner import OptimizeJob, OptimizeSettings, OptimizeUnit, iceberg_health, sweep
 from interbed.iceberg.optimize.run_unit import UnitOutcome, delete_new, run_unit
 from interbed.iceberg.table import IcebergTable
 from interbed.optimizer.flow.process import (

@@ -19,7 +19,7 @@ from interbed.iceberg.optimize.compact import (
     unit_from_bytes,
     unit_to_bytes,
 )
-from interbed.iceberg.optimize.job import sweep
+from interbed.iceberg.optimize.planner import sweep
 from interbed.iceberg.optimize.run_unit import run_unit
 from interbed.iceberg.table import IcebergTable
 from interbed.spark_ext.procedures.procedure import DONE, Answer, Job, ProcedureCall

@@ -11,8 +11,7 @@ from hypothesis import strategies as st
 from interbed.iceberg.commit.replace import FileReplacement, NewTableFile, files_to_remove
 from interbed.iceberg.meta.live_files import FileContent, LiveFile
 from interbed.iceberg.optimize.compact import outcome_from_bytes, outcome_to_bytes, unit_from_bytes, unit_to_bytes
-from interbed.iceberg.optimize.job import OptimizeSettings
-from interbed.iceberg.optimize.planner import Mode, OptimizeAction, plan_units
+from interbed.iceberg.optimize.planner import Mode, OptimizeAction, OptimizeSettings, plan_units
 from interbed.iceberg.optimize.run_unit import UnitOutcome
 from interbed.iceberg.plan import DataTask, DeleteIndex, FileDeletes
 from interbed.storage.base.errors import CommitConflictError, InvalidOptionError
