@@ -8,8 +8,7 @@ committed.
 import click
 
 from interbed.catalog.client.cli.group import CatalogGroup
-from interbed.ingest.cli.kafka import kafka
-from interbed.ingest.cli.postgres import postgres, verify
+from interbed.ingest.cli.sources import kafka, postgres, verify
 
 
 @click.group(cls=CatalogGroup)
