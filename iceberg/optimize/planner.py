@@ -12,8 +12,7 @@ Planning does no I/O.
 tables. The files of a partition are a bucket. Its small files are those that a minor compaction removes: small data
 files, equality delete files, and data files whose positions are in several files.
 
-A job of optimization: the table as it was planned, the target sizes and formats of files, and the written files.
-
+A job of optimization has the table as it was planned, the target sizes and formats of files, and the written files.
 Settings are the properties of Iceberg's writers, and of Amoro's optimizer if Iceberg has none. Sources: Iceberg's
 documentation, "Configuration", "Write properties", and the options of its procedure `rewrite_data_files`; Amoro's
 documentation, "Table Configurations", "Self-optimizing".

@@ -7,9 +7,7 @@ collected (`write-buffer-size`, beyond which they are spilled to disk), a quarte
 (`lookup.cache-max-memory-size`). The rest is for the blocks of files that are merged, some MB for each run. A table
 with smaller options keeps them. Upkeep is one task. It commits by itself, and may be done twice.
 
-Payloads for workers and their results, as bytes.
-
-A payload has the tasks of a compaction with table options for it:
+A payload for workers has the tasks of a compaction with table options for it:
 
     {"options": {"num-sorted-run.compaction-trigger": "2"}, "tasks": ["…base64…"]}
 
