@@ -19,6 +19,7 @@ from interbed.ingest.cli.options import (
     DurationParameter,
     check_tables,
     ingest_settings,
+    run,
     table_names,
     table_settings,
     to_tables,
@@ -129,7 +130,6 @@ def kafka(
     from interbed.ingest.sources.kafka.source import KafkaSource
     from interbed.ingest.sources.schema_registry import SchemaRegistry
     from interbed.ingest.sources.source import TransactionalSource, topic_of_transactions
-    from interbed.ingest.watch import run
 
     if (form in WITH_SCHEMAS) != bool(schema_registry):
         raise click.UsageError(f"Give --schema-registry with --format {', '.join(WITH_SCHEMAS)}, and with no other.")
@@ -236,7 +236,6 @@ def postgres(
     from interbed.ingest.formats.pgoutput import PgOutput
     from interbed.ingest.job import Ingestion
     from interbed.ingest.sources.postgres.source import PostgresSource
-    from interbed.ingest.watch import run
 
     names, tables = table_names(given, listed(schemas)), table_settings(given)
     settings = ingest_settings(given, slot, skip_bad=skip_bad)

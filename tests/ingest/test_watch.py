@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
+from interbed.ingest.cli.options import serve_metrics
 from interbed.ingest.job import Ingestion
 from interbed.ingest.run_settings import BadMessages
 from interbed.ingest.sources.source import LagUnit
-from interbed.ingest.watch import serve_metrics
 from tests.ingest.memory_source import MemorySource
 from tests.ingest.shop import event, job, lake
 from tests.support.waits import at_most
