@@ -23,7 +23,6 @@ from dataclasses import replace
 import numpy as np
 
 from interbed.catalog.client.api import Catalog
-from interbed.ingest.errors import BadMessageError, refusal_text
 from interbed.ingest.flow.changes import (
     BadMessage,
     DecodedMessages,
@@ -33,7 +32,7 @@ from interbed.ingest.flow.changes import (
     TableTruncation,
     identity_of,
 )
-from interbed.ingest.flow.messages import Messages, Positions, least_of
+from interbed.ingest.flow.messages import BadMessageError, Messages, Positions, least_of, refusal_text
 from interbed.ingest.formats.format import Decoder
 from interbed.ingest.run_settings import BACKOFF, RETRIED, BadMessages, DeadLetters, IngestResult, IngestSettings
 from interbed.ingest.sources.source import MessageSource, SnapshotSource

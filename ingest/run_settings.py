@@ -5,8 +5,7 @@ from enum import StrEnum
 from typing import Protocol
 
 from interbed.catalog.client.errors import CatalogUnavailableError, LockError
-from interbed.ingest.errors import SourceUnavailableError
-from interbed.ingest.flow.messages import Messages, Positions
+from interbed.ingest.flow.messages import Messages, Positions, SourceUnavailableError
 from interbed.ingest.sources.source import LagUnit
 from interbed.storage.base.backoff import NO_JITTER, ExponentialBackoff
 from interbed.storage.base.errors import CommitConflictError, CommitFailedError

@@ -24,7 +24,6 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from interbed.ingest.errors import UnknownSchemaError
 from interbed.ingest.flow.changes import (
     BadMessage,
     DecodedMessages,
@@ -34,7 +33,7 @@ from interbed.ingest.flow.changes import (
     TableTruncation,
     UnsentRows,
 )
-from interbed.ingest.flow.messages import Messages
+from interbed.ingest.flow.messages import Messages, UnknownSchemaError
 from interbed.ingest.formats.arrays import Array, Indices, Mask, changed_rows, converted_columns, kept, taken, valid
 from interbed.ingest.formats.avro.columns import AvroValues, Columns, Wanted
 from interbed.ingest.formats.avro.schema import AvroSchema, WriterSchemas

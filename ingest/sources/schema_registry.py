@@ -18,7 +18,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NoReturn
 from urllib.parse import quote, unquote, urlsplit, urlunsplit
 
-from interbed.ingest.errors import SchemaRegistryError, SourceUnavailableError, UnknownSchemaError
+from interbed.ingest.flow.messages import SchemaRegistryError, SourceUnavailableError, UnknownSchemaError
 from interbed.ingest.formats.avro.schema import WriterSchema
 from interbed.storage.base.errors import InvalidOptionError
 

@@ -26,9 +26,8 @@ from typing import Any, Protocol, runtime_checkable
 import numpy as np
 import pyarrow as pa
 
-from interbed.ingest.errors import SourceGapError
 from interbed.ingest.flow.changes import CatalogIdentity, SourceTable
-from interbed.ingest.flow.messages import EndedTransaction, Messages, Positions, TransactionReader
+from interbed.ingest.flow.messages import EndedTransaction, Messages, Positions, SourceGapError, TransactionReader
 from interbed.storage.base.errors import InvalidInputError
 
 

@@ -15,8 +15,8 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from interbed.ingest.errors import BadMessageError
 from interbed.ingest.flow.changes import RowChanges
+from interbed.ingest.flow.messages import BadMessageError
 from interbed.ingest.formats.arrays import Array, taken
 from interbed.ingest.tables.change_fit import ChangeFit
 from interbed.storage.base.errors import InvalidInputError

@@ -11,8 +11,8 @@ from dataclasses import dataclass, replace
 
 from interbed.catalog.client.api import Catalog
 from interbed.catalog.client.identifier import check_table_name
-from interbed.ingest.errors import SourceChangedError
 from interbed.ingest.flow.changes import CatalogIdentity, EndedName, RefusedTable, SourceIdentity, SourceTable
+from interbed.ingest.flow.messages import SourceChangedError
 from interbed.storage.base.errors import InvalidInputError, NotSupportedError
 from interbed.storage.meta.options.lsm import MergeEngine
 from interbed.storage.table.table import Table

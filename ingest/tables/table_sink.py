@@ -14,7 +14,6 @@ import pyarrow as pa
 
 from interbed.catalog.client.api import Catalog
 from interbed.catalog.client.errors import DatabaseNotFoundError, TableNotFoundError
-from interbed.ingest.errors import SourceChangedError
 from interbed.ingest.flow.changes import (
     BadMessage,
     ChangesShape,
@@ -27,7 +26,7 @@ from interbed.ingest.flow.changes import (
     source_to_json,
     topic_ids_of,
 )
-from interbed.ingest.flow.messages import Messages, Positions
+from interbed.ingest.flow.messages import Messages, Positions, SourceChangedError
 from interbed.ingest.formats.arrays import one_array, valid
 from interbed.ingest.tables.change_fit import ChangeFit, fixed_columns, impossible_guesses, without_a_column
 from interbed.ingest.tables.column_fit import known_type

@@ -20,9 +20,8 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from interbed.ingest.errors import BadMessageError, SourceChangedError, refusal_text
 from interbed.ingest.flow.changes import ChangesShape
-from interbed.ingest.flow.messages import Positions, least_of
+from interbed.ingest.flow.messages import BadMessageError, Positions, SourceChangedError, least_of, refusal_text
 from interbed.ingest.job import IDLE_NOTE_SECONDS
 from interbed.ingest.run_settings import BACKOFF, RETRIED, BadMessages
 from interbed.ingest.sources.kafka.source import REQUEST_SECONDS, KafkaRange, KafkaSource, packed, ranges_between

@@ -118,7 +118,7 @@ if TYPE_CHECKING:
     from interbed.iceberg.optimize.compact import IcebergCompaction
     from interbed.iceberg.optimize.expire import IcebergExpiry, IcebergOrphans
     from interbed.iceberg.table import IcebergExplanation, IcebergScan, IcebergTable, load_iceberg_table
-    from interbed.ingest.errors import (
+    from interbed.ingest.flow.messages import (
         BadMessageError,
         SchemaRegistryError,
         SourceChangedError,
@@ -364,7 +364,7 @@ _HOLDS = {
     "interbed.iceberg.optimize.expire": "IcebergExpiry IcebergOrphans",
     "interbed.iceberg.optimize.compact": "IcebergCompaction",
     "interbed.iceberg.table": "IcebergExplanation IcebergScan IcebergTable load_iceberg_table",
-    "interbed.ingest.errors": (
+    "interbed.ingest.flow.messages": (
         "BadMessageError SchemaRegistryError SourceChangedError SourceGapError SourceUnavailableError "
         "UnknownSchemaError"
     ),

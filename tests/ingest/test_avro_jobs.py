@@ -10,7 +10,7 @@ from click.testing import CliRunner
 
 from interbed.catalog.client.api import Catalog
 from interbed.cli import main
-from interbed.ingest.errors import BadMessageError, SchemaRegistryError, SourceUnavailableError
+from interbed.ingest.flow.messages import BadMessageError, SchemaRegistryError, SourceUnavailableError
 from interbed.ingest.formats.format import decoder_of
 from interbed.ingest.job import Ingestion
 from interbed.ingest.run_settings import BACKOFF, BadMessages, IngestSettings

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from interbed.catalog.client.api import Catalog
-from interbed.ingest.errors import SourceChangedError
+from interbed.ingest.flow.messages import SourceChangedError
 from interbed.ingest.formats.canal_json import CanalJson
 from interbed.ingest.formats.format import Decoder
 from interbed.ingest.formats.maxwell_json import MaxwellJson

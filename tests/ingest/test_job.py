@@ -6,8 +6,7 @@ import pytest
 
 from interbed import DataField, Schema, data_type
 from interbed.catalog.client.api import Catalog
-from interbed.ingest.errors import BadMessageError
-from interbed.ingest.flow.messages import Messages, Positions
+from interbed.ingest.flow.messages import BadMessageError, Messages, Positions
 from interbed.ingest.run_settings import BadMessages
 from interbed.ingest.tables.computed_columns import ComputedColumn
 from interbed.ingest.tables.source_tables import TableNames

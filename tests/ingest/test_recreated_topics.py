@@ -10,8 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from interbed.ingest.errors import SourceGapError
-from interbed.ingest.flow.messages import Positions
+from interbed.ingest.flow.messages import Positions, SourceGapError
 from interbed.ingest.formats.debezium_json import DebeziumJson
 from interbed.ingest.job import Ingestion
 from interbed.ingest.run_settings import IngestSettings

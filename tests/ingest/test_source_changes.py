@@ -11,7 +11,7 @@ import pytest
 
 import interbed
 from interbed.catalog.client.api import Catalog
-from interbed.ingest.errors import SourceChangedError
+from interbed.ingest.flow.messages import SourceChangedError
 from interbed.ingest.formats.canal_json import CanalJson
 from interbed.ingest.formats.debezium_json import DebeziumJson
 from interbed.ingest.formats.format import Decoder

@@ -8,7 +8,7 @@ import pyarrow as pa
 import pytest
 
 from interbed.catalog.client.api import Catalog
-from interbed.ingest.errors import BadMessageError
+from interbed.ingest.flow.messages import BadMessageError
 from interbed.ingest.formats.canal_json import CanalJson
 from interbed.ingest.job import Ingestion
 from interbed.ingest.run_settings import IngestSettings

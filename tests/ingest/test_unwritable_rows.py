@@ -9,8 +9,7 @@ from typing import Any
 import pytest
 
 from interbed import DataField, Schema, data_type
-from interbed.ingest.errors import BadMessageError
-from interbed.ingest.flow.messages import Messages
+from interbed.ingest.flow.messages import BadMessageError, Messages
 from interbed.ingest.run_settings import BadMessages
 from interbed.ingest.tables.computed_columns import ComputedColumn
 from interbed.ingest.tables.table_sink import TableSettings

@@ -15,8 +15,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from interbed.ingest.errors import SourceUnavailableError
-from interbed.ingest.flow.messages import Messages
+from interbed.ingest.flow.messages import Messages, SourceUnavailableError
 from interbed.ingest.formats.arrays import Array, buffer_of
 from interbed.storage.base.errors import InterbedError, InvalidInputError, InvalidOptionError, load_extra
 from interbed.storage.base.shown_text import secrets_of, shown_error

@@ -23,8 +23,7 @@ from typing import Any
 
 import numpy as np
 
-from interbed.ingest.errors import SourceUnavailableError
-from interbed.ingest.flow.messages import Messages, Positions
+from interbed.ingest.flow.messages import Messages, Positions, SourceUnavailableError
 from interbed.ingest.sources.kafka.client import KafkaClient, KafkaMessages, Partition
 from interbed.ingest.sources.kafka.topics import (
     BEGINNING,

@@ -17,8 +17,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from concurrent.futures import Future
 from typing import Any
 
-from interbed.ingest.errors import SourceGapError, SourceUnavailableError
-from interbed.ingest.flow.messages import Positions
+from interbed.ingest.flow.messages import Positions, SourceGapError, SourceUnavailableError
 from interbed.ingest.sources.kafka.client import KafkaClient, Partition
 from interbed.storage.base.errors import InvalidOptionError, load_extra
 from interbed.storage.base.shown_text import secrets_of, shown_error

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, LiteralString
 
-from interbed.ingest.errors import SourceUnavailableError
+from interbed.ingest.flow.messages import SourceUnavailableError
 from interbed.storage.base.errors import InterbedError, InvalidInputError, InvalidOptionError, load_extra
 
 CONNECT_SECONDS_MAX = 10

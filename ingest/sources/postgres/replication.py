@@ -17,7 +17,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from interbed.ingest.errors import SourceGapError, SourceUnavailableError
+from interbed.ingest.flow.messages import SourceGapError, SourceUnavailableError
 from interbed.ingest.formats.pgoutput import BEGIN, COMMIT, DELETE, INSERT, RELATION, TRUNCATE, UPDATE, truncations_of
 from interbed.ingest.sources.postgres.connection import PostgresConnections, lsn_of, lsn_text, quoted
 from interbed.storage.base.backoff import NO_JITTER, ExponentialBackoff

@@ -18,9 +18,8 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from interbed.ingest.errors import BadMessageError, SourceUnavailableError
 from interbed.ingest.flow.changes import CatalogIdentity, RowChanges, SourceTable
-from interbed.ingest.flow.messages import Messages, Positions
+from interbed.ingest.flow.messages import BadMessageError, Messages, Positions, SourceUnavailableError
 from interbed.ingest.formats.pgoutput import PgOutput, copied_message, relation_message
 from interbed.ingest.sources.postgres.connection import PostgresConnections, lsn_of, quoted
 from interbed.ingest.sources.postgres.tables import DatabaseCatalog, PostgresPublication, PublishedTable, columns_of

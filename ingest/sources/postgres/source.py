@@ -17,9 +17,8 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from interbed.ingest.errors import SourceGapError, SourceUnavailableError
 from interbed.ingest.flow.changes import CatalogIdentity, SourceTable
-from interbed.ingest.flow.messages import Messages, Positions
+from interbed.ingest.flow.messages import Messages, Positions, SourceGapError, SourceUnavailableError
 from interbed.ingest.sources.postgres.connection import PostgresConnections, lsn_of, quoted
 from interbed.ingest.sources.postgres.replication import WAY_OUT, Replication, Slot
 from interbed.ingest.sources.postgres.snapshot import PostgresSnapshot, snapshot_of

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from interbed.ingest.errors import SchemaRegistryError, SourceUnavailableError, UnknownSchemaError
+from interbed.ingest.flow.messages import SchemaRegistryError, SourceUnavailableError, UnknownSchemaError
 from interbed.ingest.formats.avro.schema import WriterSchema
 from interbed.ingest.sources.schema_registry import SchemaRegistry
 from interbed.storage.base.errors import InvalidOptionError

@@ -8,8 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from interbed.ingest.errors import SourceGapError
-from interbed.ingest.flow.messages import Messages, Positions
+from interbed.ingest.flow.messages import Messages, Positions, SourceGapError
 from interbed.ingest.formats.debezium_transactions import DebeziumJsonTransactions
 from interbed.ingest.sources.source import LOST_SECONDS, TransactionalSource
 from interbed.storage.base.errors import InvalidInputError

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 import interbed
-from interbed.ingest.errors import SourceGapError
+from interbed.ingest.flow.messages import SourceGapError
 from tests.ingest.shop import rows_of
 from tests.ingest.sources.kafka.topics import KafkaTopics
 from tests.ingest.test_kafka_to_tables import ingest, make_topic

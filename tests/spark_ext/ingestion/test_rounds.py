@@ -11,7 +11,7 @@ import pytest
 
 import interbed
 from interbed.catalog.client.api import Catalog
-from interbed.ingest.errors import BadMessageError, SourceChangedError, SourceGapError
+from interbed.ingest.flow.messages import BadMessageError, SourceChangedError, SourceGapError
 from interbed.ingest.formats.format import decoder_of
 from interbed.ingest.job import Ingestion
 from interbed.ingest.run_settings import IngestSettings

@@ -7,7 +7,7 @@ from typing import Any
 
 import fastavro
 
-from interbed.ingest.errors import SourceUnavailableError, UnknownSchemaError
+from interbed.ingest.flow.messages import SourceUnavailableError, UnknownSchemaError
 from interbed.ingest.formats.avro.schema import WriterSchema
 
 SOURCE = {

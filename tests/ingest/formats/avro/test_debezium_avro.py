@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from interbed.ingest.errors import SourceUnavailableError
 from interbed.ingest.flow.changes import DecodedMessages, SourceTable
+from interbed.ingest.flow.messages import SourceUnavailableError
 from interbed.ingest.formats.debezium_avro import DebeziumAvro
 from interbed.storage.base.row.kind import RowKind
 from tests.ingest.formats.avro.events import SOURCE, FakeRegistry, avro_event, envelope

@@ -5,8 +5,7 @@ from contextlib import closing
 
 import pytest
 
-from interbed.ingest.errors import SourceUnavailableError
-from interbed.ingest.flow.messages import Positions
+from interbed.ingest.flow.messages import Positions, SourceUnavailableError
 from interbed.ingest.sources.kafka.source import KafkaSource
 from tests.ingest.sources.kafka.topics import (
     QUICK,

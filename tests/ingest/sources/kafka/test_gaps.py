@@ -5,8 +5,7 @@ import logging
 import pytest
 from confluent_kafka import TopicPartition
 
-from interbed.ingest.errors import SourceGapError
-from interbed.ingest.flow.messages import Positions
+from interbed.ingest.flow.messages import Positions, SourceGapError
 from tests.ingest.sources.kafka.topics import (
     KafkaTopics,
     Open,

@@ -4,8 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from interbed.ingest.errors import SourceGapError
-from interbed.ingest.flow.messages import Positions
+from interbed.ingest.flow.messages import Positions, SourceGapError
 from interbed.ingest.sources.kafka.source import KafkaRange, packed, ranges_between, read_ranges
 from tests.ingest.test_kafka_to_tables import make_topic, produce
 from tests.support.servers.kafka import KafkaServer

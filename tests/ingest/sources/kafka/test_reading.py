@@ -7,8 +7,7 @@ import pyarrow as pa
 import pytest
 from confluent_kafka import KafkaError, Message
 
-from interbed.ingest.errors import SourceUnavailableError
-from interbed.ingest.flow.messages import Messages, Positions
+from interbed.ingest.flow.messages import Messages, Positions, SourceUnavailableError
 from tests.ingest.sources.kafka.topics import (
     DEADLINE_SECONDS,
     KafkaTopics,

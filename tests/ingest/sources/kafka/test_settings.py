@@ -7,8 +7,7 @@ from typing import Any
 
 import pytest
 
-from interbed.ingest.errors import SourceUnavailableError
-from interbed.ingest.flow.messages import Positions
+from interbed.ingest.flow.messages import Positions, SourceUnavailableError
 from interbed.ingest.sources.kafka.source import KafkaSource
 from interbed.storage.base.errors import InvalidOptionError
 from tests.ingest.sources.kafka.topics import (

@@ -4,8 +4,7 @@ import re
 
 import pytest
 
-from interbed.ingest.errors import SourceGapError, SourceUnavailableError
-from interbed.ingest.flow.messages import Positions
+from interbed.ingest.flow.messages import Positions, SourceGapError, SourceUnavailableError
 from interbed.ingest.sources.kafka.source import KafkaSource
 from interbed.ingest.sources.kafka.topics import KafkaTopicIds, check_same
 from tests.ingest.sources.kafka.topics import KafkaTopics, Open, numbered, read, read_to_end

@@ -9,8 +9,7 @@ from confluent_kafka import KafkaException, Producer, TopicCollection
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
-from interbed.ingest.errors import SourceUnavailableError
-from interbed.ingest.flow.messages import Messages
+from interbed.ingest.flow.messages import Messages, SourceUnavailableError
 from interbed.ingest.sources.kafka.source import KafkaSource
 from tests.support.servers.kafka import KafkaServer
 from tests.support.waits import at_most

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from interbed.ingest.errors import SourceChangedError
+from interbed.ingest.flow.messages import SourceChangedError
 from interbed.storage.base.errors import InvalidInputError
 from tests.ingest.shop import lake, rows_of
 from tests.ingest.sources.postgres.database import NAMES, Database

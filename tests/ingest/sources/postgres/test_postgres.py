@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from interbed.catalog.client.api import Catalog
-from interbed.ingest.errors import BadMessageError
+from interbed.ingest.flow.messages import BadMessageError
 from interbed.ingest.tables.source_tables import TableNames
 from interbed.ingest.tables.table_sink import TableSettings
 from interbed.storage.base.errors import InvalidInputError

@@ -7,8 +7,7 @@ import psycopg
 import pytest
 
 from interbed.catalog.client.api import Catalog
-from interbed.ingest.errors import SourceChangedError, SourceGapError, SourceUnavailableError
-from interbed.ingest.flow.messages import Positions
+from interbed.ingest.flow.messages import Positions, SourceChangedError, SourceGapError, SourceUnavailableError
 from interbed.ingest.sources.postgres.source import PostgresSource
 from interbed.ingest.tables.table_sink import open_sink
 from interbed.storage.base.errors import InvalidInputError, InvalidOptionError

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from interbed.catalog.client.api import Catalog
-from interbed.ingest.errors import SourceChangedError, SourceGapError
+from interbed.ingest.flow.messages import SourceChangedError, SourceGapError
 from interbed.ingest.tables.source_tables import TableNames
 from interbed.ingest.tables.table_sink import TableSettings
 from tests.ingest.shop import lake, rows_of

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from interbed.ingest.errors import BadMessageError
+from interbed.ingest.flow.messages import BadMessageError
 from tests.ingest.shop import lake
 from tests.ingest.sources.postgres.database import Database
 
