@@ -11,8 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Protocol
 
-from interbed.optimizer.errors import LeaseLostError
-from interbed.optimizer.flow.process import Process, Task
+from interbed.optimizer.flow.process import LeaseLostError, Process, Task
 from interbed.optimizer.flow.tables import ResourceGroup, TableRequest, TableState, Worker
 from interbed.storage.base.errors import InvalidInputError
 

@@ -29,8 +29,7 @@ from sqlalchemy.exc import ArgumentError, SQLAlchemyError
 from interbed.catalog.client.options import CatalogOptions, MetastoreKind
 from interbed.catalog.server.database import schema
 from interbed.catalog.server.database.engine import DatabaseError, SqlUnits, open_engine
-from interbed.optimizer.errors import JournalError
-from interbed.optimizer.flow.process import Process
+from interbed.optimizer.flow.process import JournalError, Process
 from interbed.optimizer.flow.tables import ResourceGroup, TableRequest, TableState, Worker
 from interbed.optimizer.journal.api import (
     Journal,

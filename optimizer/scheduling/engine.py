@@ -11,8 +11,7 @@ from dataclasses import replace
 from typing import TypeVar
 
 from interbed.catalog.client.errors import DatabaseNotFoundError, NotAnInterbedTableError, TableNotFoundError
-from interbed.optimizer.errors import LeaseLostError, SchedulerEndedError
-from interbed.optimizer.flow.process import CleanupMode, Process, WorkNeed
+from interbed.optimizer.flow.process import CleanupMode, LeaseLostError, Process, SchedulerEndedError, WorkNeed
 from interbed.optimizer.flow.tables import OptimizedTables, TableMeasurement, TableWatch
 from interbed.optimizer.journal.api import check_name
 from interbed.optimizer.scheduling.scheduler import Scheduler

@@ -9,15 +9,17 @@ thread at a time. Times are epoch milliseconds.
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 
-from interbed.optimizer.errors import JournalError, SchedulerEndedError, UnknownWorkerError
 from interbed.optimizer.flow.process import (
     CleanupMode,
+    JournalError,
     Process,
     ProcessState,
     ResultStatus,
+    SchedulerEndedError,
     TaskAssignment,
     TaskOutcome,
     TaskRef,
+    UnknownWorkerError,
     WorkNeed,
 )
 from interbed.optimizer.flow.tables import PlannedTask, RequestKind, ResourceGroup, TableMeasurement, TableState, Worker

@@ -9,8 +9,7 @@ from dataclasses import dataclass, field
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 
 from interbed.catalog.client.cli.long_run import shown_line
-from interbed.optimizer.errors import NotOnDutyError
-from interbed.optimizer.flow.process import Process, ProcessState
+from interbed.optimizer.flow.process import NotOnDutyError, Process, ProcessState
 from interbed.optimizer.flow.tables import TableState, Worker
 from interbed.optimizer.scheduling.scheduler import Scheduler
 from interbed.optimizer.service.service import Leadership

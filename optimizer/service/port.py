@@ -20,7 +20,7 @@ from thrift.transport.TTransport import CReadableTransport, TMemoryBuffer, TTran
 
 from interbed.catalog.server.thrift.edge.codec import BinaryCodec
 from interbed.catalog.server.thrift.edge.transport import BAD_INPUT, listen, prepare, shut_down
-from interbed.optimizer.errors import NotOnDutyError, UnknownWorkerError
+from interbed.optimizer.flow.process import NotOnDutyError, UnknownWorkerError
 from interbed.optimizer.service.scheduler_client import (
     assignment_to_wire,
     outcome_of_wire,

@@ -17,8 +17,17 @@ from thrift.Thrift import TApplicationException, TException
 from thrift.transport.TSocket import TSocket
 from thrift.transport.TTransport import TBufferedTransport
 
-from interbed.optimizer.errors import NoSchedulerError, UnknownWorkerError, WorkerRefusedError
-from interbed.optimizer.flow.process import ResultStatus, TaskAssignment, TaskFigures, TaskOutcome, TaskRef, WorkKind
+from interbed.optimizer.flow.process import (
+    NoSchedulerError,
+    ResultStatus,
+    TaskAssignment,
+    TaskFigures,
+    TaskOutcome,
+    TaskRef,
+    UnknownWorkerError,
+    WorkerRefusedError,
+    WorkKind,
+)
 from interbed.storage.base.errors import InvalidOptionError
 from interbed.thrift_idl.optimizing import Optimizer, ttypes
 

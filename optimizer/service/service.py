@@ -15,8 +15,7 @@ from dataclasses import dataclass, field
 from typing import Protocol, TypeVar
 
 from interbed.catalog.client.api import Catalog
-from interbed.optimizer.errors import JournalError, NotOnDutyError
-from interbed.optimizer.flow.process import Process
+from interbed.optimizer.flow.process import JournalError, NotOnDutyError, Process
 from interbed.optimizer.flow.tables import ChangedTables, ResourceGroup, TableState, TableWatch, Worker
 from interbed.optimizer.journal.api import Journal, Lease
 from interbed.optimizer.scheduling.engine import Engine

@@ -18,8 +18,15 @@ from typing import Any
 
 from interbed.catalog.client.api import Catalog
 from interbed.catalog.client.factory import open_catalog
-from interbed.optimizer.errors import NoSchedulerError, UnknownWorkerError, WorkerRefusedError
-from interbed.optimizer.flow.process import ResultStatus, TaskAssignment, TaskOutcome, TaskRef
+from interbed.optimizer.flow.process import (
+    NoSchedulerError,
+    ResultStatus,
+    TaskAssignment,
+    TaskOutcome,
+    TaskRef,
+    UnknownWorkerError,
+    WorkerRefusedError,
+)
 from interbed.optimizer.flow.tables import DEFAULT_GROUP
 from interbed.optimizer.service.scheduler_client import SchedulerClient
 from interbed.optimizer.work.lake_tables import carry_out, delete_result

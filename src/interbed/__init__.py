@@ -126,7 +126,7 @@ if TYPE_CHECKING:
         SourceUnavailableError,
         UnknownSchemaError,
     )
-    from interbed.optimizer.errors import (
+    from interbed.optimizer.flow.process import (
         JournalError,
         LeaseLostError,
         NoSchedulerError,
@@ -368,7 +368,7 @@ _HOLDS = {
         "BadMessageError SchemaRegistryError SourceChangedError SourceGapError SourceUnavailableError "
         "UnknownSchemaError"
     ),
-    "interbed.optimizer.errors": (
+    "interbed.optimizer.flow.process": (
         "JournalError LeaseLostError NoSchedulerError NotOnDutyError SchedulerEndedError UnknownWorkerError "
         "WorkerRefusedError"
     ),

@@ -7,8 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from interbed.optimizer.errors import LeaseLostError
-from interbed.optimizer.flow.process import Process, ProcessState, Task, TaskState, WorkKind
+from interbed.optimizer.flow.process import LeaseLostError, Process, ProcessState, Task, TaskState, WorkKind
 from interbed.optimizer.flow.tables import RequestKind, ResourceGroup, TableRequest, TableState, Worker
 from interbed.optimizer.journal.api import NAME_LENGTH_MAX, Journal, JournalChanges, JournalState, Lease
 from interbed.storage.base.errors import InvalidInputError

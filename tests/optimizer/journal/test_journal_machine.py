@@ -9,7 +9,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule, run_stat
 from sqlalchemy import Engine
 
 from interbed.catalog.server.database.engine import open_engine
-from interbed.optimizer.errors import LeaseLostError
+from interbed.optimizer.flow.process import LeaseLostError
 from interbed.optimizer.flow.tables import TableRequest, Worker
 from interbed.optimizer.journal.api import Journal, JournalChanges, JournalState, Lease, MemoryJournal
 from interbed.optimizer.journal.sql import SqlJournal

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from sqlalchemy.engine import make_url
 
-from interbed.optimizer.errors import JournalError
+from interbed.optimizer.flow.process import JournalError
 from interbed.optimizer.journal.sql import SqlJournal, default_url
 
 

@@ -5,7 +5,7 @@ import sys
 import threading
 from concurrent.futures import ThreadPoolExecutor
 
-from interbed.optimizer.errors import LeaseLostError
+from interbed.optimizer.flow.process import LeaseLostError
 from interbed.optimizer.flow.tables import TableState
 from interbed.optimizer.journal.api import Journal, JournalChanges, Lease
 from interbed.optimizer.journal.sql import SqlJournal

@@ -10,7 +10,7 @@ from sqlalchemy import Engine, event, text
 
 from interbed.catalog.server.database import schema
 from interbed.catalog.server.database.engine import open_engine
-from interbed.optimizer.errors import JournalError
+from interbed.optimizer.flow.process import JournalError
 from interbed.optimizer.flow.tables import RequestKind, TableRequest, TableState
 from interbed.optimizer.journal.api import JournalChanges
 from interbed.optimizer.journal.sql import SqlJournal

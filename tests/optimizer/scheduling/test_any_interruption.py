@@ -14,8 +14,15 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule, run_state_machine_as_test
 
-from interbed.optimizer.errors import JournalError, UnknownWorkerError
-from interbed.optimizer.flow.process import CleanupMode, Process, ProcessState, ResultStatus, WorkKind
+from interbed.optimizer.flow.process import (
+    CleanupMode,
+    JournalError,
+    Process,
+    ProcessState,
+    ResultStatus,
+    UnknownWorkerError,
+    WorkKind,
+)
 from interbed.optimizer.flow.tables import RequestKind, ResourceGroup, TableRequest
 from interbed.optimizer.scheduling.engine import Engine
 from interbed.optimizer.scheduling.needs import SchedulerSettings

@@ -3,8 +3,7 @@
 import pytest
 
 from interbed.catalog.client.errors import NotAnInterbedTableError
-from interbed.optimizer.errors import LeaseLostError, SchedulerEndedError
-from interbed.optimizer.flow.process import Process, ProcessState
+from interbed.optimizer.flow.process import LeaseLostError, Process, ProcessState, SchedulerEndedError
 from interbed.optimizer.flow.tables import ChangedTables
 from interbed.optimizer.scheduling.engine import Engine
 from interbed.storage.base.errors import (

@@ -4,8 +4,16 @@ from typing import Any
 
 import pytest
 
-from interbed.optimizer.errors import LeaseLostError, SchedulerEndedError
-from interbed.optimizer.flow.process import CleanupMode, ProcessState, ResultStatus, TaskOutcome, TaskRef, WorkKind
+from interbed.optimizer.flow.process import (
+    CleanupMode,
+    LeaseLostError,
+    ProcessState,
+    ResultStatus,
+    SchedulerEndedError,
+    TaskOutcome,
+    TaskRef,
+    WorkKind,
+)
 from interbed.optimizer.flow.tables import RequestKind, ResourceGroup, TableMeasurement, TableRequest
 from interbed.optimizer.scheduling.needs import SchedulerSettings
 from interbed.storage.base.errors import InvalidInputError

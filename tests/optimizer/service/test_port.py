@@ -9,8 +9,15 @@ from dataclasses import dataclass
 
 import pytest
 
-from interbed.optimizer.errors import JournalError, NoSchedulerError, UnknownWorkerError, WorkerRefusedError
-from interbed.optimizer.flow.process import ResultStatus, TaskOutcome, TaskRef
+from interbed.optimizer.flow.process import (
+    JournalError,
+    NoSchedulerError,
+    ResultStatus,
+    TaskOutcome,
+    TaskRef,
+    UnknownWorkerError,
+    WorkerRefusedError,
+)
 from interbed.optimizer.flow.tables import ResourceGroup
 from interbed.optimizer.journal.api import JournalChanges, Lease, MemoryJournal
 from interbed.optimizer.scheduling.needs import SchedulerSettings

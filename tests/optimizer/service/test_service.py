@@ -14,8 +14,7 @@ import pytest
 from interbed.catalog.client.api import Catalog
 from interbed.catalog.client.cli.long_run import served_metrics
 from interbed.catalog.client.factory import open_catalog
-from interbed.optimizer.errors import JournalError
-from interbed.optimizer.flow.process import Process
+from interbed.optimizer.flow.process import JournalError, Process
 from interbed.optimizer.flow.tables import ResourceGroup, TableState, Worker
 from interbed.optimizer.journal.api import Journal, JournalChanges, Lease, MemoryJournal
 from interbed.optimizer.scheduling.needs import SchedulerSettings

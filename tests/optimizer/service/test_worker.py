@@ -11,8 +11,16 @@ import pytest
 
 from interbed.catalog.client.api import Catalog
 from interbed.catalog.client.factory import open_catalog
-from interbed.optimizer.errors import NoSchedulerError, WorkerRefusedError
-from interbed.optimizer.flow.process import Process, ProcessState, ResultStatus, TaskAssignment, TaskOutcome, TaskRef
+from interbed.optimizer.flow.process import (
+    NoSchedulerError,
+    Process,
+    ProcessState,
+    ResultStatus,
+    TaskAssignment,
+    TaskOutcome,
+    TaskRef,
+    WorkerRefusedError,
+)
 from interbed.optimizer.flow.tables import ResourceGroup
 from interbed.optimizer.journal.api import MemoryJournal
 from interbed.optimizer.scheduling.engine import Engine
