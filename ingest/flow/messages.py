@@ -1,4 +1,4 @@
-"""Messages as they were received, by column, their transactions, and positions of a reader in their topics.
+"""Messages as they were received, by column, their transactions, positions of a reader in their topics, and errors.
 
 A position is the offset of the next message to be read, as in Kafka's consumer groups.
 """
