@@ -15,11 +15,10 @@ from interbed.catalog.client.api import Catalog
 from interbed.ingest.formats.canal_json import CanalJson
 from interbed.ingest.formats.debezium_avro import DebeziumAvro
 from interbed.ingest.formats.debezium_json import DebeziumJson
-from interbed.ingest.formats.format import Decoder
+from interbed.ingest.formats.format import Decoder, PlainJson
 from interbed.ingest.formats.lacking_columns import UnavailableValue
 from interbed.ingest.formats.maxwell_json import MaxwellJson
 from interbed.ingest.formats.pgoutput import PgOutput
-from interbed.ingest.formats.plain_json import PlainJson
 from interbed.ingest.job import Ingestion
 from interbed.ingest.run_settings import DeadLetters, IngestSettings
 from interbed.ingest.tables.source_tables import TableNames

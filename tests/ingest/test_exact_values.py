@@ -14,9 +14,8 @@ from interbed import DataField, Schema, data_type
 from interbed.catalog.client.api import Catalog
 from interbed.ingest.formats.canal_json import CanalJson
 from interbed.ingest.formats.debezium_json import DebeziumJson
-from interbed.ingest.formats.format import Decoder
+from interbed.ingest.formats.format import Decoder, PlainJson
 from interbed.ingest.formats.maxwell_json import MaxwellJson
-from interbed.ingest.formats.plain_json import PlainJson
 from interbed.ingest.run_settings import BadMessages
 from interbed.ingest.tables.change_fit import ChangeFit
 from interbed.ingest.tables.computed_columns import ComputedColumn, with_computed

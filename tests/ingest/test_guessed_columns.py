@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from interbed import DataField, Schema, data_type
-from interbed.ingest.formats.plain_json import PlainJson
+from interbed.ingest.formats.format import PlainJson
 from interbed.ingest.run_settings import BadMessages
 from tests.ingest.every_format import EncodedStream, ingested
 from tests.ingest.shop import lake

@@ -6,9 +6,8 @@ import pytest
 
 from interbed.ingest.formats.canal_json import CanalJson
 from interbed.ingest.formats.debezium_json import DebeziumJson
-from interbed.ingest.formats.format import Decoder
+from interbed.ingest.formats.format import Decoder, PlainJson
 from interbed.ingest.formats.maxwell_json import MaxwellJson
-from interbed.ingest.formats.plain_json import PlainJson
 from interbed.storage.base.row.kind import RowKind
 from tests.ingest.formats.test_debezium_json import payload, with_schema
 from tests.ingest.memory_source import encoded, messages_of

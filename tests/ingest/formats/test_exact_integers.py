@@ -10,8 +10,7 @@ from hypothesis import strategies as st
 
 from interbed import data_type
 from interbed.ingest.formats.debezium_json import DebeziumJson
-from interbed.ingest.formats.format import Decoder
-from interbed.ingest.formats.plain_json import PlainJson
+from interbed.ingest.formats.format import Decoder, PlainJson
 from interbed.ingest.tables.new_columns import as_one_by_one
 from tests.ingest.memory_source import messages_of
 from tests.support.examples import examples

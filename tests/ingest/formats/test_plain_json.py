@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from interbed.ingest.flow.changes import BadMessage, SourceTable
 from interbed.ingest.formats import json_objects
-from interbed.ingest.formats.plain_json import PlainJson
+from interbed.ingest.formats.format import PlainJson
 from interbed.storage.base.row.kind import RowKind
 from tests.ingest.formats.streams import (
     STYLES,
