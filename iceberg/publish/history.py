@@ -304,6 +304,11 @@ class PublishedHistory:
         file = entry.file
         written_by = self._schema_of(file.schema_id)
         path = self._path(entry)
+        if self._table.core.data_evolution_enabled:
+            raise NotSupportedError(
+                f"{path} may have some columns of its rows only ('data-evolution.enabled' = 'true'), and a row of "
+                "Iceberg is in one file; copy the rows to a table without that option."
+            )
         if file.format != "parquet":
             raise NotSupportedError(
                 f"{path} is an {file.format.upper()} file, in which readers of Iceberg do not find columns by their "

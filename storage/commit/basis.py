@@ -62,10 +62,15 @@ class SnapshotRead:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RowsRead:
-    """Rows from which changes were computed: those of some partitions at a snapshot."""
+    """Rows from which changes were computed: those of some partitions at a snapshot.
+
+    With `columns`, the field ids of columns that were read or written, the changes are new files with columns of rows
+    that stay where they are: only other changes of these columns of the same rows are a conflict.
+    """
 
     snapshot: SnapshotRead
     partitions: PartitionFilter
+    columns: frozenset[int] | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,6 +80,7 @@ class CommitBasis:
     - `hash_indexes`: partitions with the names of their hash indexes.
     - `keys_as_of`: the snapshot in which keys were looked up.
     - `rows_as_of`: the snapshot of which all rows of `partitions` (None: of all partitions) were read to be replaced.
+    - `columns_as_of`: the snapshot of which some columns of rows were read to be replaced.
     - `buckets_as_of`: the snapshot from which the bucket counts were taken.
     - `alone_as_of`: the last snapshot up to which the commits of this user are known. No other writer may commit as the
       same user after it.
@@ -84,6 +90,7 @@ class CommitBasis:
     keys_as_of: SnapshotRead | None = None
     rows_as_of: SnapshotRead | None = None
     partitions: PartitionFilter | None = None
+    columns_as_of: RowsRead | None = None
     buckets_as_of: int | None = None
     alone_as_of: int | None = None
 
@@ -93,13 +100,15 @@ class CommitBasis:
         bases = [(m.partition, m.basis) for m in messages]
         known = [SnapshotRead(b.keys_as_of, b.keys_identity) for _, b in bases if b.keys_as_of is not None]
         indexes = frozenset((p, frozenset(b.hash_indexes)) for p, b in bases if b.hash_indexes is not None)
+        by_column = rows is not None and rows.columns is not None
         written = [b.buckets_as_of for _, b in bases if b.buckets_as_of is not None]
         return CommitBasis(
             hash_indexes=indexes,
             keys_as_of=min(known, key=lambda read: read.id, default=None),
             buckets_as_of=min(written, default=None),
-            rows_as_of=None if rows is None else rows.snapshot,
-            partitions=None if rows is None else rows.partitions,
+            rows_as_of=None if rows is None or by_column else rows.snapshot,
+            partitions=None if rows is None or by_column else rows.partitions,
+            columns_as_of=rows if by_column else None,
         )
 
 
@@ -123,6 +132,7 @@ class BasisCheck:
         """Raise CommitConflictError when another writer has changed what the commit depends on."""
         if self._basis.hash_indexes:
             self._check_indexes(latest)
+        self._check_columns(latest)
         if self._seen is None:
             return
         self._check_history(latest)
@@ -138,6 +148,10 @@ class BasisCheck:
         for read in (self._basis.rows_as_of, self._basis.keys_as_of):
             if read is not None:
                 read.check(latest, self._snapshots)
+
+    def _check_columns(self, latest: Snapshot | None) -> None:
+        if self._basis.columns_as_of is not None:
+            self._basis.columns_as_of.snapshot.check(latest, self._snapshots)
 
     def _check_indexes(self, latest: Snapshot | None) -> None:
         name = None if latest is None else latest.index_manifest

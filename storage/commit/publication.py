@@ -37,7 +37,8 @@ from interbed.storage.commit.committed import PROGRESS, CommittedParts, Snapshot
 from interbed.storage.commit.contention import CommitLease, ContentionLock, LocalCommitLock, RetryPolicy
 from interbed.storage.commit.manifest_writer import IndexFiles, ManifestWriter
 from interbed.storage.commit.pending_snapshot import PendingSnapshot
-from interbed.storage.commit.snapshot_builder import NumberedEntries, SnapshotBuilder, numbered_entries
+from interbed.storage.commit.row_ids import NumberedEntries, brings_row_ids, check_row_ranges, numbered_entries
+from interbed.storage.commit.snapshot_builder import SnapshotBuilder
 from interbed.storage.io.parallel import PendingFiles, both
 from interbed.storage.meta.file_store import FileStore
 from interbed.storage.meta.manifest.entry import ManifestEntry
@@ -400,7 +401,15 @@ class Publication:
             check_lookups(
                 part.base.at(latest), delta, part.looked_up, key_types=self._store.schema.key_types, place=self.place
             )
-        elif latest is None and part.facts.kind is not CommitKind.APPEND:
+        if brings_row_ids(delta) and self._store.options.data_evolution_enabled:
+            check_row_ranges(
+                part.base.at(latest),
+                delta,
+                read=part.basis.columns_as_of,
+                schema_of=self._store.schema_of,
+                place=self.place,
+            )
+        if latest is None and part.facts.kind is not CommitKind.APPEND:
             check_conflicts((), delta, kind=part.facts.kind, key_types=(), place=self.place)
         return delta
 

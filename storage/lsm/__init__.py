@@ -3,4 +3,5 @@
 Read `levels` and `key_words` first, then `sort_merge` (the streaming merge), `file_read` (one data file) and
 `merge_read` (a bucket as rows). Writers use `write_buffer` and `writer` (the flush). `merge_function` has the
 merge engines, `compact` the compaction of a bucket. `older_rows` finds older rows by key, with `sorted_keys`.
+`column_groups` puts rows together from files of some of their columns.
 """

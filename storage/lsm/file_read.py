@@ -134,7 +134,7 @@ class FileRead:
         def rows() -> Iterator[pa.RecordBatch]:
             for position, batch in found:
                 with data_file_errors(path):
-                    kept = _kept(position, batch.num_rows, deleted, wanted)
+                    kept = kept_rows(position, batch.num_rows, deleted, wanted)
                     mapped = mapping.apply(batch if kept is None else batch.filter(from_numpy(kept)))
                     if self._tracks_rows:
                         mapped = _with_row_ids(mapped, file, position, batch.num_rows, kept)
@@ -200,7 +200,7 @@ def _with_row_ids(
     return with_row_ids(batch, file, position, rows, kept)
 
 
-def _kept(position: int, rows: int, deleted: DeletionVector | None, wanted: Positions | None) -> Mask | None:
+def kept_rows(position: int, rows: int, deleted: DeletionVector | None, wanted: Positions | None) -> Mask | None:
     """Return the mask of the rows of a batch to keep; None for all."""
     kept = None if deleted is None else deleted.kept(position, rows)
     if wanted is None:

@@ -140,6 +140,14 @@ class ChangeRead:
 
     def _records(self, split: Split) -> Iterator[pa.RecordBatch]:
         deleted_of = self._deletions.of(split.deletion_files)
+        if self._store.options.data_evolution_enabled:
+            # By use: reads of other tables do not load it.
+            from interbed.storage.lsm.column_groups import ColumnGroupRead, GroupOptions
+
+            groups = ColumnGroupRead(self._store, self._columns.fields)
+            options = GroupOptions(predicate=self._columns.predicate, use_threads=True)
+            yield from groups.of_files(split.files, split.path_of, options, deleted_of=deleted_of)
+            return
         for file in split.files:
             yield from self._files.batches(
                 file,

@@ -30,6 +30,7 @@ from interbed.storage.meta.manifest.index_manifest import DeletionVectorRange
 from interbed.storage.meta.schema.system_fields import readable_by_name
 from interbed.storage.meta.schema.table_schema import TableSchema
 from interbed.storage.scan.split import DeletionFile, Split
+from interbed.storage.scan.support import check_rows_in_files
 
 
 @dataclass(frozen=True)
@@ -156,6 +157,7 @@ class LocatedRead:
     def __init__(
         self, store: FileStore, columns: Sequence[str] | None = None, predicate: Predicate | None = None
     ) -> None:
+        check_rows_in_files(store, "A change of rows by their positions (DELETE, UPDATE, MERGE)")
         self._store = store
         self._columns = ReadColumns.of(store.schema, columns, predicate)
         self._files = FileRead(store, self._columns.fields)

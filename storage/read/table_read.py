@@ -32,6 +32,7 @@ from interbed.storage.scan.starting_point import at_snapshot
 from interbed.storage.scan.summary.key_spread import KeySpread
 
 if TYPE_CHECKING:
+    from interbed.storage.lsm.column_groups import ColumnGroupRead
     from interbed.storage.read.change_read import ChangeRead
 
 MAX_DEFAULT_THREADS = 4
@@ -69,6 +70,12 @@ class TableRead:
         self._branches: dict[tuple[str, int | None], TableRead] = {}
         self._changes: ChangeRead | None = None
         self._merge: MergeRead | None = None
+        self._groups: ColumnGroupRead | None = None
+        if store.options.data_evolution_enabled:
+            # By use: reads of other tables do not load it.
+            from interbed.storage.lsm import column_groups
+
+            self._groups = column_groups.ColumnGroupRead(store, self._columns.fields, tally)
         if store.schema.has_primary_key:
             function = merge_function_for(store, drop_deletes=True)
             self._merge = MergeRead(store, self._columns.fields, function, tally)
@@ -166,6 +173,23 @@ class TableRead:
         if predicate is not None:
             predicate = self._buckets.narrowed(predicate, split.bucket, split.total_buckets)
         deleted_of = self._deletions.of(split.deletion_files)
+        if self._groups is not None:
+            # By use, as above.
+            from interbed.storage.lsm.column_groups import GroupOptions
+
+            yield from self._groups.of_files(
+                split.files,
+                split.path_of,
+                GroupOptions(
+                    predicate=predicate,
+                    readers=readers,
+                    most_rows=_rows_of_block(split, readers, limit),
+                    use_threads=use_threads,
+                ),
+                deleted_of=deleted_of,
+                row_ranges=split.row_ranges,
+            )
+            return
         if self._merge is None or split.raw_convertible:
             rows = _rows_of_block(split, readers, limit)
 

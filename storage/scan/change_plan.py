@@ -37,6 +37,7 @@ from interbed.storage.meta.options.stream import (
 from interbed.storage.meta.snapshot.manager import ChangelogManager
 from interbed.storage.meta.snapshot.snapshot import FIRST_SNAPSHOT_ID, CommitKind, Snapshot
 from interbed.storage.scan.change_range import SnapshotRange, chosen_range
+from interbed.storage.scan.manifest_reader import ManifestReader
 from interbed.storage.scan.split import DeletionFile, Plan, PlanStatistics, Split, append_groups
 from interbed.storage.scan.starting_point import has_changelog
 
@@ -129,6 +130,8 @@ def splits_of_snapshot(store: FileStore, source: ChangedEntries, snapshot: Snaps
             raise _expired(store, snapshot) from None
         raise
     added = [e for e in entries if e.kind is FileKind.ADD]
+    if store.options.data_evolution_enabled:
+        added = _of_new_rows(store, snapshot, added)
     if kind is not ChangeFiles.REPLACED:
         return record_splits(store, snapshot.id, added)
     removed = [e for e in entries if e.kind is FileKind.DELETE]
@@ -136,6 +139,20 @@ def splits_of_snapshot(store: FileStore, source: ChangedEntries, snapshot: Snaps
     if removed and snapshot.id > FIRST_SNAPSHOT_ID and store.snapshots.exists(snapshot.id - 1):
         deletions = source.deletions_of(store.snapshots.stored(snapshot.id - 1))
     return _replaced_splits(store, snapshot.id, removed, added, deletions)
+
+
+def _of_new_rows(store: FileStore, snapshot: Snapshot, added: Sequence[ManifestEntry]) -> list[ManifestEntry]:
+    """Return the files of rows that the snapshot added, without those with columns of older rows."""
+    from interbed.storage.lsm.column_groups import first_row_id
+
+    following = 0
+    if snapshot.id > FIRST_SNAPSHOT_ID and store.snapshots.exists(snapshot.id - 1):
+        following = store.snapshots.stored(snapshot.id - 1).next_row_id or 0
+    elif snapshot.id > FIRST_SNAPSHOT_ID:
+        reader = ManifestReader(store.file_io, store.paths)
+        before = [e.file for e in reader.entries(reader.base(snapshot)) if e.kind is FileKind.ADD]
+        following = max((first_row_id(f) + f.row_count for f in before), default=0)
+    return [e for e in added if first_row_id(e.file) >= following]
 
 
 def _expired(store: FileStore, snapshot: Snapshot) -> SnapshotNotFoundError:

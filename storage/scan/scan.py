@@ -10,7 +10,10 @@ import logging
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import TypeAlias
+
+import numpy as np
 
 from interbed.storage.base.arrays import Mask
 from interbed.storage.base.bucket_id import BucketId
@@ -39,6 +42,7 @@ from interbed.storage.scan.split import (
     Split,
     apart,
     append_groups,
+    column_groups,
     merge_tree_groups,
     sections_of,
 )
@@ -175,6 +179,8 @@ class TableScan:
         The second value is the number of files left by statistics, before file indexes.
         """
         schema = self._store.schema
+        if self._store.options.data_evolution_enabled:
+            return self._pruned_groups(buckets)
         if schema.has_primary_key:
             buckets = self._files_with_keys(buckets)
             sections = [
@@ -197,6 +203,33 @@ class TableScan:
             chosen = select_by_file_index(files, chosen, self._predicate, schema, self._store.schemas)
             kept = self._matching(sections, chosen)
         return kept, left_by_statistics
+
+    def _pruned_groups(self, buckets: Sequence[_Bucket]) -> tuple[list[_Sections], int]:
+        """Return what `_pruned` does for a table whose sections are the files with columns of the same rows."""
+        from interbed.storage.lsm.column_groups import row_range_groups, select_groups
+
+        store, predicate = self._store, self._predicate
+        found = [(b, group) for b in buckets for group in row_range_groups(b.files)]
+        groups = [group for _, group in found]
+        chosen = np.ones(len(groups), np.bool_)
+        left_by_statistics = sum(len(group.files) for group in groups)
+        if predicate is not None:
+            by_stats = partial(select_by_value_stats, schema=store.schema, schemas=store.schemas)
+            chosen = select_groups(groups, predicate, store, by_stats)
+            left_by_statistics = sum(len(g.files) for g, hit in zip(groups, chosen, strict=True) if hit)
+            if store.options.file_index_read_enabled and any(f.embedded_file_index for g in groups for f in g.files):
+                from interbed.storage.scan.pruning import select_by_file_index
+
+                def by_index(files: Sequence[DataFileMeta], own: Predicate) -> Mask:
+                    every = np.ones(len(files), np.bool_)
+                    return select_by_file_index(files, every, own, store.schema, store.schemas)
+
+                chosen &= select_groups(groups, predicate, store, by_index)
+        kept: dict[BucketId, _Sections] = {}
+        for (bucket, group), hit in zip(found, chosen, strict=True):
+            if hit:
+                kept.setdefault(bucket.id, (bucket, []))[1].append(group.files)
+        return list(kept.values()), left_by_statistics
 
     def _matching(self, sections: Sequence[_Sections], chosen: Mask) -> list[_Sections]:
         """Return the sections with a file that may hold a row asked for.
@@ -238,6 +271,8 @@ class TableScan:
         target, cost = options.split_target_size, options.split_open_file_cost
         if self._store.schema.has_primary_key:
             return merge_tree_groups(sections, target_size=target, open_file_cost=cost)
+        if options.data_evolution_enabled:
+            return column_groups(sections, target_size=target, open_file_cost=cost)
         files = [f for section in sections for f in section]
         # In tables with buckets the rows of each bucket keep their order, and a bucket has one index file.
         reorders = vectors and options.bucket < 1

@@ -302,6 +302,21 @@ def append_groups(
     return [FileGroup(files=tuple(f for s in group for f in s), raw_convertible=True) for group in packed]
 
 
+def column_groups(sections: Sequence[Section], *, target_size: int, open_file_cost: int) -> list[FileGroup]:
+    """Return the splits of one bucket of a table whose sections are the files with columns of the same rows.
+
+    Rows that are in one file with all columns are raw.
+    """
+    packed = pack_in_order(sections, lambda s: max(sum(f.file_size for f in s), open_file_cost), target_size)
+    return [
+        FileGroup(
+            files=tuple(f for section in group for f in section),
+            raw_convertible=all(len(section) == 1 for section in group),
+        )
+        for group in packed
+    ]
+
+
 def sharing_sections(files: Sequence[DataFileMeta], index_of: Callable[[DataFileMeta], str | None]) -> list[Section]:
     """Return the files grouped by the index file that they share; files without one are alone.
 

@@ -330,6 +330,11 @@ def _append_features(schema: TableSchema, options: CoreOptions) -> None:
     ):
         if evolution and enabled:
             raise InvalidOptionError(f"Options 'data-evolution.enabled' and '{key}' contradict each other; set one.")
+    if evolution and options.raw.get("metadata.iceberg.storage", "disabled") != "disabled":
+        raise InvalidOptionError(
+            "Options 'data-evolution.enabled' and 'metadata.iceberg.storage' contradict each other: a row of Iceberg "
+            "is in one file. Remove one of them."
+        )
     if clustering and options.bucket != -1:
         if options.boolean("bucket-append-ordered", True):
             raise InvalidOptionError(

@@ -79,7 +79,7 @@ class ReadOptimizedTable(Table):
     def maintenance(self) -> TableMaintenance:
         return ReadOnlyMaintenance(self)
 
-    upsert = append = write_changes = new_write = new_commit = truncate = compact = delete = _refuse
+    upsert = append = write_changes = new_write = new_commit = truncate = compact = delete = update = _refuse
     overwrite = delete_partitions = update_schema = merge_schema = _refuse
 
 
@@ -143,5 +143,5 @@ class RowTrackingTable(Table):
     def maintenance(self) -> TableMaintenance:
         return ReadOnlyMaintenance(self)
 
-    upsert = append = write_changes = new_write = new_commit = truncate = compact = delete = _refuse
+    upsert = append = write_changes = new_write = new_commit = truncate = compact = delete = update = _refuse
     overwrite = delete_partitions = update_schema = merge_schema = _refuse

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from interbed.storage.meta.snapshot.snapshot import Snapshot
     from interbed.storage.scan.partition_filter import Partitions
     from interbed.storage.table.schema_update import SchemaUpdate
+    from interbed.storage.upkeep.column_update import Values
 
 
 class TableWrites:
@@ -136,6 +137,33 @@ class TableWrites:
         if isinstance(rows, pa.RecordBatchReader):
             return self._overwrite_once(rows, partitions)
         return self._redone(lambda: self._overwrite_once(rows, partitions))
+
+    @changes_table
+    def update(
+        self,
+        values: "Values | IncomingRows",
+        filter: "str | Predicate | None" = None,  # noqa: A002 - the field's word for it
+        *,
+        by: "str | Sequence[str] | None" = None,
+        reads: "Sequence[str] | None" = None,
+    ) -> int | None:
+        """Change columns of rows, of a table with `data-evolution.enabled`; other columns are neither read nor written.
+
+        `values` has a value for each column to change, or a function that returns an array of values for an Arrow batch
+        of the rows; batches have the columns `reads` (None: all). All rows change, or those that the filter selects.
+        With `by`, the names of columns or "_ROW_ID", `values` are rows, as in upsert: each changes the rows of the
+        table with the same values in these columns, to its values in the others. Rows keep their ids. Returns the id of
+        the snapshot made, None when no row matched.
+
+        Raises InvalidInputError for given rows that the table does not have, SchemaMismatchError for values that do not
+        fit, FilterError, CommitError, and NotSupportedError for other tables.
+        """
+        from interbed.storage.commit.contention import RetryPolicy
+        from interbed.storage.upkeep.column_update import column_change, update_columns
+
+        change = column_change(self.store, self.name, values, filter, by=by, reads=reads)
+        # After a conflict the rows are read again: a row that another writer has changed may no longer match.
+        return RetryPolicy.of(self.store.options).redo(lambda: update_columns(self.store, change, _new_commit_user()))
 
     @changes_table
     def delete(self, filter: "str | Predicate") -> int | None:  # noqa: A002 - the field's word for it

@@ -1,12 +1,16 @@
 """Compaction of append tables: small files of a bucket are concatenated, or the rows of partitions sorted.
 
+In a table with `data-evolution.enabled` the files with columns of the same rows become one file, together with those of
+adjacent row ids. Rows keep their ids because the file begins with the first of them. Files whose rows are marked by a
+deletion vector are left alone: the vector belongs to one of them. Source: Paimon's DataEvolutionCompactCoordinator.
+
 A sort compaction is one COMPACT snapshot. All files of the chosen partitions are replaced by others of the target size,
 whose ranges of the order only share their bounds. Source: documentation page `maintenance/dedicated-compaction`, sort
 compact. Paimon's jobs overwrite the partitions, and so lose rows that are appended meanwhile; here only a change of the
 same files conflicts.
 """
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import replace
 
 import pyarrow as pa
@@ -17,6 +21,7 @@ from interbed.storage.commit.file_store_commit import FileStoreCommit
 from interbed.storage.files.deletion_vectors import BucketDeletions
 from interbed.storage.files.format.layout import DataFileLayout, DataFileNames
 from interbed.storage.files.format.writer import RollingFileWriter
+from interbed.storage.lsm.column_groups import ColumnGroupRead, GroupOptions, first_row_id, row_range_groups
 from interbed.storage.lsm.compact.rewriter import CompactIncrement
 from interbed.storage.lsm.file_read import FileRead, ReadOptions, block_rows
 from interbed.storage.lsm.write_buffer import SpillFiles
@@ -27,13 +32,14 @@ from interbed.storage.meta.manifest.index_manifest import IndexFileMeta
 from interbed.storage.meta.paths import DataFilePlace
 from interbed.storage.scan.live_files import restore_buckets
 from interbed.storage.scan.partition_filter import PartitionChoice
-from interbed.storage.scan.support import check_writable
+from interbed.storage.scan.support import check_rows_in_files, check_writable
 from interbed.storage.upkeep.compact_result import CompactionResult, PlannedCompaction, Progress, result_of
 from interbed.storage.write.commit_message import CommitMessage
 from interbed.storage.write.sort.external import ExternalSort, PartitionRows, Rows, RowsOfRange, SortRanges, SortUnit
 from interbed.storage.write.sort.key import Sample, SortKey, SortOrder, is_curve
 
 FileGroup = tuple[DataFileMeta, ...]
+_UNLIMITED = 1 << 62
 
 
 def plan_append_compaction(
@@ -67,6 +73,50 @@ def plan_append_compaction(
     return tuple(tuple(group) for group in groups if is_worth_it(group))
 
 
+def plan_column_compaction(
+    files: Sequence[DataFileMeta], *, target_bytes: int, marked: Collection[str] = (), least_files: int = 2
+) -> tuple[FileGroup, ...]:
+    """Return groups of files with columns of adjacent rows, each to become one file. Pure.
+
+    A group has at least two files, and `least_files` unless they have columns of the same rows and are as large as
+    `target_bytes` together. Files of the same rows as a file in `marked` are left out. Raises CorruptFileError as
+    row_range_groups.
+    """
+    found: list[tuple[int, list[DataFileMeta]]] = []
+    size = 0
+    for group in row_range_groups(files):
+        byte_size = sum(f.file_size for f in group.files)
+        if any(f.file_name in marked for f in group.files):
+            continue
+        if not found or found[-1][0] != group.first_row_id or size + byte_size > target_bytes:
+            found.append((group.first_row_id, []))
+            size = 0
+        size += byte_size
+        found[-1] = (group.first_row_id + group.row_count, [*found[-1][1], *group.files])
+    return tuple(
+        tuple(joined)
+        for _, joined in found
+        if len(joined) >= max(2, least_files) or (len(joined) > 1 and sum(f.file_size for f in joined) >= target_bytes)
+    )
+
+
+def written_as_one(
+    store: FileStore,
+    place: DataFilePlace,
+    names: DataFileNames,
+    layout: DataFileLayout,
+    batches: Iterable[pa.RecordBatch],
+) -> DataFileMeta:
+    """Write the rows of a range of row ids to one file, whatever its size. On an error nothing is left of it."""
+    # A writer for a compaction has no limit of rows.
+    whole = replace(layout, target_size=_UNLIMITED)
+    with RollingFileWriter(store.file_io, place, names, whole, level=0, source=FileSource.COMPACT) as writer:
+        for batch in batches:
+            writer.write(pa.RecordBatch.from_arrays(batch.columns, schema=layout.arrow))
+        (file,) = writer.close()
+    return file
+
+
 class FileConcatenator:
     """Concatenation of files of one table. Threads may share it, each with a bucket of its own."""
 
@@ -76,6 +126,7 @@ class FileConcatenator:
         self._layout = DataFileLayout.of(store.schema, store.options)
         self._names = DataFileNames(store.options.data_file_prefix)
         self._read = FileRead(store, store.schema.fields)
+        self._columns = ColumnGroupRead(store, store.schema.fields)
 
     def run(
         self,
@@ -107,7 +158,20 @@ class FileConcatenator:
         )
         return CommitMessage.of_compaction(bucket_id, total_buckets, compaction)
 
+    def _joined(self, group: FileGroup, place: DataFilePlace) -> DataFileMeta:
+        """Write the rows of adjacent row ids, whose columns are in several files, to one file."""
+        batches = self._columns.of_files(group, lambda file: file.path_in(place.directory), GroupOptions())
+        file = written_as_one(self._store, place, self._names, self._layout, batches)
+        return replace(
+            file,
+            first_row_id=min(first_row_id(f) for f in group),
+            min_sequence_number=min(f.min_sequence_number for f in group),
+            max_sequence_number=max(f.max_sequence_number for f in group),
+        )
+
     def _concatenate(self, group: FileGroup, place: DataFilePlace, deletions: BucketDeletions) -> list[DataFileMeta]:
+        if self._store.options.data_evolution_enabled:
+            return [self._joined(group, place)]
         with RollingFileWriter(
             self._store.file_io,
             place,
@@ -185,6 +249,7 @@ def plan_sort_compaction(
 def sort_units(store: FileStore, partition: PartitionChoice = None) -> list[SortUnit]:
     """Return the units to sort in the newest snapshot; raises NotSupportedError for a table with buckets."""
     check_writable(store)
+    check_rows_in_files(store, "A sort compaction")
     mode = bucket_mode(store.schema, store.options)
     if mode is not BucketMode.NONE:
         what = "has a primary key, which its files are sorted by" if store.schema.has_primary_key else "has buckets"

@@ -16,7 +16,7 @@ from interbed.storage.lsm.compact.strategy import Rewrite, pick_full, plan_file_
 from interbed.storage.lsm.levels import Levels, key_ranks, partition_intervals
 from interbed.storage.meta.file_store import FileStore
 from interbed.storage.meta.manifest.entry import DataFileMeta, FileSource
-from interbed.storage.upkeep.append_compact import plan_append_compaction
+from interbed.storage.upkeep.append_compact import plan_append_compaction, plan_column_compaction
 
 Vectors = Mapping[str, int | None]
 """Number of rows that a deletion vector marks, by data file; None where it is not recorded."""
@@ -96,6 +96,7 @@ class BucketRules:
     """Settings by which the buckets of a table are measured; sizes in bytes. `key_types` is empty for append tables.
 
     `skips_level_0`: reads see level 0 only once it is compacted, and read the other levels file by file.
+    `data_evolution`: files have some of the columns of their rows.
     """
 
     key_types: Sequence[DataType] = ()
@@ -106,6 +107,7 @@ class BucketRules:
     keep_order: bool = False
     skips_level_0: bool = False
     deletion_vectors: bool = False
+    data_evolution: bool = False
 
     @staticmethod
     def of(store: FileStore) -> "BucketRules":
@@ -223,9 +225,12 @@ def _tree_shape(files: Sequence[DataFileMeta], marked: Mapping[str, int], rules:
 
 
 def _list_shape(files: Sequence[DataFileMeta], marked: Mapping[str, int], rules: BucketRules) -> _FileShape:
-    groups = plan_append_compaction(
-        files, small_file_bytes=rules.small_bytes, keep_order=rules.keep_order, thinned=marked
-    )
+    if rules.data_evolution:
+        groups = plan_column_compaction(files, target_bytes=rules.target_bytes, marked=marked)
+    else:
+        groups = plan_append_compaction(
+            files, small_file_bytes=rules.small_bytes, keep_order=rules.keep_order, thinned=marked
+        )
     spare = _spare(groups, rules)
     size = sum(f.file_size for f in files)
     cost, least = (size + rules.open_bytes * n for n in (len(files), len(files) - spare))

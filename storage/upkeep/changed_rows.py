@@ -44,6 +44,7 @@ from interbed.storage.scan.live_files import restore_buckets
 from interbed.storage.scan.partition_filter import AllPartitions, PartitionFilter
 from interbed.storage.scan.scan import TableScan
 from interbed.storage.scan.split import Split
+from interbed.storage.scan.support import check_rows_in_files
 from interbed.storage.upkeep.compact_table import commit_rows
 from interbed.storage.write.bucket_strategy import batch_strategy_of
 from interbed.storage.write.commit_message import CommitMessage
@@ -59,6 +60,7 @@ class SnapshotRows:
     """Rows of the newest snapshot, and the commit of changes that are computed from them."""
 
     def __init__(self, store: FileStore, commit_user: str) -> None:
+        check_rows_in_files(store, "A change of rows by their positions (DELETE, UPDATE, MERGE)")
         self._readable = store
         # Rows of a fallback branch can't be changed from here.
         self.store = store if store.options.fallback_branch is None else store.with_options({FALLBACK_BRANCH: ""})

@@ -32,7 +32,12 @@ from interbed.storage.meta.paths import POSTPONE_BUCKET
 from interbed.storage.scan.live_files import RestoredBuckets, restore_buckets
 from interbed.storage.scan.partition_filter import PartitionChoice
 from interbed.storage.scan.support import check_writable
-from interbed.storage.upkeep.append_compact import FileConcatenator, FileGroup, plan_append_compaction
+from interbed.storage.upkeep.append_compact import (
+    FileConcatenator,
+    FileGroup,
+    plan_append_compaction,
+    plan_column_compaction,
+)
 from interbed.storage.upkeep.compact_result import CompactionResult, PlannedCompaction, Progress, result_of
 from interbed.storage.upkeep.take_up_postponed import PostponedPartition, postponed_partitions, take_up
 from interbed.storage.write.commit_message import CommitMessage
@@ -242,6 +247,14 @@ def concatenated_groups(
     """
     options = store.options
     files = restored.files(bucket_id)
+    if options.data_evolution_enabled:
+        vectors = (v for index_file in restored.index_files(bucket_id) for v in index_file.deletion_vectors or ())
+        return plan_column_compaction(
+            files,
+            target_bytes=options.target_file_size_for(primary_key=False),
+            marked={vector.data_file_name for vector in vectors},
+            least_files=2 if full else options.compaction_min_file_num,
+        )
     part = 0.0 if full else options.compaction_delete_ratio_threshold
     rows = {f.file_name: f.row_count for f in files}
     thinned = {
@@ -365,12 +378,15 @@ def _planned_concatenation(
     rewritten = [f for group in groups for f in group]
     if not rewritten:
         return []
+    detail = f"{len(rewritten)} files smaller than {_small_file_bytes(store)} bytes, or with deleted rows"
+    if store.options.data_evolution_enabled:
+        detail = f"{len(rewritten)} files with columns of the same rows, or of adjacent ones"
     return [
         PlannedCompaction(
             partition=store.paths.partition_spec(bucket_id.partition),
             bucket=bucket_id.bucket,
             reason="small files",
-            detail=f"{len(rewritten)} files smaller than {_small_file_bytes(store)} bytes, or with deleted rows",
+            detail=detail,
             output_level=0,
             files_rewritten=len(rewritten),
             bytes_rewritten=sum(f.file_size for f in rewritten),

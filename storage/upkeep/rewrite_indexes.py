@@ -20,7 +20,7 @@ from interbed.storage.meta.file_store import FileStore
 from interbed.storage.meta.manifest.entry import DataFileMeta
 from interbed.storage.scan.partition_filter import PartitionChoice
 from interbed.storage.scan.scan import TableScan
-from interbed.storage.scan.support import check_writable
+from interbed.storage.scan.support import check_rows_in_files, check_writable
 from interbed.storage.write.commit_message import CommitMessage
 
 _BATCH_ROWS = 65_536
@@ -62,6 +62,7 @@ def files_to_index(store: FileStore, partition: PartitionChoice = None) -> list[
     Raises NotSupportedError for indexes that select rows of a table with a primary key.
     """
     check_writable(store)
+    check_rows_in_files(store, "A rewrite of the file indexes")
     layout = DataFileLayout.of(store.schema, store.options)
     if store.schema.has_primary_key and layout.file_indexes.picks_rows:
         # Java Paimon 1.4.2 reads wrong values from delta pages when an index selects single rows of them.

@@ -15,7 +15,7 @@ Row ids in the metadata of files are compared as ranges. Those that a file store
 
 import time
 import uuid
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -193,7 +193,12 @@ class _TableCheck:
             if line.options.row_tracking_enabled:
                 reader = ManifestReader(line.file_io, line.paths)
                 live = merge_entries(reader.entries(reader.data(snapshot)))
-                for problem in row_id_problems((e.file for e in live), snapshot.next_row_id, line.schema_of):
+                for problem in row_id_problems(
+                    (e.file for e in live),
+                    snapshot.next_row_id,
+                    line.schema_of,
+                    evolves=line.options.data_evolution_enabled,
+                ):
                     self._report(what, problem)
         except InterbedError as error:
             self._report(what, str(error))
@@ -264,6 +269,12 @@ def remove_missing_files(store: FileStore, *, dry_run: bool = False) -> list[str
     """
     missing = _missing(store)
     if missing and not dry_run:
+        if store.options.data_evolution_enabled:
+            raise NotSupportedError(
+                f"{len(missing)} buckets of the table at {store.location} lack files with some columns of their rows "
+                "('data-evolution.enabled' = 'true'); without these files older values of the columns would be read. "
+                "Nothing was changed. Roll back to a snapshot that is complete, or overwrite the partitions."
+            )
         messages = [
             CommitMessage.deletion(bucket_id, entries[0].total_buckets, tuple(entry.file for entry in entries))
             for bucket_id, entries in missing.items()
@@ -310,9 +321,19 @@ def _data_path(store: FileStore, entry: ManifestEntry) -> str:
 
 
 def row_id_problems(
-    files: Iterable[DataFileMeta], next_row_id: int | None, schema_of: Callable[[int], TableSchema]
+    files: Iterable[DataFileMeta],
+    next_row_id: int | None,
+    schema_of: Callable[[int], TableSchema],
+    *,
+    evolves: bool = False,
 ) -> list[str]:
-    """Return what is wrong with the row ids of the live files of a snapshot; `schema_of` has the schema of an id."""
+    """Return what is wrong with the row ids of the live files of a snapshot; `schema_of` has the schema of an id.
+
+    In a table that `evolves` (`data-evolution.enabled`) files have columns of the same rows: they share all of their
+    ids or none.
+    """
+    if evolves:
+        return _evolving_problems(list(files), next_row_id or 0)
     problems: list[str] = []
     ranges: list[tuple[int, int, str]] = []
     following = next_row_id or 0
@@ -335,6 +356,21 @@ def row_id_problems(
             problems.append(f"{last[2]} and {name} have the same row ids, from {first} on")
         if last is None or greatest > last[1]:
             last = (first, greatest, name)
+    return problems
+
+
+def _evolving_problems(files: Sequence[DataFileMeta], following: int) -> list[str]:
+    problems = [f"the rows of {f.file_name} have no ids" for f in files if f.first_row_id is None]
+    last: tuple[int, int, str] | None = None
+    for first, end, name in sorted(
+        (f.first_row_id, f.first_row_id + f.row_count, f.file_name) for f in files if f.first_row_id is not None
+    ):
+        if end > following:
+            problems.append(f"{name} has the row id {end - 1}, and rows that are yet to come begin with {following}")
+        if last is not None and first < last[1] and (first, end) != last[:2]:
+            problems.append(f"{last[2]} and {name} share some of their row ids, from {first} on, not all of them")
+        if last is None or end > last[1]:
+            last = (first, end, name)
     return problems
 
 

@@ -36,6 +36,13 @@ def refusals(name: str, schema: TableSchema) -> dict[str, str]:
     """Return the statements that the table can't take, each with the reason and the way out."""
     options = schema.core
     found: dict[str, str] = {}
+    if options.data_evolution_enabled:
+        return {
+            statement: f"{statement} of '{name}' is not possible: with 'data-evolution.enabled' = 'true' rows are put "
+            "together from files of some of their columns. Change columns by Table.update in Python, or INSERT "
+            "OVERWRITE whole partitions."
+            for statement in (DELETE, UPDATE, MERGE)
+        }
     refusal = delete_refusal(schema, options)
     if refusal is not None:
         found[DELETE] = f"DELETE from '{name}' is not possible: {refusal}"

@@ -17,8 +17,8 @@ of Paimon's SpecialFields.
 
 import threading
 import uuid
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import pyarrow as pa
@@ -290,6 +290,7 @@ class DataFileLayout:
     """Common properties of all data files of a table's writers.
 
     `tracks_rows` says whether rows have ids; then `stores_row_ids` says whether the files have columns of them.
+    `write_cols` names the columns of files that have others than those of their schema.
     `fields` are the file's columns, `key_fields` the table's columns that order its rows (none in an append table),
     `sequence_fields` the columns that decide which row of a key is newest, before the order of arrival, `value_fields`
     all of the table's columns; `ascending` names the columns by which files are sorted. `kinds` has format, codec and
@@ -310,6 +311,7 @@ class DataFileLayout:
     arrow: pa.Schema
     tracks_rows: bool = False
     stores_row_ids: bool = False
+    write_cols: tuple[str, ...] | None = None
 
     @staticmethod
     def of(schema: TableSchema, options: CoreOptions) -> "DataFileLayout":
@@ -344,6 +346,21 @@ class DataFileLayout:
             arrow=file_schema(fields),
             tracks_rows=options.row_tracking_enabled,
             stores_row_ids=stores_row_ids(schema),
+            write_cols=schema.names if stores_row_ids(schema) else None,
+        )
+
+    def of_columns(self, names: Collection[str]) -> "DataFileLayout":
+        """Return the layout of files with some columns of an append table."""
+        fields = tuple(f for f in self.fields if f.name in names)
+        indexed = tuple(c for c in self.file_indexes.columns if c.column in names)
+        return replace(
+            self,
+            fields=fields,
+            value_fields=fields,
+            kinds=FileKinds.of(self.options, fields, ()),
+            file_indexes=replace(self.file_indexes, columns=indexed),
+            arrow=file_schema(fields),
+            write_cols=tuple(f.name for f in fields),
         )
 
     def group_rows(self, batch: pa.RecordBatch) -> int:

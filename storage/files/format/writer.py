@@ -152,7 +152,7 @@ class DataFileWriter:
             file_source=self._source,
             value_stats_cols=value_columns,
             external_path=self._external_path,
-            write_cols=tuple(f.name for f in layout.fields) if layout.stores_row_ids else None,
+            write_cols=layout.write_cols,
         )
 
     def abort(self) -> None:

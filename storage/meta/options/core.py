@@ -129,6 +129,11 @@ class CoreOptions(
         return self.boolean("row-tracking.enabled", False)
 
     @property
+    def data_evolution_enabled(self) -> bool:
+        """Whether the rows of a table that tracks rows are put together from files of some of their columns."""
+        return self.boolean("data-evolution.enabled", False)
+
+    @property
     def row_ids_by_partition(self) -> bool:
         """Whether a commit gives the new rows of each partition ids without gaps."""
         return self.boolean("row-tracking.partition-group-on-commit", True)

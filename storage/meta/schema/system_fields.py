@@ -46,7 +46,10 @@ def stores_row_ids(schema: TableSchema) -> bool:
 
 
 def with_stored_row_ids(schema: TableSchema) -> TableSchema:
-    """Return the schema of files whose rows were in other files before: in a table that tracks rows, with their ids."""
-    if not schema.core.row_tracking_enabled or stores_row_ids(schema):
+    """Return the schema of files whose rows were in other files before: in a table that tracks rows, with their ids.
+
+    With `data-evolution.enabled` rows never leave their range of ids, which is in the manifest.
+    """
+    if not schema.core.row_tracking_enabled or stores_row_ids(schema) or schema.core.data_evolution_enabled:
         return schema
     return replace(schema, fields=(*schema.fields, *STORED_TRACKING_FIELDS))

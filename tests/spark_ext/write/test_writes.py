@@ -315,19 +315,16 @@ def test_a_null_in_a_key_is_refused(lake: SparkLake) -> None:
 
 
 def test_unwritable_tables_are_refused_before_a_task_starts(lake: SparkLake) -> None:
-    with pytest.raises(Exception, match=r"Option 'data-evolution\.enabled' = 'true' is not supported"):
-        lake.sql(
-            "CREATE TABLE {lake}.db.t (id INT, v INT) TBLPROPERTIES "
-            "('row-tracking.enabled' = 'true', 'data-evolution.enabled' = 'true')"
-        )
+    with pytest.raises(Exception, match=r"Option 'scan\.bucket' = '1' is not supported"):
+        lake.sql("CREATE TABLE {lake}.db.t (id INT, v INT) TBLPROPERTIES ('scan.bucket' = '1')")
     lake.sql("CREATE TABLE {lake}.db.t (id INT, v INT)")
     # Another engine has created it like this.
     path = lake.warehouse / "db.db" / "t" / "schema" / "schema-0"
     schema = json.loads(path.read_text())
-    schema["options"]["data-evolution.enabled"] = "true"
+    schema["options"]["scan.bucket"] = "1"
     path.write_text(json.dumps(schema))
 
-    with pytest.raises(Exception, match=r"can't be written\. Option 'data-evolution\.enabled'"):
+    with pytest.raises(Exception, match=r"can't be written\. Option 'scan\.bucket'"):
         lake.sql("INSERT INTO {lake}.db.t VALUES (1, 1)")
 
 

@@ -14,7 +14,7 @@ ROWS = pa.table({"id": pa.array([1], pa.int32())})
 
 @pytest.mark.parametrize(
     ("option", "value"),
-    [("data-evolution.enabled", "true"), ("type", "object-table")],
+    [("scan.bucket", "1"), ("type", "object-table")],
 )
 def test_a_table_with_an_unsupported_feature_is_refused_by_its_option(tmp_path: Path, option: str, value: str) -> None:
     with interbed.load_catalog("lake", warehouse=f"file:{tmp_path}") as catalog:

@@ -263,7 +263,6 @@ def test_files_of_an_older_schema_have_ids(catalog: Catalog) -> None:
     [
         (["id"], {}, "is for tables without a primary key"),
         ([], {"bucket": "2", "bucket-key": "id"}, "needs 'bucket' = '-1'"),
-        ([], {"data-evolution.enabled": "true"}, "'data-evolution.enabled' = 'true' is not supported"),
     ],
 )
 def test_a_table_that_can_not_track_rows_is_refused(

@@ -25,7 +25,7 @@ from interbed.catalog.server.auth.delegation.hadoop_token import (
     TokenFormatError,
     TokenIdentifier,
 )
-from interbed.catalog.server.auth.directory_groups import UserGroups
+from interbed.catalog.server.auth.impersonation import UserGroups
 from interbed.catalog.server.auth.issued_tokens import KeptVerifications, StoredTokens, TokenDatabase, found_token
 from interbed.catalog.server.auth.principals import (
     AuthenticationError,

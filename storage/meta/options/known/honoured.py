@@ -170,6 +170,7 @@ HONOURED: Mapping[str, tuple[str, ...]] = {
         "deletion-vectors.merge-on-read",
         "row-tracking.enabled",
         "row-tracking.partition-group-on-commit",
+        "data-evolution.enabled",
         "sort-compaction.range-strategy",
         "sort-compaction.local-sample.magnification",
         "overwrite-upgrade",

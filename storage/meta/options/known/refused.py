@@ -104,13 +104,6 @@ _MISREAD: tuple[KnownOption, ...] = (
         blocks=BlockedUse.READING,
     ),
     *_refused(
-        "data-evolution.enabled",
-        "rows are not put together from files of some of their columns",
-        "make the table without it",
-        takes=_OFF,
-        blocks=BlockedUse.READING,
-    ),
-    *_refused(
         "pk-clustering-override",
         "files that are not sorted by their primary key can't be merged",
         "make the table without it, and sort an append table by sys.compact",
@@ -228,7 +221,7 @@ _MISWRITTEN: tuple[KnownOption, ...] = (
     ),
     *_refused(
         "data-evolution.compaction.rewrite-row-ids",
-        "rows are not put together from files of some of their columns",
+        "a compaction keeps the ids of rows",
         "remove it",
         takes=_OFF,
     ),
