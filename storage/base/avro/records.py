@@ -65,6 +65,10 @@ OF_ROWS = PlainLimits()
 OF_METADATA = PlainLimits(block=METADATA_BLOCK_BYTES_MAX, file=METADATA_BYTES_MAX)
 
 
+_OPTIONAL = 2
+"""The number of types in a union of a type and null."""
+
+
 class PlainBlocks:
     """Decompressed blocks of an Avro file, in order.
 
@@ -103,9 +107,18 @@ class PlainBlocks:
     @cached_property
     def field_types(self) -> dict[str, Any]:
         """The types of the outermost record's fields by name. Raises ValueError when the schema is no record."""
-        if not isinstance(self.schema, Mapping) or self.schema.get("type") != "record":
+        record = self.schema
+        if self.is_optional:
+            record = next(each for each in record if each != "null")
+        if not isinstance(record, Mapping) or record.get("type") != "record":
             raise ValueError("its schema is not a record")
-        return {f["name"]: f["type"] for f in self.schema["fields"]}
+        return {f["name"]: f["type"] for f in record["fields"]}
+
+    @property
+    def is_optional(self) -> bool:
+        """Whether the schema is a record or null, as in files with some columns by Java Paimon: each row has a tag."""
+        schema = self.schema
+        return isinstance(schema, list) and len(schema) == _OPTIONAL and "null" in schema
 
     def __iter__(self) -> Iterator[Block]:
         while (block := self._next_block()) is not None:

@@ -84,7 +84,7 @@ class AvroReader:
             prefetch(source, lambda: whole_file(source.size()))
             plain = PlainBlocks(source)
             columns = [(f, plain.field_types[f.name]) for f in fields if f.name in plain.field_types]
-            flat = FlatDecoder.of(plain.field_types)
+            flat = None if plain.is_optional else FlatDecoder.of(plain.field_types)
             position = 0
             for blocks in plain.windows(_WINDOW_BYTES):
                 if flat is not None and len(blocks) >= _LEAST_BLOCKS:
@@ -115,6 +115,8 @@ def _row_batches(content: bytes, columns: Sequence[Column], batch_rows: int) -> 
     # than a selection of them.
     records: Iterator[Any] = iter(fastavro.reader(BytesIO(content)))
     while rows := list(islice(records, min(batch_rows, MAX_BATCH_ROWS))):
+        if None in rows:
+            raise ValueError("one of its rows is null")
         arrays = [_column([row[f.name] for row in rows], f.type, schema) for f, schema in columns]
         yield _batch(arrays, [f.name for f, _ in columns], len(rows))
 

@@ -84,6 +84,9 @@ public final class PaimonPeer {
                 return MAPPER.readTree(JsonSerdeUtil.toJson(table(command).schema()));
             case "write":
                 return write(command);
+            case "write_columns":
+                ColumnCommands.write(table(command), command);
+                return latest(table(command));
             case "compact":
                 return compact(command);
             case "read":
@@ -260,7 +263,9 @@ public final class PaimonPeer {
                 TableWriteImpl<?> write = table.newWrite(user);
                 InnerTableCommit commit = table.newCommit(user)) {
             write.withIOManager(io);
-            if (table.bucketMode() == BucketMode.BUCKET_UNAWARE) {
+            if (table.coreOptions().dataEvolutionEnabled()) {
+                messages.addAll(ColumnCommands.compacted(table, user));
+            } else if (table.bucketMode() == BucketMode.BUCKET_UNAWARE) {
                 BaseAppendFileStoreWrite files = (BaseAppendFileStoreWrite) write.getWrite();
                 if (table.coreOptions().rowTrackingEnabled()) {
                     // As Paimon's jobs: otherwise the compacted rows lose their ids.

@@ -160,6 +160,15 @@ class JavaTable:
         """Write an Arrow table with the columns in the order of the table; see `write`."""
         return self.write(table_to_rows(data, self.types()), **arguments)
 
+    def write_columns(self, columns: Sequence[str], rows: Sequence[Row], *, first_row_id: int) -> dict[str, Any]:
+        """Write values of some columns for all rows of a range of row ids, as Paimon's MERGE INTO does in a table with
+        `data-evolution.enabled`; return the latest snapshot's JSON.
+        """
+        answer: dict[str, Any] = self._call(
+            "write_columns", columns=list(columns), rows=[list(row) for row in rows], first_row_id=first_row_id
+        )
+        return answer
+
     def compact(self, *, full: bool = True, options: Mapping[str, str] | None = None) -> dict[str, Any] | None:
         """Compact every bucket (or the small files of an unbucketed table), and return the latest snapshot's JSON."""
         answer: dict[str, Any] | None = self._call("compact", full=full, dynamic_options=dict(options or {}))
