@@ -10,7 +10,6 @@ from dataclasses import dataclass, field
 from types import TracebackType
 from typing import TYPE_CHECKING, Self, cast
 
-from interbed.catalog.client.dropped import CatalogDrops
 from interbed.catalog.client.errors import (
     UNREADABLE,
     DatabaseExistsError,
@@ -24,6 +23,7 @@ from interbed.catalog.client.grants import CatalogGrants
 from interbed.catalog.client.identifier import SYSTEM_DATABASE, Identifier, TableName, check_not_system_database
 from interbed.catalog.client.identifier import parse_table_name as parse_table_name
 from interbed.catalog.client.options import UNNAMED, CatalogOptions
+from interbed.catalog.client.recovery import CatalogDrops
 from interbed.catalog.client.staging import StagedTables, TableFill, given_schema
 from interbed.catalog.client.table_parts import TableParts
 from interbed.storage.base.errors import NotSupportedError, plain_errors
@@ -35,7 +35,7 @@ from interbed.storage.table.table import Table
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from interbed.catalog.client.repair_report import RepairReport
+    from interbed.catalog.client.recovery import RepairReport
     from interbed.iceberg.table import IcebergTable
     from interbed.storage.base.incoming import IncomingRows
     from interbed.storage.meta.schema.change import SchemaChange

@@ -49,8 +49,8 @@ from interbed.storage.table.opening import find_store, open_store, schema_manage
 from interbed.storage.table.table import Table
 
 if TYPE_CHECKING:
-    from interbed.catalog.client.dropped import DroppedEntry
     from interbed.catalog.client.files.dropped_directories import DroppedDirectories
+    from interbed.catalog.client.recovery import DroppedEntry
     from interbed.storage.meta.schema.change import SchemaChange
 
 

@@ -76,7 +76,6 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from interbed.catalog.client.api import Catalog, Database
-    from interbed.catalog.client.dropped import DroppedEntry
     from interbed.catalog.client.errors import (
         CallStateUnknownError,
         CatalogAccessError,
@@ -109,6 +108,7 @@ if TYPE_CHECKING:
     )
     from interbed.catalog.client.hive.catalog import HiveCatalog
     from interbed.catalog.client.identifier import Identifier
+    from interbed.catalog.client.recovery import DroppedEntry
     from interbed.catalog.client.rest.catalog import RestCatalog
     from interbed.catalog.client.rest.http import RestRefusedError
     from interbed.catalog.client.table_parts import Partition
@@ -349,7 +349,7 @@ _HOLDS = {
         "TableNotFoundError "
         "UnregisteredTableError ViewNotFoundError"
     ),
-    "interbed.catalog.client.dropped": "DroppedEntry",
+    "interbed.catalog.client.recovery": "DroppedEntry",
     "interbed.catalog.client.factory": "CatalogFactory load_catalog",
     "interbed.catalog.client.filesystem": "FileSystemCatalog",
     "interbed.catalog.client.functions": "CatalogFunction FunctionChange FunctionDefinition",

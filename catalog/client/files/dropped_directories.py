@@ -32,10 +32,10 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, replace
 
-from interbed.catalog.client.dropped import DroppedEntry
 from interbed.catalog.client.errors import CatalogError, DatabaseExistsError, TableExistsError, TableNotFoundError
 from interbed.catalog.client.files.database_directory import delete_database_tree
 from interbed.catalog.client.files.table_files import delete_tree, remove_if_empty, surveyed
+from interbed.catalog.client.recovery import DroppedEntry
 from interbed.storage.base.clock import Clock
 from interbed.storage.base.errors import InterbedError, InvalidInputError, StorageAccessError
 from interbed.storage.base.path_name import is_path_name

@@ -11,7 +11,6 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, cast
 
 from interbed.catalog.client.api import Catalog, Database, View, parse_table_name
-from interbed.catalog.client.dropped import DropCalls, ServedDrops
 from interbed.catalog.client.errors import (
     DatabaseNotFoundError,
     NotAnInterbedTableError,
@@ -32,7 +31,7 @@ from interbed.catalog.client.hive.settings import hive_settings
 from interbed.catalog.client.hive.tables import HiveTables
 from interbed.catalog.client.identifier import Identifier, TableName, branch_to_alter, check_table_name
 from interbed.catalog.client.options import CatalogOptions, LockMode
-from interbed.catalog.client.repair_report import RepairReport
+from interbed.catalog.client.recovery import DropCalls, RepairReport, ServedDrops
 from interbed.catalog.client.staging import StagedTable, TableFill
 from interbed.catalog.client.table_parts import PartitionSpecs, PartitionStatistics, partition_specs, partitions_of
 from interbed.storage.base.errors import InterbedError, InvalidInputError, NotSupportedError

@@ -21,7 +21,6 @@ from typing import Any, Protocol, TypeVar
 
 from thrift.Thrift import TApplicationException, TException
 
-from interbed.catalog.client.dropped import DroppedEntry
 from interbed.catalog.client.errors import CatalogError, DatabaseExistsError, TableExistsError, TableNotFoundError
 from interbed.catalog.client.grants import (
     AccessGrant,
@@ -32,6 +31,7 @@ from interbed.catalog.client.grants import (
     RoleMembership,
 )
 from interbed.catalog.client.hive.connection import REFUSALS, MetastoreCalls, refusal
+from interbed.catalog.client.recovery import DroppedEntry
 from interbed.storage.base.errors import (
     CorruptFileError,
     FilterError,

@@ -30,7 +30,7 @@ from interbed.catalog.client.hive.registration import (
 )
 from interbed.catalog.client.hive.tables import HiveTables
 from interbed.catalog.client.identifier import DB_SUFFIX, Identifier, check_table_name, parse_table_name
-from interbed.catalog.client.repair_report import RepairAction, RepairKind, RepairReport
+from interbed.catalog.client.recovery import RepairAction, RepairKind, RepairReport
 from interbed.catalog.client.table_parts import partition_name, partitions_of
 from interbed.storage.base.errors import InterbedError
 from interbed.storage.meta.file_store import FileStore

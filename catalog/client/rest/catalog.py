@@ -10,7 +10,6 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from interbed.catalog.client.api import Catalog, Database, View, ViewColumn, parse_table_name
-from interbed.catalog.client.dropped import DropCalls, ServedDrops
 from interbed.catalog.client.errors import (
     DatabaseExistsError,
     DatabaseNotEmptyError,
@@ -29,6 +28,7 @@ from interbed.catalog.client.identifier import (
     check_database_name,
 )
 from interbed.catalog.client.options import CatalogOptions
+from interbed.catalog.client.recovery import DropCalls, ServedDrops
 from interbed.catalog.client.rest.client import RestFunctions
 from interbed.catalog.client.rest.http import CONFLICT, NOT_FOUND, RestRefusedError, catalog_error
 from interbed.catalog.client.rest.messages import has_dialect, view_changes, view_from_json, view_to_json

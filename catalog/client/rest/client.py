@@ -20,7 +20,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from interbed.catalog.client.dropped import DroppedEntry
 from interbed.catalog.client.errors import (
     CatalogError,
     DatabaseExistsError,
@@ -32,6 +31,7 @@ from interbed.catalog.client.errors import (
 )
 from interbed.catalog.client.functions import CatalogFunction, CatalogFunctions, FunctionChange, FunctionName
 from interbed.catalog.client.identifier import BRANCH_PREFIX, SEPARATOR, Identifier, check_database_name
+from interbed.catalog.client.recovery import DroppedEntry
 from interbed.catalog.client.rest.grants import RestGrants
 from interbed.catalog.client.rest.http import (
     CONFLICT,

@@ -15,8 +15,7 @@ from interbed.catalog.server.auth.issued_tokens import OptimizerIdentity
 from interbed.catalog.server.auth.principals import Mechanism
 from interbed.catalog.server.database import schema
 from interbed.catalog.server.database.engine import parse_database_url
-from interbed.catalog.server.database.generation import open_generation_reader
-from interbed.catalog.server.database.session import SqlRepository
+from interbed.catalog.server.database.session import SqlRepository, open_generation_reader
 from interbed.catalog.server.ops.metrics import CacheFigures, PoolFigures, ServerMetrics
 from interbed.catalog.server.ops.observers import ServerOperations, metrics_for, observers_for
 from interbed.catalog.server.ops.vital_signs import OwnSigns, SharedBoard, WorkerPlace

@@ -14,7 +14,6 @@ import pytest
 
 import interbed
 from interbed.catalog.client import filesystem
-from interbed.catalog.client.dropped import DroppedEntry
 from interbed.catalog.client.errors import (
     CatalogError,
     DatabaseExistsError,
@@ -27,6 +26,7 @@ from interbed.catalog.client.files.dropped_directories import ABANDONED_SECONDS,
 from interbed.catalog.client.files.table_files import delete_tree
 from interbed.catalog.client.filesystem import FileSystemCatalog
 from interbed.catalog.client.hive.extended_calls import KeptDrops
+from interbed.catalog.client.recovery import DroppedEntry
 from interbed.catalog.client.rest.catalog import RestCatalog
 from interbed.storage.base.clock import now_millis
 from interbed.storage.base.errors import (

@@ -1,7 +1,7 @@
 """Cache of answers: encoded replies to reads of metadata, kept until a change invalidates them.
 
 An answer is found by the bytes of the call without the sequence id. It is valid for the generation of metadata that the
-cache is at (see database/generation.py). Before answers are returned, the cache is brought to the present generation,
+cache is at (see database/session.py). Before answers are returned, the cache is brought to the present generation,
 and the answers named by the events in between are dropped. So a read that begins after a change was acknowledged sees
 the change, whichever process or server made it.
 
@@ -22,7 +22,7 @@ from collections.abc import Callable, Iterable
 from functools import partial
 from typing import Any, Generic, Protocol, TypeVar
 
-from interbed.catalog.server.database.generation import (
+from interbed.catalog.server.database.session import (
     ChangedObject,
     GenerationChanges,
     GenerationError,

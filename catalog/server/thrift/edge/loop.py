@@ -17,7 +17,7 @@ from functools import partial
 
 from thrift.transport.TTransport import TTransportException
 
-from interbed.catalog.server.database.generation import GenerationReader
+from interbed.catalog.server.database.session import GenerationReader
 from interbed.catalog.server.threads import AnswerLaterError, ClientLink, ThreadDeaths
 from interbed.catalog.server.thrift.edge.authenticating import ConnectionAuthenticator, PortAuthentication
 from interbed.catalog.server.thrift.edge.buffers import PartialMessages, UnsentReplies

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Protocol
 
-from interbed.catalog.server.database.generation import GenerationReader
+from interbed.catalog.server.database.session import GenerationReader
 from interbed.catalog.server.threads import AnswerLaterError, ClientLink
 from interbed.catalog.server.thrift.edge.authenticating import await_authentication
 from interbed.catalog.server.thrift.edge.buffers import PartialMessages

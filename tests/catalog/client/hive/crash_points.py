@@ -20,7 +20,7 @@ import interbed
 from interbed.catalog.client.errors import CatalogError
 from interbed.catalog.client.hive.catalog import HiveCatalog
 from interbed.catalog.client.identifier import parse_table_name
-from interbed.catalog.client.repair_report import RepairKind
+from interbed.catalog.client.recovery import RepairKind
 from interbed.storage.base.errors import InterbedError
 from interbed.storage.io.api import FileIO
 from interbed.storage.table.table import Table

@@ -19,7 +19,7 @@ from interbed.catalog.client.errors import (
 )
 from interbed.catalog.client.hive.catalog import HiveCatalog
 from interbed.catalog.client.hive.registration import CURRENT_SNAPSHOT
-from interbed.catalog.client.repair_report import RepairKind, RepairReport
+from interbed.catalog.client.recovery import RepairKind, RepairReport
 from interbed.cli import main
 from interbed.storage.base.errors import NotSupportedError
 from interbed.storage.base.types.data_type import AtomicType, TypeRoot

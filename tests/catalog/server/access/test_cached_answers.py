@@ -2,7 +2,7 @@
 
 import pytest
 
-from interbed.catalog.server.database.generation import ChangedObject, GenerationChanges
+from interbed.catalog.server.database.session import ChangedObject, GenerationChanges
 from interbed.catalog.server.service.access.guard import AccessGuard
 from interbed.catalog.server.service.access.objects import Privilege
 from interbed.catalog.server.service.events import EventType

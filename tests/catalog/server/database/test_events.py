@@ -10,8 +10,7 @@ from hypothesis import strategies as st
 
 from interbed.catalog.server.database import schema
 from interbed.catalog.server.database.events import packed_body, unpacked_body
-from interbed.catalog.server.database.generation import GenerationChanges, open_generation_reader
-from interbed.catalog.server.database.session import SqlRepository
+from interbed.catalog.server.database.session import GenerationChanges, SqlRepository, open_generation_reader
 from interbed.catalog.server.service import events
 from interbed.catalog.server.service.history.entries import HistoryQuery
 from interbed.catalog.server.service.model import (

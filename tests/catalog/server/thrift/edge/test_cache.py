@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from interbed.catalog.server.database.generation import ChangedObject, GenerationChanges
+from interbed.catalog.server.database.session import ChangedObject, GenerationChanges
 from interbed.catalog.server.service.events import EventType
 from interbed.catalog.server.thrift.edge.cache import AnswerCache
 from interbed.catalog.server.thrift.edge.call import CallOutcome, ClientSession
