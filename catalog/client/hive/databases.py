@@ -35,8 +35,6 @@ _log = logging.getLogger(__name__)
 
 _COMMENT = "comment"
 
-_COMMENT = "comment"
-
 _LOCATION = "location"
 
 _OWNER = "owner"
