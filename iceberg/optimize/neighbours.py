@@ -15,7 +15,7 @@ from pyiceberg.table import Table as Metadata
 
 from interbed.iceberg.read.files import static_table
 from interbed.storage.base.avro.records import METADATA_BLOCK_BYTES_MAX
-from interbed.storage.base.decompression import TooManyBytesError, plain_content
+from interbed.storage.base.decoding import TooManyBytesError, plain_content
 from interbed.storage.base.errors import CorruptFileError
 from interbed.storage.io.api import FileIO, FileStatus
 

@@ -33,7 +33,7 @@ from interbed.iceberg.meta.live_files import LiveFile
 from interbed.iceberg.meta.table_metadata import data_field, schema_to_arrow, type_to_arrow
 from interbed.storage.base.arrow_values import nulls_of
 from interbed.storage.base.avro.records import METADATA_BLOCK_BYTES_MAX, PlainBlocks
-from interbed.storage.base.decompression import plain_content
+from interbed.storage.base.decoding import plain_content
 from interbed.storage.base.errors import CorruptFileError, InvalidOptionError, NotSupportedError
 from interbed.storage.base.predicate.expr import AlwaysTrue, Predicate, columns_of, rename_columns, restrict_to
 from interbed.storage.base.types.data_type import DataField

@@ -33,7 +33,7 @@ import pyarrow.compute as pc
 from interbed.ingest.flow.changes import BadMessage
 from interbed.ingest.formats.arrays import Array, Indices, Mask, check_not_lost, kept, mask_of, taken, true_of, valid
 from interbed.ingest.formats.json_objects import json_text, parsed_object
-from interbed.storage.base.base64_text import bytes_of_base64
+from interbed.storage.base.decoding import bytes_of_base64
 from interbed.storage.base.errors import NotSupportedError
 
 Known = TypeVar("Known")

@@ -23,7 +23,7 @@ from decimal import Decimal
 from enum import IntEnum
 from typing import Any
 
-from interbed.storage.base.base64_text import bytes_of_base64
+from interbed.storage.base.decoding import bytes_of_base64
 from interbed.storage.base.errors import FilterError, NotSupportedError
 from interbed.storage.base.predicate.conditions import char_forms, char_lengths
 from interbed.storage.base.predicate.expr import (

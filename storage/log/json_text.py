@@ -25,7 +25,7 @@ import pyarrow as pa
 import pyarrow.compute
 
 from interbed.storage.base.arrow_values import from_numpy
-from interbed.storage.base.base64_text import bytes_of_base64
+from interbed.storage.base.decoding import bytes_of_base64
 from interbed.storage.base.types.arrow import type_to_arrow
 from interbed.storage.base.types.data_type import (
     BINARIES,

@@ -41,7 +41,7 @@ from interbed.catalog.server.auth.principals import (
     Principal,
     checked_principal,
 )
-from interbed.storage.base.base64_text import bytes_of_base64
+from interbed.storage.base.decoding import bytes_of_base64
 from interbed.storage.base.errors import load_extra
 
 HOST = "_HOST"

@@ -44,7 +44,7 @@ from interbed.catalog.server.threads import ThreadDeaths
 from interbed.catalog.server.thrift.edge.cache import CacheEntry, CacheHit, CacheLookup
 from interbed.catalog.server.thrift.edge.call import ClientSession
 from interbed.catalog.server.thrift.edge.serving import SharedEdge
-from interbed.storage.base.base64_text import bytes_of_base64
+from interbed.storage.base.decoding import bytes_of_base64
 
 _TICK_SECONDS = 1.0
 

@@ -22,7 +22,7 @@ from typing import Any
 from thrift.Thrift import TType
 
 from interbed.catalog.server.service.model import DEFAULT_CATALOG
-from interbed.storage.base.base64_text import bytes_of_base64
+from interbed.storage.base.decoding import bytes_of_base64
 from interbed.storage.base.errors import InterbedError
 from interbed.thrift_idl.hive_metastore import ttypes
 

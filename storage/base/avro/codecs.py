@@ -16,7 +16,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from interbed.storage.base.decompression import TooManyBytesError, check_size, stream_content, streams_content
+from interbed.storage.base.decoding import TooManyBytesError, check_size, stream_content, streams_content
 
 if sys.version_info >= (3, 14):
     from compression import zstd

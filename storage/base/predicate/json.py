@@ -31,7 +31,7 @@ from datetime import date, datetime, time
 from decimal import Decimal, InvalidOperation
 from typing import Any
 
-from interbed.storage.base.base64_text import bytes_of_base64
+from interbed.storage.base.decoding import bytes_of_base64
 from interbed.storage.base.errors import FilterError
 from interbed.storage.base.predicate.expr import (
     AlwaysFalse,

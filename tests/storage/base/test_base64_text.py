@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from interbed.catalog.client.cli.forms.text_values import json_converter, value_of_text
-from interbed.storage.base.base64_text import bytes_of_base64, bytes_of_base64url
+from interbed.storage.base.decoding import bytes_of_base64, bytes_of_base64url
 from interbed.storage.base.errors import FilterError
 from interbed.storage.base.predicate.json import from_json
 from interbed.storage.base.types.data_type import AtomicType, TypeRoot

@@ -32,7 +32,7 @@ from interbed.catalog.server.auth.authentication import (
 )
 from interbed.catalog.server.auth.delegation.tokens import DelegationTokenService, TokenOwner
 from interbed.catalog.server.auth.principals import AuthenticationError
-from interbed.storage.base.base64_text import bytes_of_base64
+from interbed.storage.base.decoding import bytes_of_base64
 from interbed.storage.base.errors import is_installed
 
 CIPHERS = ("3des", "rc4")

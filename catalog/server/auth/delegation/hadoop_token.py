@@ -18,7 +18,7 @@ import hashlib
 import hmac
 from dataclasses import dataclass, field
 
-from interbed.storage.base.base64_text import bytes_of_base64url
+from interbed.storage.base.decoding import bytes_of_base64url
 
 KIND = "HIVE_DELEGATION_TOKEN"
 """The kind of the tokens of Hive's metastores, by which clients find them among a user's."""

@@ -26,7 +26,7 @@ from interbed.catalog.server.service.access.objects import table_object
 from interbed.catalog.server.service.errors import MetastoreError, UnboundedFileError, is_of_a_store
 from interbed.catalog.server.service.names import normalized
 from interbed.catalog.server.service.tables.pointers import read_bounded
-from interbed.storage.base.base64_text import bytes_of_base64url
+from interbed.storage.base.decoding import bytes_of_base64url
 from interbed.storage.base.errors import InterbedError, InvalidInputError, NotSupportedError
 
 if TYPE_CHECKING:

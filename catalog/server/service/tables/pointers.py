@@ -63,7 +63,7 @@ from interbed.catalog.server.service.names import escaped, normalized
 from interbed.catalog.server.service.repository import Repository, StoredRow, Transaction
 from interbed.catalog.server.service.tables.rules import names_after, table_not_found
 from interbed.catalog.server.service.warehouse import Warehouse, with_files
-from interbed.storage.base.decompression import TooManyBytesError, plain_content
+from interbed.storage.base.decoding import TooManyBytesError, plain_content
 from interbed.storage.io.api import FileIO
 
 FILE_BYTES_MAX = 256 << 20

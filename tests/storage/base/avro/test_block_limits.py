@@ -19,7 +19,7 @@ from interbed.storage.base.avro.records import (
     read_records,
     write_records,
 )
-from interbed.storage.base.decompression import TooManyBytesError, plain_content
+from interbed.storage.base.decoding import TooManyBytesError, plain_content
 from interbed.storage.base.errors import CorruptFileError
 from interbed.storage.meta.manifest import entry_decoder
 from tests.support.avro_bombs import with_bombs

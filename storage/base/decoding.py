@@ -1,10 +1,16 @@
-"""Decompression that ends at a limit, because a few bytes can expand to gigabytes; and metadata files in gzip.
+"""Decoding of bytes of any origin: decompression up to a limit, metadata files in gzip, and base 64 in one form.
 
 Python's decompressors return at most a given number of bytes at a time: one byte more than the limit shows that there
 are more, and no more than that is held. Source: RFC 1952.
+
+Base 64 of values that come in as text: RFC 4648, section 4, in its only canonical form.
+
+A text of another form may stand for the same bytes: its last character has bits that belong to no byte, or characters
+of other alphabets are in between. Two texts of one value would be two keys, and a damaged text another value.
 """
 
 import zlib
+from base64 import b64decode, b64encode, urlsafe_b64decode, urlsafe_b64encode
 from collections.abc import Callable
 from typing import Protocol
 
@@ -79,3 +85,25 @@ def check_size(size: int, limit: int) -> None:
     """Raise TooManyBytesError if plain bytes are more than a limit."""
     if size > limit:
         raise TooManyBytesError(f"its plain bytes are more than the limit of {limit}")
+
+
+def bytes_of_base64(text: str) -> bytes:
+    """Return the bytes of a text with padding. ValueError for a text that no encoder writes."""
+    try:
+        found = b64decode(text, validate=True)
+    except ValueError as error:
+        raise ValueError(f"{text[:40]!r} is no text in base 64: {error}") from None
+    if b64encode(found).decode("ascii") != text:
+        raise ValueError(f"{text[:40]!r} is no text in base 64: its end has bits that belong to no byte")
+    return found
+
+
+def bytes_of_base64url(text: str) -> bytes:
+    """Return the bytes of a text in the alphabet for addresses, without padding. ValueError for any other text."""
+    try:
+        found = urlsafe_b64decode(text + "=" * (-len(text) % 4))
+    except ValueError as error:
+        raise ValueError(f"{text[:40]!r} is no text in base 64 for addresses: {error}") from None
+    if urlsafe_b64encode(found).decode("ascii").rstrip("=") != text:
+        raise ValueError(f"{text[:40]!r} is no text in base 64 for addresses: no encoder writes it")
+    return found
