@@ -1,10 +1,8 @@
 """The protocol of decoders, the decoder of each format, and that of messages that are rows as JSON objects.
 
-Messages that are rows as JSON objects: {"id": 1, "name": "…"}.
-
-The row is inserted, or replaces the row of its key. A tombstone, a message without a value, deletes the row that has
-the columns of the message's key, {"id": 1}: in this way compacted topics of Kafka delete keys. Source: Flink's
-documentation, Table API Connectors, Upsert Kafka.
+In messages that are rows as JSON objects, {"id": 1, "name": "…"}, the row is inserted, or replaces the row of its key.
+A tombstone, a message without a value, deletes the row that has the columns of the message's key, {"id": 1}: in this
+way compacted topics of Kafka delete keys. Source: Flink's documentation, Table API Connectors, Upsert Kafka.
 """
 
 from collections.abc import Callable, Mapping

@@ -3,10 +3,9 @@
 Python's decompressors return at most a given number of bytes at a time: one byte more than the limit shows that there
 are more, and no more than that is held. Source: RFC 1952.
 
-Base 64 of values that come in as text: RFC 4648, section 4, in its only canonical form.
-
-A text of another form may stand for the same bytes: its last character has bits that belong to no byte, or characters
-of other alphabets are in between. Two texts of one value would be two keys, and a damaged text another value.
+Base 64 of values that come in as text is that of RFC 4648, section 4, in its only canonical form. A text of another
+form may stand for the same bytes: its last character has bits that belong to no byte, or characters of other alphabets
+are in between. Two texts of one value would be two keys, and a damaged text another value.
 """
 
 import zlib
