@@ -29,8 +29,7 @@ from interbed.storage.base.types.arrow import fields_to_schema
 from interbed.storage.base.types.data_type import DataField
 from interbed.storage.files.deletion_vectors import DeletionVector
 from interbed.storage.files.format.api import DecodeTally
-from interbed.storage.lsm.file_read import ROW_INDEX, FileRead, ReadOptions, block_rows, kept_rows
-from interbed.storage.lsm.row_ids import positions_in
+from interbed.storage.lsm.file_read import ROW_INDEX, FileRead, ReadOptions, block_rows, kept_rows, positions_in
 from interbed.storage.lsm.sort_merge import BLOCK_ROWS
 from interbed.storage.meta.file_store import FileStore
 from interbed.storage.meta.manifest.entry import DataFileMeta

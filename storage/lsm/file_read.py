@@ -1,4 +1,12 @@
-"""Reads data files of one table as columns of the current schema, whatever schema they were written with."""
+"""Reads data files of one table as columns of the current schema, whatever schema they were written with.
+
+Row ids and sequence numbers of the rows of one file, in a table with `row-tracking.enabled`.
+
+A file of new rows stores neither: the id of a row is the file's first row id plus the row's position, and its sequence
+number is the greatest of the file, the id of the snapshot that added it. A file that took rows over from other files
+stores both columns. A null in them stands for the value that the row would have in a file without the columns. Source:
+documentation page `append-table/row-tracking`, Paimon's DataFileRecordReader.
+"""
 
 import threading
 from collections.abc import Callable, Iterator, Sequence
@@ -9,9 +17,9 @@ import numpy as np
 import pyarrow as pa
 
 from interbed.storage.base.arrays import Mask, Positions
-from interbed.storage.base.arrow_values import from_numpy
-from interbed.storage.base.errors import SchemaMismatchError
-from interbed.storage.base.predicate.expr import AlwaysTrue, Predicate
+from interbed.storage.base.arrow_values import from_numpy, scalar_of, to_numpy
+from interbed.storage.base.errors import CorruptFileError, SchemaMismatchError
+from interbed.storage.base.predicate.expr import AlwaysTrue, Predicate, restrict_to
 from interbed.storage.base.prefetch import chain_prefetched
 from interbed.storage.base.types.data_type import DataField
 from interbed.storage.files.deletion_vectors import DeletionVector
@@ -27,9 +35,10 @@ from interbed.storage.meta.schema.evolution import FileMapping, keeps_values, ma
 from interbed.storage.meta.schema.system_fields import (
     SEQUENCE_NUMBER_FIELD,
     STORED_TRACKING_FIELDS,
+    TRACKING_NAMES,
     VALUE_KIND_FIELD,
 )
-from interbed.storage.meta.schema.table_schema import TableSchema
+from interbed.storage.meta.schema.table_schema import ROW_ID, SEQUENCE_NUMBER, TableSchema
 
 ROW_INDEX = "__paimon_row_index"
 """The column of positions in the file, counted from 0, under the name that Paimon gives it in Spark."""
@@ -111,11 +120,9 @@ class FileRead:
         """Open a file, at once if `opens_at_once` is true, and return its rows as `batches` does."""
         deleted, wanted, predicate = options.deleted, options.wanted, options.predicate
         if self._tracks_rows and predicate is not None:
-            # By use, here and below: reads of other tables do not load functions of Arrow for it.
-            from interbed.storage.lsm.row_ids import positions_in, within_file
-
             wanted = positions_in(file, predicate, wanted)
-            predicate = within_file(self._store.schema, file, predicate)
+            stores_all_ids = file.stores_row_ids and file.first_row_id is None
+            predicate = _restricted(self._store.schema, predicate, with_row_ids=stores_all_ids)
         mapping = self._mapping(file.schema_id, options.with_sequence, options.with_kind)
         found = reader_for(file.format, path).positioned(
             path,
@@ -150,9 +157,7 @@ class FileRead:
         if not has_index(file) or file.row_count > MAX_INDEXED_ROWS:
             return EVERYTHING
         if self._tracks_rows:
-            from interbed.storage.lsm.row_ids import of_table
-
-            predicate = of_table(self._store.schema, predicate)
+            predicate = _restricted(self._store.schema, predicate, with_row_ids=False)
         inside = self._mapping(file.schema_id, False, False).file_predicate(predicate)
         if inside is None or isinstance(inside, AlwaysTrue):
             return EVERYTHING
@@ -192,14 +197,6 @@ def prefetched_files(sources: Sequence[Callable[[], Iterator[_T]]], files: Seque
     return chain_prefetched(sources, [f.file_size for f in files], most=_PREFETCHED_FILES, weight=_PREFETCHED_BYTES)
 
 
-def _with_row_ids(
-    batch: pa.RecordBatch, file: DataFileMeta, position: int, rows: int, kept: Mask | None
-) -> pa.RecordBatch:
-    from interbed.storage.lsm.row_ids import with_row_ids
-
-    return with_row_ids(batch, file, position, rows, kept)
-
-
 def kept_rows(position: int, rows: int, deleted: DeletionVector | None, wanted: Positions | None) -> Mask | None:
     """Return the mask of the rows of a batch to keep; None for all."""
     kept = None if deleted is None else deleted.kept(position, rows)
@@ -221,3 +218,74 @@ def block_rows(files: Sequence[DataFileMeta], *, readers: int = 1) -> int:
         return BLOCK_ROWS
     budget = BLOCK_BYTES * FULL_BLOCK_READERS // max(readers, FULL_BLOCK_READERS)
     return max(_MIN_BLOCK_ROWS, min(BLOCK_ROWS, budget * rows // (size * EXPANSION)))
+
+
+_IDS_AT_ONCE = 1 << 20
+
+
+def _restricted(schema: TableSchema, predicate: Predicate, *, with_row_ids: bool) -> Predicate:
+    """Return the strongest predicate over the table's own columns, and over row ids if asked for, that holds wherever
+    the given one does.
+    """
+    own = [name for name in schema.names if name not in TRACKING_NAMES]
+    return restrict_to(predicate, (*own, ROW_ID) if with_row_ids else own)
+
+
+def positions_in(file: DataFileMeta, predicate: Predicate, wanted: Positions | None) -> Positions | None:
+    """Return those of the wanted positions (None: all) whose row ids the predicate may select; None for all rows.
+
+    A file that stores row ids is not restricted.
+    """
+    first = file.first_row_id
+    if first is None or file.stores_row_ids:
+        return wanted
+    by_id = restrict_to(predicate, (ROW_ID,))
+    if isinstance(by_id, AlwaysTrue):
+        return wanted
+    if wanted is not None:
+        return wanted[_selected(by_id, wanted + first)]
+    found = [
+        start + np.flatnonzero(_selected(by_id, np.arange(first + start, first + end)))
+        for start in range(0, file.row_count, _IDS_AT_ONCE)
+        for end in (min(start + _IDS_AT_ONCE, file.row_count),)
+    ]
+    positions = np.concatenate(found) if found else np.empty(0, np.int64)
+    return None if len(positions) == file.row_count else positions
+
+
+def _selected(predicate: Predicate, ids: Positions) -> Mask:
+    # By use, here and below: reads of other tables do not load functions of Arrow for it.
+    from interbed.storage.base.predicate.evaluate import mask
+
+    batch = pa.record_batch([from_numpy(ids)], names=[ROW_ID])
+    return to_numpy(mask(predicate, batch)).astype(np.bool_)
+
+
+def _with_row_ids(
+    batch: pa.RecordBatch, file: DataFileMeta, position: int, rows: int, kept: Mask | None
+) -> pa.RecordBatch:
+    """Return the batch with the values of `_ROW_ID` and `_SEQUENCE_NUMBER`, if it has these columns.
+
+    The batch has the `kept` ones (None: all) of `rows` rows of the file that begin at `position`. Raises
+    CorruptFileError for a row without an id.
+    """
+    import pyarrow.compute as pc
+
+    index = batch.schema.get_field_index(SEQUENCE_NUMBER)
+    if index >= 0:
+        stored: Any = batch.column(index)
+        filled: Any = pc.fill_null(stored, scalar_of(file.max_sequence_number, stored.type))
+        batch = batch.set_column(index, batch.schema.field(index), filled)
+    index = batch.schema.get_field_index(ROW_ID)
+    if index < 0:
+        return batch
+    column: Any = batch.column(index)
+    if column.null_count:
+        if file.first_row_id is None:
+            raise CorruptFileError(
+                f"The data file {file.file_name} has rows without ids, and its manifest has no first row id for them."
+            )
+        positions = np.arange(position, position + rows)
+        ids: Any = from_numpy((positions if kept is None else positions[kept]) + file.first_row_id)
+        column = ids if column.null_count == len(column) else pc.call_function("coalesce", [column, ids])
+    return batch.set_column(index, batch.schema.field(index), column)
