@@ -44,12 +44,13 @@ from interbed.storage.base.types.data_type import (
 from interbed.storage.lsm.file_read import ROW_INDEX
 from interbed.storage.meta.bucket_mode import BucketMode, bucket_mode
 from interbed.storage.meta.file_store import FileStore
+from interbed.storage.meta.manifest.entry import ROW_ID
 from interbed.storage.meta.merge_schema import MergeRules, merge_changes, merge_into, same_column
 from interbed.storage.meta.options.core import CoreOptions
 from interbed.storage.meta.options.lsm import ChangelogProducer, MergeEngine
 from interbed.storage.meta.paths import POSTPONE_BUCKET
 from interbed.storage.meta.schema.system_fields import readable_by_name, readable_fields
-from interbed.storage.meta.schema.table_schema import ROW_ID, SEQUENCE_NUMBER, TableSchema
+from interbed.storage.meta.schema.table_schema import SEQUENCE_NUMBER, TableSchema
 from interbed.storage.read.columns import FILE_PATH, LocatedRead
 from interbed.storage.read.pushdown import TopRead
 from interbed.storage.scan.partition_filter import PartitionFilter, partition_filter

@@ -24,7 +24,8 @@ from interbed.storage.base.row.kind import RowKind
 from interbed.storage.base.row.python_values import python_value
 from interbed.storage.files.deletion_vectors import DeletionVector, decode
 from interbed.storage.lsm.file_read import ROW_INDEX
-from interbed.storage.meta.schema.table_schema import ROW_ID, TableSchema
+from interbed.storage.meta.manifest.entry import ROW_ID
+from interbed.storage.meta.schema.table_schema import TableSchema
 from interbed.storage.read.columns import FILE_PATH
 from interbed.storage.table.table import Table
 from interbed.storage.write.bucket.key_locations import KeyHashes

@@ -1,11 +1,10 @@
 """Reads data files of one table as columns of the current schema, whatever schema they were written with.
 
-Row ids and sequence numbers of the rows of one file, in a table with `row-tracking.enabled`.
-
-A file of new rows stores neither: the id of a row is the file's first row id plus the row's position, and its sequence
-number is the greatest of the file, the id of the snapshot that added it. A file that took rows over from other files
-stores both columns. A null in them stands for the value that the row would have in a file without the columns. Source:
-documentation page `append-table/row-tracking`, Paimon's DataFileRecordReader.
+In a table with `row-tracking.enabled`, rows have ids and sequence numbers. A file of new rows stores neither: the id of
+a row is the file's first row id plus the row's position, and its sequence number is the greatest of the file, the id of
+the snapshot that added it. A file that took rows over from other files stores both columns. A null in them stands for
+the value that the row would have in a file without the columns. Source: documentation page `append-table/row-tracking`,
+Paimon's DataFileRecordReader.
 """
 
 import threading
@@ -30,7 +29,7 @@ from interbed.storage.files.format.readers import reader_for
 from interbed.storage.io.api import FileIO
 from interbed.storage.lsm.sort_merge import BLOCK_ROWS
 from interbed.storage.meta.file_store import FileStore
-from interbed.storage.meta.manifest.entry import DataFileMeta
+from interbed.storage.meta.manifest.entry import ROW_ID, DataFileMeta
 from interbed.storage.meta.schema.evolution import FileMapping, keeps_values, map_fields
 from interbed.storage.meta.schema.system_fields import (
     SEQUENCE_NUMBER_FIELD,
@@ -38,7 +37,7 @@ from interbed.storage.meta.schema.system_fields import (
     TRACKING_NAMES,
     VALUE_KIND_FIELD,
 )
-from interbed.storage.meta.schema.table_schema import ROW_ID, SEQUENCE_NUMBER, TableSchema
+from interbed.storage.meta.schema.table_schema import SEQUENCE_NUMBER, TableSchema
 
 ROW_INDEX = "__paimon_row_index"
 """The column of positions in the file, counted from 0, under the name that Paimon gives it in Spark."""

@@ -34,11 +34,11 @@ from interbed.storage.base.row.words import Array
 from interbed.storage.base.types.arrow import type_to_arrow
 from interbed.storage.base.types.data_type import DataField
 from interbed.storage.meta.bucket_function import assign_buckets, bucket_function
-from interbed.storage.meta.manifest.entry import DataFileMeta, SimpleStats
+from interbed.storage.meta.manifest.entry import ROW_ID, DataFileMeta, SimpleStats
 from interbed.storage.meta.schema.evolution import is_widening, map_fields
 from interbed.storage.meta.schema.manager import SchemaManager
 from interbed.storage.meta.schema.system_fields import ROW_ID_FIELD, TRACKING_NAMES, readable_by_name
-from interbed.storage.meta.schema.table_schema import ROW_ID, SEQUENCE_NUMBER, TableSchema
+from interbed.storage.meta.schema.table_schema import SEQUENCE_NUMBER, TableSchema
 
 Key: TypeAlias = tuple[object, ...]
 """One value for each column."""

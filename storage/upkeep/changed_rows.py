@@ -34,8 +34,9 @@ from interbed.storage.files.deletion_vectors import DeletionVector
 from interbed.storage.lsm.merge_function.row_rules import combined_columns, kept_columns
 from interbed.storage.meta.bucket_mode import BucketMode, bucket_mode
 from interbed.storage.meta.file_store import FileStore
+from interbed.storage.meta.manifest.entry import ROW_ID
 from interbed.storage.meta.options.stream import FALLBACK_BRANCH
-from interbed.storage.meta.schema.table_schema import ROW_ID, TableSchema
+from interbed.storage.meta.schema.table_schema import TableSchema
 from interbed.storage.read.columns import FILE_PATH, ROW_INDEX, LocatedRead
 from interbed.storage.read.point_lookup import PointLookup, key_batch
 from interbed.storage.read.table_read import TableRead

@@ -25,10 +25,10 @@ from interbed.storage.base.row.binary_row import decode_row
 from interbed.storage.commit.file_store_commit import FileStoreCommit
 from interbed.storage.io.resolve import scheme_of
 from interbed.storage.meta.file_store import FileStore
-from interbed.storage.meta.manifest.entry import DataFileMeta, ManifestEntry, merge_entries
+from interbed.storage.meta.manifest.entry import ROW_ID, DataFileMeta, ManifestEntry, merge_entries
 from interbed.storage.meta.paths import MAIN_BRANCH
 from interbed.storage.meta.schema.system_fields import readable_by_name
-from interbed.storage.meta.schema.table_schema import ROW_ID, TableSchema
+from interbed.storage.meta.schema.table_schema import TableSchema
 from interbed.storage.meta.snapshot.expiry_mark import ExpiryMarks
 from interbed.storage.meta.snapshot.history_journal import find_history_change, finish_history_change, put_aside
 from interbed.storage.meta.snapshot.snapshot import Snapshot

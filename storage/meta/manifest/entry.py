@@ -15,7 +15,7 @@ from interbed.storage.base.errors import CorruptFileError, plain_errors
 from interbed.storage.base.path_name import entry_name
 from interbed.storage.io.resolve import normalize_path
 
-_ROW_ID = "_ROW_ID"
+ROW_ID = "_ROW_ID"
 """The column of row ids in files that store them."""
 
 EMPTY_ROW = b"\x00\x00\x00\x00" + b"\x00" * 8
@@ -84,7 +84,7 @@ class DataFileMeta:
     @property
     def stores_row_ids(self) -> bool:
         """Whether the file has a column of row ids, because it took rows over from other files."""
-        return self.write_cols is not None and _ROW_ID in self.write_cols
+        return self.write_cols is not None and ROW_ID in self.write_cols
 
     @property
     def lacks_columns(self) -> bool:

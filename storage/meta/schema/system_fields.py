@@ -8,7 +8,8 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from interbed.storage.base.types.data_type import AtomicType, DataField, TypeRoot
-from interbed.storage.meta.schema.table_schema import ROW_ID, SEQUENCE_NUMBER, VALUE_KIND, TableSchema
+from interbed.storage.meta.manifest.entry import ROW_ID
+from interbed.storage.meta.schema.table_schema import SEQUENCE_NUMBER, VALUE_KIND, TableSchema
 
 _INT_MAX = 2**31 - 1
 KEY_FIELD_ID_START = _INT_MAX // 2

@@ -34,6 +34,7 @@ from interbed.storage.base.types.data_type import (
 )
 from interbed.storage.io.api import FileIO
 from interbed.storage.meta.json_object import MemberType, read_object
+from interbed.storage.meta.manifest.entry import ROW_ID
 from interbed.storage.meta.options.core import BUCKET, PARTITION, PRIMARY_KEY, CoreOptions
 from interbed.storage.meta.paths import TablePaths
 
@@ -46,7 +47,6 @@ KEY_PREFIX = "_KEY_"
 SEQUENCE_NUMBER = "_SEQUENCE_NUMBER"
 VALUE_KIND = "_VALUE_KIND"
 LEVEL = "_LEVEL"
-ROW_ID = "_ROW_ID"
 SYSTEM_COLUMNS = frozenset({SEQUENCE_NUMBER, VALUE_KIND, LEVEL, ROW_ID})
 
 REPLACES = "interbed.replaces"
