@@ -7,15 +7,22 @@ Files are plain JSON, or compressed as their names say. Source: Iceberg's table 
 Commits use optimistic concurrency. Each attempt loads the newest metadata and writes new files beside the table; the
 update of the metadata, which names these files, is the commit. An attempt that lost to another commit deletes its
 files. If the state is unknown (an answer was lost, and the table cannot be loaded) nothing is deleted.
+
+Other tables in the folder of an Iceberg table.
+
+A table that was created with an explicit location, or in the place of a dropped one, may have its files in the folder
+of another table. Nothing in one table's metadata names the other: it is found by its metadata files, which have another
+`table-uuid`.
 """
 
 import gzip
+import json
 import logging
 import re
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol
 
 from pyiceberg.catalog.noop import NoopCatalog
 from pyiceberg.exceptions import CommitFailedException, NoSuchTableError, WaitingForLockException
@@ -36,15 +43,18 @@ from pyiceberg.typedef import IcebergBaseModel
 
 from interbed.iceberg.meta.table_metadata import whole_number
 from interbed.iceberg.read.files import TableFiles, static_table
+from interbed.storage.base.avro.records import METADATA_BLOCK_BYTES_MAX
 from interbed.storage.base.backoff import ExponentialBackoff, RetryLoop
+from interbed.storage.base.decoding import TooManyBytesError, plain_content
 from interbed.storage.base.errors import (
     CommitConflictError,
     CommitFailedError,
     CommitStateUnknownError,
+    CorruptFileError,
     NotSupportedError,
     StorageAccessError,
 )
-from interbed.storage.io.api import FileIO
+from interbed.storage.io.api import FileIO, FileStatus
 from interbed.storage.io.resolve import check_exclusive
 
 _CODEC = "write.metadata.compression-codec"
@@ -335,3 +345,62 @@ def _backoff(metadata: TableMetadata, sleep: Callable[[float], None]) -> Exponen
         retries=whole_number(properties, _RETRIES, 4),
         sleep=sleep,
     )
+
+
+_ENDS = (".metadata.json", ".metadata.json.gz")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NeighbourTable:
+    """Another table in the folder: its newest metadata, and the paths of all of its metadata files in the folder."""
+
+    metadata: Metadata
+    paths: frozenset[str]
+
+
+def neighbours_of(table: Metadata, file_io: FileIO, root: str, known: Collection[str]) -> Iterator[NeighbourTable]:
+    """Yield the other tables with metadata files in the folder `root` of a table.
+
+    `known` are names of files that need not be read, because they are the table's own. Raises what reading metadata
+    raises: what such a table names is not known then.
+    """
+    found: dict[str, list[tuple[int, str]]] = {}
+    own = str(table.metadata.table_uuid)
+    for status in file_io.list(f"{root.rstrip('/')}/metadata"):
+        if status.is_directory or not status.name.endswith(_ENDS) or status.name in known:
+            continue
+        document = _document(file_io, status)
+        identity = document.get("table-uuid")
+        if isinstance(identity, str) and identity != own:
+            found.setdefault(identity, []).append((int(document.get("last-updated-ms", 0)), status.path))
+    for identity, files in found.items():
+        _, newest = max(files)
+        location = f"{table.location().rstrip('/')}{newest[len(root.rstrip('/')) :]}"
+        _log.warning(
+            "The folder %s has files of another table, %s (%s). They are kept. Move one of the tables, or delete that "
+            "file if its table was dropped.",
+            table.location(),
+            identity,
+            newest,
+        )
+        yield NeighbourTable(
+            metadata=static_table(location, table.io.properties),
+            paths=frozenset(path for _, path in files),
+        )
+
+
+def _document(file_io: FileIO, status: FileStatus) -> dict[str, Any]:
+    """Return the JSON of a metadata file; an empty object for a file that is none, as killed writers leave."""
+    try:
+        content = file_io.read_bytes(status.path)
+    except FileNotFoundError:
+        return {}
+    try:
+        found = json.loads(plain_content(content, METADATA_BLOCK_BYTES_MAX))
+    except TooManyBytesError as error:
+        raise CorruptFileError(
+            f"The metadata file {status.path} can't be read: {error}. Move it away if no table has it."
+        ) from error
+    except ValueError:
+        return {}
+    return found if isinstance(found, dict) else {}

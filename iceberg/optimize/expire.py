@@ -39,10 +39,9 @@ from pyiceberg.table.update import (
     _apply_table_update,
 )
 
-from interbed.iceberg.commit.home import CommitAttempt, TableHome, commit_retried, delete_files
+from interbed.iceberg.commit.home import CommitAttempt, TableHome, commit_retried, delete_files, neighbours_of
 from interbed.iceberg.meta.manifests import entries_of, entries_of_each, manifests_of
 from interbed.iceberg.meta.table_metadata import whole_number
-from interbed.iceberg.optimize.neighbours import neighbours_of
 from interbed.iceberg.read.files import TableFiles
 from interbed.storage.base.errors import InterbedError, InvalidInputError, NotSupportedError, plain_errors
 from interbed.storage.io.api import FileIO, FileStatus

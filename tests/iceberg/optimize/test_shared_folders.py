@@ -9,7 +9,7 @@ import pytest
 from pyiceberg.catalog.sql import SqlCatalog
 
 import interbed
-from interbed.iceberg.optimize import neighbours
+from interbed.iceberg.commit import home
 from interbed.storage.base.errors import CorruptFileError
 
 SCHEMA = pa.schema([("id", pa.int64())])
@@ -90,7 +90,7 @@ def test_metadata_of_another_table_beyond_the_limit_delete_nothing(
     bomb = folder / "metadata" / "00007-x.gz.metadata.json"
     bomb.write_bytes(gzip.compress(b" " * 1_000_000))
     _make_old(folder)
-    monkeypatch.setattr(neighbours, "METADATA_BLOCK_BYTES_MAX", 100_000)
+    monkeypatch.setattr(home, "METADATA_BLOCK_BYTES_MAX", 100_000)
     with pytest.raises(interbed.CorruptFileError, match="00007-x"):
         interbed.IcebergTable("n.t", table).remove_orphan_files()
     assert (folder / "data" / "lost.parquet").exists()
