@@ -123,7 +123,6 @@ OFFERED: Mapping[str, tuple[str, ...]] = {
         "meta.schema.table_schema",
         "meta.snapshot.history_journal",
         "meta.snapshot.manager",
-        "meta.snapshot.publish",
         "meta.snapshot.snapshot",
         "meta.snapshot.tag",
         "meta.file_store",

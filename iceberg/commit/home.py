@@ -8,11 +8,9 @@ Commits use optimistic concurrency. Each attempt loads the newest metadata and w
 update of the metadata, which names these files, is the commit. An attempt that lost to another commit deletes its
 files. If the state is unknown (an answer was lost, and the table cannot be loaded) nothing is deleted.
 
-Other tables in the folder of an Iceberg table.
-
-A table that was created with an explicit location, or in the place of a dropped one, may have its files in the folder
-of another table. Nothing in one table's metadata names the other: it is found by its metadata files, which have another
-`table-uuid`.
+Other tables may be in the folder of an Iceberg table. A table that was created with an explicit location, or in the
+place of a dropped one, may have its files in the folder of another table. Nothing in one table's metadata names the
+other: it is found by its metadata files, which have another `table-uuid`.
 """
 
 import gzip

@@ -47,8 +47,7 @@ from interbed.storage.meta.options.log import LogConsistency
 from interbed.storage.meta.schema.table_schema import TableSchema
 from interbed.storage.meta.snapshot.history_journal import JournalOutcome, finish_history_change
 from interbed.storage.meta.snapshot.progress import LogPositions
-from interbed.storage.meta.snapshot.publish import DecidingPublisher, attempts_of, is_waited_for
-from interbed.storage.meta.snapshot.snapshot import CommitKind, Snapshot
+from interbed.storage.meta.snapshot.snapshot import CommitKind, DecidingPublisher, Snapshot, attempts_of, is_waited_for
 from interbed.storage.scan.manifest_reader import ManifestReader
 from interbed.storage.write.commit_message import CommitMessage
 

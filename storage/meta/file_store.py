@@ -32,7 +32,7 @@ from interbed.storage.meta.schema.manager import SchemaManager, was_dropped
 from interbed.storage.meta.schema.system_fields import with_stored_row_ids
 from interbed.storage.meta.schema.table_schema import OptionRules, TableSchema
 from interbed.storage.meta.snapshot.manager import SnapshotManager
-from interbed.storage.meta.snapshot.publish import ExclusiveCreatePublisher, SnapshotPublisher
+from interbed.storage.meta.snapshot.snapshot import ExclusiveCreatePublisher, SnapshotPublisher
 from interbed.storage.meta.store_environment import StoreEnvironment as StoreEnvironment
 from interbed.storage.meta.store_environment import VersionKeeper as VersionKeeper
 

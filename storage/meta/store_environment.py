@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from interbed.storage.io.api import FileIO
 from interbed.storage.meta.paths import TablePaths
-from interbed.storage.meta.snapshot.publish import CatalogLock, NoLock, SnapshotPublisher
+from interbed.storage.meta.snapshot.snapshot import CatalogLock, NoLock, SnapshotPublisher
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -12,7 +12,7 @@ import pytest
 import interbed
 from interbed.storage.base.errors import CommitFailedError, CommitStateUnknownError, SnapshotNotFoundError
 from interbed.storage.meta.schema.manager import SchemaManager
-from interbed.storage.meta.snapshot import publish
+from interbed.storage.meta.snapshot import snapshot
 from interbed.storage.table.table import Table
 from tests.support.servers.http_servers import running_s3
 
@@ -131,7 +131,7 @@ def test_a_delayed_writer_does_not_commit_to_the_recreated_table(
 ) -> None:
     old = lake.opened(rows)
     swap = lake.recreated if is_recreated else partial(lake.others.drop_table, "d.t")
-    _delay(monkeypatch, publish, "create_snapshot", swap)
+    _delay(monkeypatch, snapshot, "create_snapshot", swap)
     with pytest.raises(CommitFailedError, match="was dropped while it was written; nothing was committed"):
         old.append([{"id": 2, "a": 2}])
     new = lake.others.get_table("d.t") if is_recreated else lake.others.create_table("d.t", NEW, primary_keys=["id"])

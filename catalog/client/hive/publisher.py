@@ -44,8 +44,7 @@ from interbed.storage.meta.paths import TablePaths, escape_path, unescape_path
 from interbed.storage.meta.schema.manager import SchemaManager
 from interbed.storage.meta.schema.table_schema import TableSchema
 from interbed.storage.meta.snapshot.manager import SnapshotManager
-from interbed.storage.meta.snapshot.publish import create_snapshot
-from interbed.storage.meta.snapshot.snapshot import Snapshot
+from interbed.storage.meta.snapshot.snapshot import Snapshot, create_snapshot
 from interbed.storage.scan.manifest_reader import ManifestReader
 from interbed.storage.table.opening import HOOKS
 from interbed.thrift_idl.hive_metastore.ttypes import Partition as HivePartition

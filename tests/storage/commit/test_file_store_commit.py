@@ -19,8 +19,12 @@ from interbed.storage.io.local import LocalFileIO
 from interbed.storage.meta.file_store import FileStore, StoreEnvironment
 from interbed.storage.meta.options.core import CoreOptions
 from interbed.storage.meta.schema.change import SetOption
-from interbed.storage.meta.snapshot.publish import ExclusiveCreatePublisher
-from interbed.storage.meta.snapshot.snapshot import BATCH_COMMIT_IDENTIFIER, CommitKind, Snapshot
+from interbed.storage.meta.snapshot.snapshot import (
+    BATCH_COMMIT_IDENTIFIER,
+    CommitKind,
+    ExclusiveCreatePublisher,
+    Snapshot,
+)
 from interbed.storage.scan.manifest_reader import ManifestReader
 from interbed.storage.table.opening import open_store
 from tests.storage.commit.tables import (

@@ -19,8 +19,7 @@ from interbed.storage.io.api import FileIO, FileStatus, WrappedFileIO
 from interbed.storage.meta.file_store import FileStore, StoreEnvironment
 from interbed.storage.meta.manifest.entry import DataFileMeta
 from interbed.storage.meta.snapshot.manager import SnapshotManager
-from interbed.storage.meta.snapshot.publish import ExclusiveCreatePublisher
-from interbed.storage.meta.snapshot.snapshot import CommitKind, Snapshot
+from interbed.storage.meta.snapshot.snapshot import CommitKind, ExclusiveCreatePublisher, Snapshot
 from interbed.storage.scan import manifest_reader
 from interbed.storage.scan.manifest_reader import ManifestReader
 from interbed.storage.scan.scan import TableScan

@@ -15,8 +15,7 @@ from interbed.catalog.client.hive.lock import HiveCatalogLock
 from interbed.catalog.client.hive.publisher import HivePublisher
 from interbed.storage.base.errors import CommitConflictError, CommitFailedError
 from interbed.storage.io.file_lock import DirectoryLock
-from interbed.storage.meta.snapshot.publish import LockKeeper, attempts_of, is_waited_for
-from interbed.storage.meta.snapshot.snapshot import Snapshot
+from interbed.storage.meta.snapshot.snapshot import LockKeeper, Snapshot, attempts_of, is_waited_for
 from interbed.thrift_idl.hive_metastore.ttypes import LockType
 from tests.support.servers.metastore import lock_component, lock_request
 from tests.support.waits import at_most

@@ -20,8 +20,7 @@ from interbed.storage.io.faults import Fault, FaultyFileIO
 from interbed.storage.io.local import LocalFileIO
 from interbed.storage.meta.paths import TablePaths
 from interbed.storage.meta.snapshot.manager import SnapshotManager
-from interbed.storage.meta.snapshot.publish import ExclusiveCreatePublisher
-from interbed.storage.meta.snapshot.snapshot import CommitKind, Snapshot
+from interbed.storage.meta.snapshot.snapshot import CommitKind, ExclusiveCreatePublisher, Snapshot
 from tests.support.paced_files import PacedFiles
 
 CREATE = "create_exclusive:*/snapshot/snapshot-*"
