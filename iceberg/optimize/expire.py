@@ -20,9 +20,8 @@ Source: Iceberg's table specification, `snapshot-log` ("all items before an expi
 """
 
 import logging
-import re
 import time
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -45,7 +44,7 @@ from interbed.iceberg.meta.table_metadata import whole_number
 from interbed.iceberg.read.files import TableFiles
 from interbed.storage.base.errors import InterbedError, InvalidInputError, NotSupportedError, plain_errors
 from interbed.storage.io.api import FileIO, FileStatus
-from interbed.storage.io.resolve import normalize_path, one_scheme
+from interbed.storage.io.resolve import normalize_path
 
 
 class RemoveSnapshotsFromHistory(RemoveSnapshotsUpdate):
@@ -91,9 +90,6 @@ _FOLDERS = ("data", "metadata")
 
 
 _KINDS = (".parquet", ".orc", ".avro", ".puffin", ".metadata.json", ".metadata.json.gz", ".stats")
-
-
-_SCHEME = re.compile(r"^[a-z0-9+.-]+:(//[^/]*)?")
 
 
 @plain_errors
@@ -292,18 +288,17 @@ def _files_of(table: Metadata, snapshots: Iterable[int]) -> _Files:
     staying = [s for s in table.metadata.snapshots if s.snapshot_id not in leaving]
     kept_manifests = {m.manifest_path: m for s in staying for m in manifests_of(table.io, s)}
     lists = {s.manifest_list for s in table.metadata.snapshots if s.snapshot_id in leaving}
-    lists -= {s.manifest_list for s in staying}
     removed: dict[str, Any] = {}
     for snapshot in table.metadata.snapshots:
         if snapshot.snapshot_id in leaving:
             removed.update((m.manifest_path, m) for m in _manifests_if_there(table.io, snapshot))
-    removed = {path: manifest for path, manifest in removed.items() if path not in kept_manifests}
-    content: dict[str, int] = {}
+    kept_paths = {_plain(path) for path in (*kept_manifests, *(s.manifest_list for s in staying))}
+    removed = {path: manifest for path, manifest in removed.items() if _plain(path) not in kept_paths}
+    content: dict[str, tuple[str, int]] = {}
     for manifest in removed.values():
         try:
-            content.update(
-                (str(e.data_file.file_path), int(e.data_file.content)) for e in entries_of(table.io, manifest)
-            )
+            found = [(str(e.data_file.file_path), int(e.data_file.content)) for e in entries_of(table.io, manifest)]
+            content.update((_plain(path), (path, kind)) for path, kind in found)
         except InterbedError as error:
             _log.warning(
                 "Kept the files that the manifest %s names, because it can't be read: %s", manifest.manifest_path, error
@@ -311,16 +306,15 @@ def _files_of(table: Metadata, snapshots: Iterable[int]) -> _Files:
     if content:
         for entries in entries_of_each(table.io, kept_manifests.values()):
             for entry in entries:
-                content.pop(str(entry.data_file.file_path), None)
-    statistics = {
-        file.statistics_path
-        for file in (*table.metadata.statistics, *table.metadata.partition_statistics)
-        if file.snapshot_id in leaving
-    }
+                content.pop(_plain(str(entry.data_file.file_path)), None)
+    statistics = [*table.metadata.statistics, *table.metadata.partition_statistics]
+    kept_paths.update(_plain(file.statistics_path) for file in statistics if file.snapshot_id not in leaving)
+    leaving_statistics = [file.statistics_path for file in statistics if file.snapshot_id in leaving]
+    metadata = {_plain(path): path for path in (*lists, *removed, *leaving_statistics)}
     return _Files(
-        data=frozenset(path for path, kind in content.items() if kind == 0),
-        deletes=frozenset(path for path, kind in content.items() if kind != 0),
-        metadata=frozenset((*lists, *removed, *statistics)),
+        data=frozenset(path for path, kind in content.values() if kind == 0),
+        deletes=frozenset(path for path, kind in content.values() if kind != 0),
+        metadata=frozenset(path for plain, path in metadata.items() if plain not in kept_paths),
     )
 
 
@@ -388,12 +382,13 @@ def remove_orphan_files(
     check_collected(table.metadata)
     files = TableFiles.of(table.metadata, table.io.properties)
     file_io, root = files.open(table.location())
-    old = [
+    listed = [
         status
         for folder in _FOLDERS
         for status in _all_files(file_io, f"{root.rstrip('/')}/{folder}")
-        if status.name.endswith(_KINDS) and status.modified_millis is not None and status.modified_millis < limit
+        if status.name.endswith(_KINDS)
     ]
+    old = [each for each in listed if each.modified_millis is not None and each.modified_millis < limit]
     if not old:
         return IcebergOrphans(paths=(), bytes=0)
     named = {_plain(path) for path in named_files(home.load())}
@@ -401,11 +396,32 @@ def remove_orphan_files(
         for neighbour in neighbours_of(table, file_io, root, {path.rpartition("/")[2] for path in named}):
             named.update(_plain(path) for path in (*neighbour.paths, *named_files(neighbour.metadata)))
     orphans = [status for status in old if _plain(status.path) not in named]
+    orphans = _certain(orphans, named - {_plain(status.path) for status in listed}, table.location())
     if not dry_run:
         file_io.delete_quietly(status.path for status in orphans)
     return IcebergOrphans(
         paths=tuple(sorted(status.path for status in orphans)), bytes=sum(status.size for status in orphans)
     )
+
+
+def _certain(orphans: Sequence[FileStatus], unlisted: Collection[str], location: str) -> list[FileStatus]:
+    """Return the orphans but those with the name of a file that was not listed, which are logged.
+
+    The metadata may name the same file by another path: by another host, bucket or link. Names of files are unique.
+    """
+    paths = {path.rpartition("/")[2]: path for path in unlisted}
+    doubtful = [status for status in orphans if status.name in paths]
+    if doubtful:
+        first = doubtful[0]
+        _log.warning(
+            "Kept %d files of %s, such as %s: its metadata name %s, which may be the same file. Open the table by the "
+            "location that its files are named by, or delete those files yourself.",
+            len(doubtful),
+            location,
+            first.path,
+            paths[first.name],
+        )
+    return [status for status in orphans if status.name not in paths]
 
 
 def named_files(table: Metadata) -> Iterator[str]:
@@ -435,8 +451,9 @@ def _all_files(file_io: FileIO, folder: str) -> Iterator[FileStatus]:
 
 
 def _plain(path: str) -> str:
-    """Return a path that is the same for each spelling: `file:/x`, `file:///x` and `/x`."""
-    scheme = path.partition(":")[0] if _SCHEME.match(path) else "file"
-    if scheme == "file":
-        return re.sub(r"/+", "/", _SCHEME.sub("", path))
-    return f"{one_scheme(scheme)}{path[len(scheme) :]}"
+    """Return a path that is the same for each spelling: `file:/x`, `FILE:///x`, `/y/../x` and `/x`."""
+    try:
+        return normalize_path(path)
+    except InvalidInputError:
+        # Such as hdfs:/x, whose host is the client's default.
+        return path
