@@ -286,7 +286,7 @@ class IcebergTable(IcebergUpkeep, ArrowRows):
         limit: int | None = None,
         snapshot_id: int | None = None,
         *,
-        timestamp: datetime | int | None = None,
+        timestamp: datetime | int | str | None = None,
         branch: str | None = None,
         tag: str | None = None,
         threads: int | None = None,
@@ -340,7 +340,7 @@ class IcebergTable(IcebergUpkeep, ArrowRows):
         return self.scan()
 
     def _version(
-        self, snapshot_id: int | None, timestamp: datetime | int | None, branch: str | None, tag: str | None
+        self, snapshot_id: int | None, timestamp: datetime | int | str | None, branch: str | None, tag: str | None
     ) -> tuple[Snapshot | None, Schema]:
         """Return the requested snapshot, None for a table without any, and the columns of its rows."""
         given = [value for value in (snapshot_id, timestamp, branch, tag) if value is not None]

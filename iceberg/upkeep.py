@@ -89,7 +89,7 @@ class IcebergUpkeep:
     def expire_snapshots(
         self,
         *,
-        older_than: "datetime | int | None" = None,
+        older_than: "datetime | int | str | None" = None,
         retain_last: int | None = None,
         dry_run: bool = False,
         clock: Callable[[], float] = time.time,
@@ -97,7 +97,7 @@ class IcebergUpkeep:
         """Remove old snapshots from the metadata, and delete the files that no newer snapshot, branch or tag needs.
 
         The defaults are the properties `history.expire.max-snapshot-age-ms` and `history.expire.min-snapshots-to-keep`;
-        `older_than` is a datetime, in UTC if it has no time zone, or milliseconds since the epoch. Raises
+        `older_than` is a datetime or a text, in UTC without a time zone, or milliseconds since the epoch. Raises
         NotSupportedError if `gc.enabled` is false, and as `compact` does.
         """
         from interbed.iceberg.optimize.expire import SnapshotRetention, expire_snapshots
@@ -114,7 +114,7 @@ class IcebergUpkeep:
         return result
 
     def remove_orphan_files(
-        self, older_than: "datetime | int | None" = None, *, dry_run: bool = False
+        self, older_than: "datetime | int | str | None" = None, *, dry_run: bool = False
     ) -> "IcebergOrphans":
         """Delete files in the table's directory that nothing names and that are older than three days, or than the
         given time.
@@ -203,10 +203,22 @@ class IcebergUpkeep:
         return bind(Or(tuple(choices)), fields) if choices else AlwaysFalse()
 
 
-def millis_of(moment: datetime | int) -> int:
-    """Return the milliseconds since the epoch of a time, which is in UTC if it has no time zone."""
-    if isinstance(moment, int):
+def millis_of(moment: datetime | int | str) -> int:
+    """Return the milliseconds since the epoch of a time, which is in UTC if it has no time zone.
+
+    Raises InvalidInputError for what is no time.
+    """
+    if isinstance(moment, int) and not isinstance(moment, bool):
         return moment
+    if isinstance(moment, str):
+        try:
+            moment = datetime.fromisoformat(moment)
+        except ValueError:
+            raise InvalidInputError(
+                f"Not a time: {moment!r}; write '2026-01-31 12:00:00', which is in UTC, or milliseconds."
+            ) from None
+    if not isinstance(moment, datetime):
+        raise InvalidInputError(f"Not a time: {moment!r}; give a datetime, a text, or milliseconds since the epoch.")
     known = moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment
     return int(known.timestamp() * 1000)
 

@@ -1,8 +1,10 @@
 """Reads as of a time after an expiry show the rows of that time, or fail: never those of an older snapshot."""
 
+import datetime as dt
 import random
 import time
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -10,7 +12,7 @@ from pyiceberg.catalog.sql import SqlCatalog
 
 import interbed
 from interbed.iceberg.table import IcebergTable, load_iceberg_table
-from interbed.storage.base.errors import SnapshotNotFoundError
+from interbed.storage.base.errors import InvalidInputError, SnapshotNotFoundError
 from tests.support.waits import past_millisecond
 
 SCHEMA = pa.schema([("id", pa.int64())])
@@ -101,3 +103,23 @@ def test_a_published_tag_is_not_shown_for_the_time_of_expired_snapshots(tmp_path
         assert _check(published, states) >= 1
         assert published.scan(tag="first").count() == 1
         table.append(_row(9))
+
+
+def test_times_are_texts_in_utc_and_anything_else_is_refused_by_value(theirs: SqlCatalog) -> None:
+    table = theirs.create_table("n.t", SCHEMA)
+    for number in range(2):
+        table.append(_row(number))
+    found = IcebergTable("n.t", table)
+    for text in ("2999-01-01", "2999-01-01 12:00:00", "2999-01-01T12:00:00+05:00"):
+        assert found.scan(timestamp=text).count() == 2
+        assert len(found.expire_snapshots(older_than=text, dry_run=True).snapshots) == 1
+    assert found.remove_orphan_files("2020-01-01").paths == ()
+    wrong: list[Any] = ["tomorrow", "", True, 1.5, dt.date(2999, 1, 1)]
+    for value in wrong:
+        for call in (
+            lambda given=value: found.scan(timestamp=given).count(),
+            lambda given=value: found.expire_snapshots(older_than=given),
+            lambda given=value: found.remove_orphan_files(given),
+        ):
+            with pytest.raises(InvalidInputError, match="Not a time"):
+                call()
