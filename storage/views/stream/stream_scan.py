@@ -37,7 +37,7 @@ from interbed.storage.scan.change_plan import (
 )
 from interbed.storage.scan.scan import TableScan
 from interbed.storage.scan.split import Plan, Split
-from interbed.storage.scan.starting_point import files_since, travels
+from interbed.storage.scan.starting_point import earliest_changes, files_since, travels
 from interbed.storage.scan.support import check_readable
 from interbed.storage.views.stream.position import (
     StreamCheckpoint,
@@ -200,8 +200,19 @@ class StreamScan:
         if options.consumer_id is not None and not options.consumer_ignore_progress:
             progress = self._consumers.progress(options.consumer_id)
             if progress is not None:
+                self._check_unread(options.consumer_id, progress.next_snapshot)
                 return start_at(self.store, progress.next_snapshot, passed=progress.passed)
         return stream_start(self.store, was_empty=self._was_empty)
+
+    def _check_unread(self, consumer_id: str, next_snapshot: int) -> None:
+        """Raise SnapshotNotFoundError if changes that the consumer has not read have expired."""
+        oldest = earliest_changes(self.store)
+        if oldest is not None and next_snapshot < oldest:
+            raise SnapshotNotFoundError(
+                f"The consumer {consumer_id!r} of {self.store.location} continues with snapshot {next_snapshot}, which "
+                f"has expired; the oldest is {oldest}. It can't read the changes before that any more: reset it to "
+                f"{oldest} to go on without them, or delete it to begin with the rows of the table."
+            )
 
     def _plan_full(self, snapshot_id: int) -> Plan:
         snapshot = self.store.snapshots.read(snapshot_id)

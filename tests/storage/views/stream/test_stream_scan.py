@@ -19,6 +19,7 @@ from interbed.storage.meta.schema.change import AddColumn
 from interbed.storage.meta.snapshot.snapshot import CommitKind, Snapshot
 from interbed.storage.scan.change_plan import ChangeFiles, SnapshotChangeRules
 from interbed.storage.table.table import Table
+from interbed.storage.views.stream.micro_batches import MicroBatches
 from interbed.storage.views.stream.stream_scan import StreamLimits, StreamScan, TableStream
 from tests.support.examples import examples
 
@@ -330,3 +331,25 @@ def test_a_consumer_resumes_from_its_progress_which_is_stored_with_the_table(tmp
     assert json.loads(file.read_text())["nextSnapshot"] == 3
     anew = consumer.copy({"consumer.ignore-progress": "true"})
     assert len(list(anew.stream(idle_seconds=0))) == 2
+
+
+@pytest.mark.parametrize("reader", ["stream", "micro-batches"])
+def test_a_consumer_whose_snapshots_have_expired_is_refused_until_it_is_reset(tmp_path: Path, reader: str) -> None:
+    table = create(tmp_path, changelog_producer="input")
+    for number in range(4):
+        table.upsert(rows(number))
+    table.versions.reset_consumer("c", 2)
+    # Java Paimon expires by the time of a consumer's file; `consumer.changelog-only` releases its snapshots, too.
+    options = {"consumer.changelog-only": "true"}
+    table.copy(options).maintenance.expire_snapshots(retain_max=1, retain_min=1)
+    consumer = table.copy({"consumer-id": "c"})
+
+    def read() -> list[Any]:
+        if reader == "micro-batches":
+            return [MicroBatches(consumer.store).start().snapshot_id]
+        return [number for c in consumer.stream(idle_seconds=0) for number in c.to_arrow()["id"].to_pylist()]
+
+    with pytest.raises(SnapshotNotFoundError, match=r"'c' of .* snapshot 2, which has expired; .* reset it to 4"):
+        read()
+    table.versions.reset_consumer("c", 4)
+    assert read() == ([4] if reader == "micro-batches" else [3])
