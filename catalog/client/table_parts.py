@@ -97,6 +97,26 @@ def partitions_of(table: "Table") -> list[Partition]:
     return sorted(partitions, key=lambda p: tuple(p.spec.values()))
 
 
+def local_spec(table: "Table", spec: Mapping[str, str]) -> dict[str, str]:
+    """Return the specification with dates and timestamps as SQL shows them; those with a time zone are local."""
+    from interbed.storage.base.types.data_type import AtomicType, TypeRoot
+
+    paths = table.store.paths
+    shown = paths.readable_spec(paths.parse_partition_spec(spec))
+    for name, data_type in zip(paths.partition_names, paths.partition_types, strict=True):
+        if isinstance(data_type, AtomicType) and data_type.root is TypeRoot.TIMESTAMP_LTZ:
+            shown[name] = _local_text(shown[name])
+    return shown
+
+
+def _local_text(text: str) -> str:
+    """Return a timestamp in UTC as local time, and a text that is none as it is."""
+    try:
+        return datetime.fromisoformat(text).replace(tzinfo=UTC).astimezone().replace(tzinfo=None).isoformat(" ")
+    except (ValueError, OverflowError):
+        return text
+
+
 def partitions_of_files(table: "FormatTable") -> list[Partition]:
     """Return the partitions of a format table; how many records are in their files is not known."""
     if not table.partition_keys:
@@ -267,6 +287,7 @@ class TableParts(ABC):
             strategy=bounds.partition_expiration_strategy,
             time=bounds.partition_time,
             most=bounds.partition_expiration_max_num,
+            readable=lambda spec: local_spec(table, spec),
         )
         if old and not dry_run:
             self.drop_partitions(identifier, old)

@@ -179,11 +179,14 @@ class TablePaths:
         """Return a specification with the texts of directories, not escaped."""
         return {name: self.default_name if _BLANK.issuperset(text) else text for name, text in spec.items()}
 
-    def readable_partition(self, partition: bytes) -> str:
-        """Return the partition for errors: a date is shown as a date, even where its directory has a number of days."""
+    def readable_spec(self, partition: bytes) -> dict[str, str]:
+        """Return the specification with dates as dates, even where the directory has a number of days."""
         names, types = self.partition_names, self.partition_types
-        readable = TablePaths(self.location, names, types, self.default_name, legacy=False)
-        return ", ".join(f"{name}={value}" for name, value in readable.partition_spec(partition).items())
+        return TablePaths(self.location, names, types, self.default_name, legacy=False).partition_spec(partition)
+
+    def readable_partition(self, partition: bytes) -> str:
+        """Return the partition for errors, with dates as dates."""
+        return ", ".join(f"{name}={value}" for name, value in self.readable_spec(partition).items())
 
     def partition_directory(self, partition: bytes) -> str:
         """Return the directory of a partition, relative to the location: `dt=2024-01-31/h=1`; '' without partitions."""

@@ -12,7 +12,7 @@ paimon-core's PartitionTimeExtractor and the two strategies `values-time` and `u
 
 import logging
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import StrEnum
@@ -104,20 +104,23 @@ def outdated(
     strategy: ExpirationStrategy,
     time: PartitionTime,
     most: int | None = None,
+    readable: Callable[[Mapping[str, str]], Mapping[str, str]] = dict,
 ) -> list[dict[str, str]]:
     """Return at most `most` partitions from before a time, in the order of their values.
 
-    `partitions` have values by column, and the time of the last write. A partition whose values name no time is left
-    alone, which is logged.
+    `partitions` have values by column, as in names of directories, and the time of the last write. `readable` returns
+    the values with dates and timestamps as SQL has them. A partition whose values name no time is left alone, which is
+    logged.
     """
     found = []
     for spec, updated in partitions:
-        at = updated if strategy is ExpirationStrategy.UPDATE_TIME else time.of(spec)
+        shown = readable(spec)
+        at = updated if strategy is ExpirationStrategy.UPDATE_TIME else time.of(shown) or time.of(spec)
         if at is None:
             _log.warning(
                 "The partition %s names no time and does not expire. Set 'partition.timestamp-pattern' and "
                 "'partition.timestamp-formatter', set 'partition.expiration-strategy' to 'update-time', or drop it.",
-                dict(spec),
+                dict(shown),
             )
         elif at < before:
             found.append(dict(spec))

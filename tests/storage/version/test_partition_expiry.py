@@ -1,9 +1,14 @@
 """Partitions that are older than the expiration time."""
 
-from datetime import datetime
+import time
+from datetime import UTC, date, datetime
+from pathlib import Path
+from typing import Any
 
+import pyarrow as pa
 import pytest
 
+import interbed
 from interbed.storage.base.errors import InvalidOptionError
 from interbed.storage.meta.options.version import ExpirationStrategy, PartitionTime, outdated, strptime_format
 
@@ -40,12 +45,52 @@ def test_the_error_names_unknown_pattern_letters() -> None:
 
 def test_only_partitions_before_the_time_are_outdated() -> None:
     partitions = [({"dt": day}, WRITTEN) for day in ("2026-03-01", "2026-01-01", "nothing", "2026-02-01")]
-    time = PartitionTime()
-    assert outdated(partitions, datetime(2026, 3, 1), strategy=VALUES, time=time) == [
+    by_values = PartitionTime()
+    assert outdated(partitions, datetime(2026, 3, 1), strategy=VALUES, time=by_values) == [
         {"dt": "2026-01-01"},
         {"dt": "2026-02-01"},
     ]
-    assert outdated(partitions, datetime(2026, 3, 1), strategy=VALUES, time=time, most=1) == [{"dt": "2026-01-01"}]
+    assert outdated(partitions, datetime(2026, 3, 1), strategy=VALUES, time=by_values, most=1) == [{"dt": "2026-01-01"}]
     by_update = ExpirationStrategy.UPDATE_TIME
-    assert outdated(partitions, datetime(2026, 6, 1), strategy=by_update, time=time) == []
-    assert len(outdated(partitions, datetime(2026, 6, 2), strategy=by_update, time=time)) == 4
+    assert outdated(partitions, datetime(2026, 6, 1), strategy=by_update, time=by_values) == []
+    assert len(outdated(partitions, datetime(2026, 6, 2), strategy=by_update, time=by_values)) == 4
+
+
+OPTIONS: dict[str, dict[str, str]] = {
+    "plain": {},
+    "pattern": {"partition.timestamp-pattern": "$p"},
+    "readable names": {"partition.legacy-name": "false"},
+}
+
+
+@pytest.mark.parametrize("zone", ["UTC", "Asia/Tokyo", "America/New_York"])
+@pytest.mark.parametrize("options", OPTIONS)
+@pytest.mark.parametrize("kind", ["DATE", "TIMESTAMP(3)", "TIMESTAMP(6)", "TIMESTAMP(3) WITH LOCAL TIME ZONE"])
+def test_partitions_of_dates_and_timestamps_expire_by_their_time(
+    tmp_path: Path, kind: str, options: str, zone: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TZ", zone)
+    time.tzset()
+    try:
+        catalog = interbed.load_catalog(warehouse=str(tmp_path))
+        catalog.create_database("d")
+        fields = [("p", kind), ("n", "INT")]
+        columns = [interbed.DataField(id=i, name=n, type=interbed.data_type(t)) for i, (n, t) in enumerate(fields)]
+        given = {"partition.expiration-time": "1 d", **OPTIONS[options]}
+        table = catalog.create_table("d.t", interbed.Schema(columns, ["p"], None, given))
+        days: list[Any] = [date(2026, 1, 29), date(2026, 1, 30), None]
+        if kind != "DATE":
+            days = [datetime(2026, 1, 29), datetime(2026, 1, 30), None]
+        if kind.endswith("ZONE"):
+            days = [datetime(2026, 1, 29).astimezone(UTC), datetime(2026, 1, 30).astimezone(UTC), None]
+        schema = table.arrow_schema
+        table.append(pa.table({"p": pa.array(days, schema.field("p").type), "n": [1, 2, 3]}).cast(schema))
+        at = datetime(2026, 1, 31).timestamp()
+        # The age of the second one is a day, which is not yet too old.
+        assert len(catalog.expire_partitions("d.t", clock=lambda: at)) == 1
+        assert set(catalog.get_table("d.t").scan().to_arrow()["n"].to_pylist()) == {2, 3}
+        assert len(catalog.expire_partitions("d.t", clock=lambda: at + 1)) == 1
+        assert catalog.get_table("d.t").scan().to_arrow()["n"].to_pylist() == [3]
+    finally:
+        monkeypatch.undo()
+        time.tzset()
