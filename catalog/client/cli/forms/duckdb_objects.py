@@ -300,15 +300,10 @@ def _files_of(nodes: Iterable[Mapping[str, Any]]) -> Iterator[str]:
 
 def _texts(value: Any) -> Iterator[str]:
     """Yield the texts that a part of a syntax tree has as literals."""
-    if isinstance(value, dict):
-        literal, plain = value.get("literal"), value.get("value")
+    for node in objects(value):
+        literal, plain = node.get("literal"), node.get("value")
         if isinstance(literal, dict) and literal.get("kind") == "STRING":
             yield str(literal["text"])
         elif isinstance(plain, str):
             # The form of DuckDB 1.
             yield plain
-        for inside in value.values():
-            yield from _texts(inside)
-    elif isinstance(value, list):
-        for inside in value:
-            yield from _texts(inside)
