@@ -6,6 +6,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from interbed.storage.base.errors import (
+    FilterError,
     InvalidInputError,
     NotSupportedError,
     SnapshotNotFoundError,
@@ -179,6 +180,8 @@ class TableWrites:
         from interbed.storage.upkeep.changed_rows import delete_rows
         from interbed.storage.write.row_statements import delete_refusal
 
+        if filter is None:
+            raise FilterError(f"Deleting rows from '{self.name}' needs a filter; truncate() deletes all rows.")
         predicate = bound_filter(filter, readable_fields(self.store.schema))
         refusal = delete_refusal(self.store.schema, self.store.options) if self.store.schema.has_primary_key else None
         if refusal is not None:
@@ -203,6 +206,8 @@ class TableWrites:
         from interbed.storage.scan.live_files import restore_buckets
         from interbed.storage.scan.partition_filter import partition_choice, selects_all
 
+        if partitions is None:
+            raise InvalidInputError(f"Name the partitions of '{self.name}' to delete; truncate() deletes all rows.")
         chosen = partition_choice(partitions, self.store.schema.fields)
         meant = None if selects_all(chosen) else chosen
         # Files count, not visible rows: those of level 0 and of the postponed bucket appear with the next compaction.

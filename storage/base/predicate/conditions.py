@@ -50,10 +50,16 @@ from interbed.storage.base.types.data_type import AtomicType, DataField, TypeRoo
 
 
 def bound_filter(given: str | Predicate, fields: Sequence[DataField], *, blanks_count: bool = False) -> Predicate:
-    """Return a condition or a predicate of a caller, bound to the columns. Raises FilterError.
+    """Return a condition or a predicate of a caller, bound to the columns. Raises FilterError, also for any other
+    object.
 
     CHAR columns are compared without the blanks at their end, unless `blanks_count`.
     """
+    if not isinstance(given, str | Predicate):
+        raise FilterError(
+            'A filter is a text such as "amount > 5", or a predicate such as interbed.col("amount") > 5, '
+            f"not {given!r}."
+        )
     if isinstance(given, str):
         # By use: lark and its tables take a while to load, and few processes parse a filter.
         from interbed.storage.base.predicate.grammar import parse_filter
