@@ -5,9 +5,9 @@ library is recognized only when it is loaded already, so that none is required.
 """
 
 import sys
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -52,6 +52,10 @@ def arrow_rows(
         if hasattr(source, "__arrow_c_array__"):
             return pa.record_batch(source)
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
+        if hasattr(source, "to_frame"):
+            # A column of pandas or Polars is a stream without columns.
+            kind = type(data).__name__
+            raise InvalidInputError(f"Rows for {what} are {_KNOWN}, not {kind}; give its to_frame().") from error
         raise SchemaMismatchError(
             f"Rows for {what} are of a {type(data).__name__}, which has a column of a type that Arrow lacks: {error}. "
             "Cast it first."
@@ -168,13 +172,23 @@ _CHANGED_BY_DUCKDB = {
 """Types whose values DuckDB changes in its Arrow export."""
 _INFINITE = {32: 2**31 - 1, 64: 2**63 - 1}
 """DuckDB's number of infinity by the bits of dates and timestamps."""
+_DAY_TICKS = {"s": 86_400, "ms": 86_400_000, "us": 86_400_000_000, "ns": 86_400_000_000_000}
+
+
+class _OddValue(NamedTuple):
+    """A value that DuckDB's types have, and tables and files have not, in types that `has_it` chooses."""
+
+    has_it: Callable[[Any], bool]
+    ticks: Callable[[Any], list[int]]
+    text: str
+    advice: str
 
 
 def duckdb_rows(relation: Any, *, finite: bool = True) -> pa.RecordBatchReader:
     """Return the rows of a DuckDB relation, unchanged.
 
-    Raises SchemaMismatchError for types whose values DuckDB changes, and while rows are read for infinite dates and
-    timestamps if they must be `finite`.
+    Raises SchemaMismatchError for types whose values DuckDB changes; while rows are read for 24:00:00 as a TIME, and
+    for infinite dates and timestamps if they must be `finite`.
     """
     for name, kind in zip(relation.columns, relation.types, strict=True):
         if (changed := _changed_by_duckdb(kind)) is not None:
@@ -182,9 +196,11 @@ def duckdb_rows(relation: Any, *, finite: bool = True) -> pa.RecordBatchReader:
                 f"The column {name!r} of the query has the type {kind}, {_CHANGED_BY_DUCKDB[changed]}."
             )
     reader = pa.RecordBatchReader.from_stream(relation)
-    if not finite or not any(has_part(f.type, _is_time) for f in reader.schema):
+    odd = [_END_OF_DAY, _INFINITY] if finite else [_END_OF_DAY]
+    refused = [value for value in odd if any(has_part(f.type, value.has_it) for f in reader.schema)]
+    if not refused:
         return reader
-    return pa.RecordBatchReader.from_batches(reader.schema, _all_finite(reader))
+    return pa.RecordBatchReader.from_batches(reader.schema, _without(refused, reader))
 
 
 def _changed_by_duckdb(kind: Any) -> str | None:
@@ -200,31 +216,47 @@ def _is_time(kind: pa.DataType) -> bool:
     return pa.types.is_date(kind) or pa.types.is_timestamp(kind)
 
 
-def _all_finite(reader: pa.RecordBatchReader) -> Iterator[pa.RecordBatch]:
+def _infinities(kind: Any) -> list[int]:
+    end = _INFINITE[kind.bit_width]
+    return [end, -end]
+
+
+_INFINITY = _OddValue(
+    _is_time, _infinities, "infinite", "a DATE or TIMESTAMP of a table is finite; give null or a date instead"
+)
+_END_OF_DAY = _OddValue(
+    pa.types.is_time,
+    lambda kind: [_DAY_TICKS[kind.unit]],
+    "24:00:00",
+    "a TIME is from 00:00:00 to before 24:00:00; cast it to VARCHAR",
+)
+
+
+def _without(refused: Sequence[_OddValue], reader: pa.RecordBatchReader) -> Iterator[pa.RecordBatch]:
     first_row = 0
     with reader:
         for batch in reader:
             for name, column in zip(batch.schema.names, batch.columns, strict=True):
-                if has_part(column.type, _is_time) and (row := _first_infinite(column)) is not None:
-                    raise SchemaMismatchError(
-                        f"The column {name!r} of the query is infinite in row {first_row + row} (counted from 0), and "
-                        "a DATE or TIMESTAMP of a table is finite; give null or a date instead."
-                    )
+                for value in refused:
+                    if has_part(column.type, value.has_it) and (row := _first_row(column, value)) is not None:
+                        raise SchemaMismatchError(
+                            f"The column {name!r} of the query is {value.text} in row {first_row + row} (counted "
+                            f"from 0), and {value.advice}."
+                        )
             yield batch
             first_row += batch.num_rows
 
 
-def _first_infinite(column: Any) -> int | None:
-    """Return the first row with an infinite date or timestamp, also inside a nested value."""
+def _first_row(column: Any, value: _OddValue) -> int | None:
+    """Return the first row with the value, also inside a nested value."""
     kind = column.type
-    if _is_time(kind):
+    if value.has_it(kind):
         ticks = column.cast(pa.int32() if kind.bit_width == 32 else pa.int64())
-        end = _INFINITE[kind.bit_width]
-        at = pc.index(pc.is_in(ticks, array_of([end, -end], ticks.type)), True).as_py()
+        at = pc.index(pc.is_in(ticks, array_of(value.ticks(kind), ticks.type)), True).as_py()
         return None if at < 0 else int(at)
     rows: list[int] = []
     for _, part, slots in parts_of(column):
-        if has_part(part.type, _is_time) and (inside := _first_infinite(part)) is not None:
+        if has_part(part.type, value.has_it) and (inside := _first_row(part, value)) is not None:
             rows.append(inside if slots is None else int(slots[inside].as_py()))
     return min(rows, default=None)
 

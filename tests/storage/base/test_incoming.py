@@ -138,6 +138,13 @@ def test_a_stream_is_read_batch_by_batch_while_it_is_written(table: interbed.Tab
     reader.close()
 
 
+@pytest.mark.parametrize("series", [pd.Series(["x"], name="name"), pl.Series("name", ["x"])], ids=["pandas", "Polars"])
+def test_a_column_without_a_frame_is_refused_by_name(series: Any) -> None:
+    with pytest.raises(InvalidInputError, match=r"not Series; give its to_frame\(\)"):
+        arrow_rows(series, what="t")
+    assert arrow_rows(series.to_frame(), what="t").schema.names == ["name"]
+
+
 def test_dicts_get_the_types_of_the_table(catalog: interbed.Catalog) -> None:
     schema = pa.schema(
         (

@@ -17,6 +17,16 @@ REFUSED: dict[str, tuple[str, pa.DataType, str]] = {
     "a list of UHUGEINT": ("[1::UHUGEINT]", pa.list_(pa.decimal128(38, 0)), r"has the type UHUGEINT\[\]"),
     "TIMETZ": ("TIMETZ '23:30:00-08'", pa.time32("ms"), "has the type TIME WITH TIME ZONE"),
     "24:00": ("TIME '24:00:00'", pa.time32("ms"), "a TIME is from 00:00:00 to before 24:00:00"),
+    "24:00 in a list": (
+        "[NULL, TIME '24:00']",
+        pa.list_(pa.time32("ms")),
+        "a TIME is from 00:00:00 to before 24:00:00",
+    ),
+    "24:00 in a row": (
+        "{'t': TIME '24:00'}",
+        pa.struct([("t", pa.time32("ms"))]),
+        "a TIME is from 00:00:00 to before 24:00:00",
+    ),
     "BIT": ("'101'::BIT", pa.binary(), "has the type BIT"),
     "BIGNUM": ("123::BIGNUM", pa.binary(), "has the type BIGNUM"),
     "infinity": ("DATE 'infinity'", pa.date32(), r"infinite in row 0 \(counted from 0\)"),
@@ -65,13 +75,24 @@ def test_values_that_duckdb_changes_are_refused(lake: interbed.Catalog, kind: st
     assert table.latest_snapshot() == before
 
 
-@pytest.mark.parametrize("kind", ["UHUGEINT", "TIMETZ", "BIT", "BIGNUM", "a list of UHUGEINT"])
+@pytest.mark.parametrize(
+    "kind", ["UHUGEINT", "TIMETZ", "BIT", "BIGNUM", "a list of UHUGEINT", "24:00", "24:00 in a list", "24:00 in a row"]
+)
 def test_values_that_duckdb_changes_are_not_printed(lake: interbed.Catalog, kind: str) -> None:
     value, _, message = REFUSED[kind]
     result = sql(lake, f"SELECT {value} AS x")
     assert (result.exit_code, "cast it to" in result.output) == (1, True)
     with pytest.raises(SchemaMismatchError, match=message):
         raise SchemaMismatchError(result.output)
+
+
+def test_a_time_of_a_file_is_not_printed_as_another_one(lake: interbed.Catalog, tmp_path: Path) -> None:
+    file = tmp_path / "times.csv"
+    file.write_text("t\n23:59:59\n24:00:00\n")
+    result = sql(lake, f"SELECT * FROM '{file}'")
+    assert (result.exit_code, "24:00:00 in row 1" in result.output) == (1, True), result.output
+    result = sql(lake, f"SELECT t::VARCHAR AS t FROM '{file}'")
+    assert (result.exit_code, "24:00:00" in result.output) == (0, True), result.output
 
 
 def test_finite_values_are_accepted(lake: interbed.Catalog) -> None:
