@@ -23,7 +23,7 @@ from interbed.storage.base.errors import NotSupportedError
 from interbed.storage.base.predicate import evaluate
 from interbed.storage.base.predicate.conditions import bound_filter
 from interbed.storage.base.predicate.expr import AlwaysTrue, Predicate, columns_of
-from interbed.storage.base.predicate.masks import apply_masks
+from interbed.storage.base.predicate.masks import ColumnMask, apply_masks
 from interbed.storage.base.row.kind import RowKind
 from interbed.storage.base.types.column_names import check_asked_once
 from interbed.storage.base.types.data_type import DataField
@@ -129,15 +129,24 @@ class GuardedChangeRead:
 
     def _needed(self, rules: BoundRules) -> list[str]:
         """Return the columns to read, in the order of the table."""
-        shown = {*self._names, *(() if self._predicate is None else columns_of(self._predicate))}
-        inputs = (mask.columns for name, mask in rules.masks.items() if name in shown)
+        shown = self._shown_names
+        inputs = (mask.columns for mask in self._masks(rules).values())
         needed = shown.union(self.store.schema.primary_keys, columns_of(rules.predicate), *inputs)
         return [name for name in self.store.schema.names if name in needed]
+
+    @property
+    def _shown_names(self) -> frozenset[str]:
+        """The columns of the changes, and those of the condition, which sees masks."""
+        return frozenset(self._names) | (frozenset() if self._predicate is None else columns_of(self._predicate))
+
+    def _masks(self, rules: BoundRules) -> dict[str, ColumnMask]:
+        """Return the masks of shown columns; the row filter may have others read."""
+        return {name: mask for name, mask in rules.masks.items() if name in self._shown_names}
 
     def _shown(self, rows: pa.RecordBatch, rules: BoundRules) -> Iterator[pa.RecordBatch]:
         if not isinstance(rules.predicate, AlwaysTrue):
             rows = self._filtered(rows, rules.predicate)
-        masked = apply_masks(rows, rules.masks)
+        masked = apply_masks(rows, self._masks(rules))
         if self._predicate is not None:
             masked = masked.filter(evaluate.mask(self._predicate, masked))
         if masked.num_rows:
