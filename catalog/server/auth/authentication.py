@@ -52,6 +52,20 @@ REFUSED_SECONDS = 1.0
 """Time for which a token stays refused without another look."""
 
 
+class CertificateEnds:
+    """The ends of the certificates of open connections: TLS looks at them when a connection opens, and not again."""
+
+    def __init__(self, *, clock: Callable[[], float] = time.time) -> None:
+        self._clock = clock
+
+    def check(self, certificate: ClientCertificate | None) -> None:
+        """Raise AuthenticationError for a certificate that has ended; None is no certificate."""
+        if certificate is not None and self._clock() >= certificate.ends_at:
+            raise AuthenticationError(
+                "The client's certificate has ended since the connection was opened; connect with a newer one"
+            )
+
+
 class Authentication:
     """Authenticates requests by the mechanisms that a server accepts. Safe for many threads.
 
@@ -82,6 +96,7 @@ class Authentication:
         self.negotiate = negotiate
         self._groups = groups
         self._clock = clock
+        self._ends = CertificateEnds(clock=clock)
         self._kept: KeptVerifications[bytes] = KeptVerifications(clock)
 
     def known(self, credentials: Credentials) -> Principal | None:
@@ -109,14 +124,8 @@ class Authentication:
         return (principal if has_password else _of_user(principal, credentials.user)), until
 
     def check_certificate(self, certificate: ClientCertificate | None) -> None:
-        """Raise AuthenticationError for the certificate of an open connection that has ended; None is no certificate.
-
-        TLS looks at the end of a certificate when a connection opens, and not again.
-        """
-        if certificate is not None and self._clock() >= certificate.ends_at:
-            raise AuthenticationError(
-                "The client's certificate has ended since the connection was opened; connect with a newer one"
-            )
+        """Raise AuthenticationError for a certificate that has ended; None is no certificate."""
+        self._ends.check(certificate)
 
     @property
     def now(self) -> float:

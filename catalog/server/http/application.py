@@ -30,7 +30,7 @@ from starlette.types import ASGIApp, ExceptionHandler, Message, Receive, Scope, 
 from thrift.transport.TTransport import TTransportException
 
 from interbed.catalog.server.auth.attempts import TooManyAttemptsError, address_of
-from interbed.catalog.server.auth.authentication import Authentication, VerificationQueue
+from interbed.catalog.server.auth.authentication import Authentication, CertificateEnds, VerificationQueue
 from interbed.catalog.server.auth.impersonation import Impersonation, ImpersonationError, no_groups
 from interbed.catalog.server.auth.principals import (
     AuthenticationError,
@@ -332,9 +332,11 @@ class AuthenticatedApplication:
             logger.info("a request from %s is not authenticated: %s", client.session.peer, error)
             await self._refuse(send, HTTPStatus.UNAUTHORIZED, "NotAuthorizedException", error)
 
-    def _acting_again(self, verify: Callable[[], Principal], user: str, peer: str) -> Principal:
+    def _acting_again(self, verify: Callable[[], Principal | None], user: str, peer: str) -> Principal:
         """Return the user for which a service acts, with its groups as of now; may do I/O. AuthenticationError."""
-        return self._impersonation.acting(verify(), user, peer)
+        principal = verify()
+        assert principal is not None, "the client is authenticated"
+        return self._impersonation.acting(principal, user, peer)
 
     def _verified_again(self, session: ClientSession, holder: VerifiedClient) -> Principal:
         """Return the client of a token of Kerberos as of now; may do I/O. AuthenticationError if that or its
@@ -369,16 +371,40 @@ class AuthenticatedApplication:
         return await asyncio.wrap_future(self._verifications.submit(work, credentials))
 
     async def _refuse(self, send: Send, status: HTTPStatus, kind: str, error: AuthenticationError) -> None:
-        # One body for the clients of both REST catalogs: each reads its own fields.
-        iceberg = {"message": str(error), "type": kind, "code": int(status)}
-        body = {"error": iceberg, "message": str(error), "code": int(status)}
         further: Sequence[tuple[bytes, bytes]] = ()
         if status is HTTPStatus.UNAUTHORIZED:
             further = self._challenges
         elif status is not HTTPStatus.FORBIDDEN:
             wait = error.retry_seconds if isinstance(error, TooManyAttemptsError) else 1
             further = [(b"retry-after", b"%d" % wait)]
-        await respond(send, status, "application/json", json.dumps(body).encode(), further=further, closes=True)
+        await respond(send, status, "application/json", _refusal(status, kind, error), further=further, closes=True)
+
+
+class CertifiedApplication:
+    """An ASGI application that serves every client by another one, until the certificate of its connection ends."""
+
+    def __init__(self, application: ASGIApp, certificates: CertificateEnds) -> None:
+        self._application = application
+        self._certificates = certificates
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve a request."""
+        client = client_of(scope)
+        try:
+            self._certificates.check(client.session.certificate)
+        except AuthenticationError as error:
+            logger.info("a request from %s is not served: %s", client.session.peer, error)
+            body = _refusal(HTTPStatus.UNAUTHORIZED, "NotAuthorizedException", error)
+            await respond(send, HTTPStatus.UNAUTHORIZED, "application/json", body, closes=True)
+            return
+        client.verify = partial(self._certificates.check, client.session.certificate)
+        await self._application(scope, receive, send)
+
+
+def _refusal(status: HTTPStatus, kind: str, error: AuthenticationError) -> bytes:
+    """Return one body for the clients of both REST catalogs: each reads its own fields."""
+    iceberg = {"message": str(error), "type": kind, "code": int(status)}
+    return json.dumps({"error": iceberg, "message": str(error), "code": int(status)}).encode()
 
 
 def _authorization(headers: Iterable[tuple[bytes, bytes]]) -> bytes | None:

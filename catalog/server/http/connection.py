@@ -87,7 +87,7 @@ class HttpClient:
             link=ClientLink(speaks_for_client=False),
         )
         self.share: ClientShare | None = None
-        self.verify: Callable[[], Principal] | None = None
+        self.verify: Callable[[], Principal | None] | None = None
         """Verifies the credentials of the present request again, on a thread that may wait, and returns the principal
         with the groups that it has by then; AuthenticationError. None where every client is served.
         """

@@ -16,10 +16,11 @@ from http import HTTPStatus
 from starlette.routing import Mount, Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from interbed.catalog.server.auth.authentication import Authentication
+from interbed.catalog.server.auth.authentication import Authentication, CertificateEnds
 from interbed.catalog.server.auth.impersonation import Impersonation
 from interbed.catalog.server.http.application import (
     AuthenticatedApplication,
+    CertifiedApplication,
     HttpAnswers,
     HttpError,
     application,
@@ -128,9 +129,11 @@ def thrift_server(
     further: Sequence[Mount] = (),
     authentication: Authentication | None = None,
     impersonation: Impersonation | None = None,
+    certificates: CertificateEnds | None = None,
 ) -> HttpServer:
     """Return the HTTP server beside a process's loop, with Thrift at a path and further interfaces. It gets its
-    connections from the loop. Without `authentication` it serves every client.
+    connections from the loop. Without `authentication` it serves every client, with `certificates` until that of its
+    connection ends.
     """
     endpoint, edge = ThriftEndpoint(answers), answers.edge
     paths = [path, *(each.path for each in further)]
@@ -139,6 +142,8 @@ def thrift_server(
     served: ASGIApp = application([*own, *further], missing=f"there is only {', '.join(paths)} here")
     if authentication is not None:
         served = AuthenticatedApplication(served, authentication, impersonation)
+    elif certificates is not None:
+        served = CertifiedApplication(served, certificates)
     return HttpServer(
         served,
         name="http",
@@ -218,7 +223,9 @@ class _PooledCall:
         try:
             if self._has_waited and client.verify is not None:
                 # The token may have been revoked meanwhile, or the user have left a group.
-                client.session = client.session.of(client.verify())
+                principal = client.verify()
+                if principal is not None:
+                    client.session = client.session.of(principal)
             request = edge.dispatcher.read(self._codec, MemorySource(self._message))
             answer = edge.dispatcher.call(request, client.session, may_wait=True)
             client.session = answer.session

@@ -7,7 +7,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from interbed.catalog.server.auth.attempts import AttemptLimits, AttemptMemory, FailedAttempts
-from interbed.catalog.server.auth.authentication import PLAIN, Authentication, PlainMechanism, SaslMechanism
+from interbed.catalog.server.auth.authentication import (
+    PLAIN,
+    Authentication,
+    CertificateEnds,
+    PlainMechanism,
+    SaslMechanism,
+)
 from interbed.catalog.server.auth.delegation.digest_md5 import (
     DIGEST_MD5,
     DigestMd5Mechanism,
@@ -148,7 +154,15 @@ def port_authentication(
         clients=clients,
         optimizer={} if optimizer is None else {PLAIN: PlainMechanism(optimizer)},
         authentication=authentication,
+        certificates=CertificateEnds(),
     )
+
+
+def certificates_for(settings: ServerSettings, authentication: Authentication | None) -> CertificateEnds | None:
+    """Return the check of clients' certificates on the HTTP port of a server without authentication, None where it is
+    not needed.
+    """
+    return None if settings.tls_client_ca is None or authentication is not None else CertificateEnds()
 
 
 def credentials_for(

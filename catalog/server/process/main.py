@@ -22,6 +22,7 @@ from interbed.catalog.server.ops.vital_signs import OwnSigns, SharedBoard, Worke
 from interbed.catalog.server.process.authenticating import (
     admission,
     authentication_for,
+    certificates_for,
     credentials_for,
     delegation_for,
     delegation_handler_for,
@@ -262,8 +263,9 @@ def loop_for(
             )
             answers = HttpAnswers(loop.shared, deaths)
             further = mounts(metastore, answers, rest)
-            acting = impersonation_for(settings)
-            loop.serve_http(service.make_server(answers, loop.ended, deaths, further, authentication, acting))
+            acting, certificates = impersonation_for(settings), certificates_for(settings, authentication)
+            made = service.make_server(answers, loop.ended, deaths, further, authentication, acting, certificates)
+            loop.serve_http(made)
     REMOTE_FILES.configure(seconds=settings.store_seconds, around=loop.waiting_outside)
     if metrics is not None:
         metrics.watch(

@@ -59,7 +59,8 @@ class RestError(Exception):
 class RestRequest:
     """A request. `parts` are those of the path, decoded, by the names in the route's template; `headers` have names in
     lower case. `verify` verifies the credentials again, on a thread that may wait, and returns the principal with the
-    groups that it has by then, or raises AuthenticationError. It is None where every client is served.
+    groups that it has by then, or raises AuthenticationError. Where every client is served it returns None, and there
+    is none for connections without certificates.
     """
 
     parts: Mapping[str, str]
@@ -67,7 +68,7 @@ class RestRequest:
     headers: Mapping[str, str]
     body: bytes
     session: ClientSession
-    verify: Callable[[], Principal] | None = None
+    verify: Callable[[], Principal | None] | None = None
 
     def json(self, kind: type[T]) -> T:
         """Return the body as a msgspec type. RestError with status 400 if it is not of that type."""

@@ -319,7 +319,7 @@ class RowStream:
             self._streams.leave(self._client)
 
 
-def verified(verify: Callable[[], Principal] | None) -> None:
+def verified(verify: Callable[[], Principal | None] | None) -> None:
     """Verify the credentials of a client again, and go on with the groups that it has by now. RestError with status 401
     if they are not accepted any more, and with status 503 if they cannot be verified: without its present groups a
     client could see rows that a filter for one of them hides.
@@ -328,12 +328,14 @@ def verified(verify: Callable[[], Principal] | None) -> None:
     if verify is None or session is None:
         return
     try:
-        current_session.set(session.of(verify()))
+        principal = verify()
     except AuthenticationUnavailableError as error:
         logger.warning("a stream of rows ends, because its client cannot be verified at present: %s", error)
         raise RestError(HTTPStatus.SERVICE_UNAVAILABLE, "ServiceUnavailable", str(error)) from error
     except AuthenticationError as error:
         raise RestError(HTTPStatus.UNAUTHORIZED, "NotAuthorized", str(error)) from error
+    if principal is not None:
+        current_session.set(session.of(principal))
 
 
 def pieces_of(batch: "pa.RecordBatch") -> "Iterator[pa.RecordBatch]":

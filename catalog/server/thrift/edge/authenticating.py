@@ -18,6 +18,7 @@ from typing import Protocol, TypeVar
 from interbed.catalog.server.auth.authentication import (
     PLAIN,
     Authentication,
+    CertificateEnds,
     ClientIdentity,
     CredentialsIdentity,
     NegotiationError,
@@ -91,11 +92,13 @@ class PortAuthentication:
     """Mechanisms for clients, none where all are served, and for the optimizer beside the server on its own port.
 
     `authentication` has the limits of failures; `clock` is that of connections, whose identity is verified again.
+    `certificates` are checked with each request, also where no client is authenticated.
     """
 
     clients: SaslMechanisms = field(default_factory=dict)
     optimizer: SaslMechanisms = field(default_factory=dict)
     authentication: Authentication | None = None
+    certificates: CertificateEnds = field(default_factory=CertificateEnds)
     clock: Callable[[], float] = time.monotonic
 
 
@@ -143,7 +146,14 @@ class ConnectionAuthenticator:
         connection has been verified again.
         """
         identity = connection.identity or self._certified(connection)
-        if identity is None or self._clock() - connection.checked_at < CHECK_SECONDS:
+        if identity is None:
+            try:
+                self._check_certificate(connection)
+            except AuthenticationError as error:
+                _withdraw(connection, str(error))
+            serve()
+            return
+        if self._clock() - connection.checked_at < CHECK_SECONDS:
             serve()
             return
         known = None
@@ -170,8 +180,7 @@ class ConnectionAuthenticator:
 
     def _check_certificate(self, connection: ClientConnection) -> None:
         """Raise AuthenticationError for a connection whose certificate has ended, whatever its identity is."""
-        if self._authentication.authentication is not None:
-            self._authentication.authentication.check_certificate(connection.session.certificate)
+        self._authentication.certificates.check(connection.session.certificate)
 
     def _certified(self, connection: ClientConnection) -> ClientIdentity | None:
         """Return the identity of a connection that is authenticated by its certificate, None for another one."""

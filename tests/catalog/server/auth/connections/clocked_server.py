@@ -14,7 +14,7 @@ from thrift.transport.TSocket import TSocket
 
 from interbed.catalog.client.hive.transports import SaslPlainTransport
 from interbed.catalog.server.auth import json_web_tokens, ldap_directory
-from interbed.catalog.server.auth.authentication import Authentication
+from interbed.catalog.server.auth.authentication import Authentication, CertificateEnds
 from interbed.catalog.server.auth.delegation.tokens import DelegationTokenService
 from interbed.catalog.server.auth.impersonation import DirectoryGroups, GroupedBearers
 from interbed.catalog.server.auth.issued_tokens import TokenService
@@ -69,6 +69,7 @@ def clocked() -> Iterator[Clock]:
             (authenticating, DirectoryGroups),
             (authenticating, GroupedBearers),
             (authenticating, PortAuthentication),
+            (authenticating, CertificateEnds),
             (authenticating, DelegationTokenService),
             (json_web_tokens, json_web_tokens.JwtVerifier),
             (streams, streams.RowStreams),

@@ -319,6 +319,12 @@ CASES = {
         CERTIFICATE_SECONDS,
         True,
     ),
+    "a certificate of a server without authentication ends": IdentityCase(
+        lambda lake: {**_tls(lake), "authentication": "none", "access_authorizer": "none", "access_admins": None},
+        lambda lake, server, clock: _ending_soon(lake, server, clock, _certified),
+        CERTIFICATE_SECONDS,
+        True,
+    ),
     "a certificate with groups ends": IdentityCase(
         lambda lake: {**_tls(lake), **_directory(lake), "user_groups_seconds": 10 * CERTIFICATE_SECONDS},
         lambda lake, server, clock: _ending_soon(lake, server, clock, _certified),
