@@ -23,6 +23,7 @@ OFFERED: Mapping[str, tuple[str, ...]] = {
         "table.format_table.format_table",
         "table.format_table.query",
         "table.format_table.writing",
+        "table.object_table",
         "table.opening",
         "table.option_rules",
         "table.row_views",

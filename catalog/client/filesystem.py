@@ -29,6 +29,7 @@ from interbed.catalog.client.identifier import (
 )
 from interbed.catalog.client.options import CatalogOptions, LockMode
 from interbed.catalog.client.staging import StagedTable, TableFill, publish_replacement
+from interbed.catalog.client.table_parts import opened_table
 from interbed.storage.base.clock import Clock, now_millis
 from interbed.storage.base.errors import (
     CommitStateUnknownError,
@@ -43,6 +44,7 @@ from interbed.storage.base.path_name import is_path_name
 from interbed.storage.io.api import FileIO
 from interbed.storage.io.deleting import is_link, link_above
 from interbed.storage.io.resolve import check_exclusive, file_io_for, normalize_path
+from interbed.storage.meta.options.format import is_object_table
 from interbed.storage.meta.schema.manager import SchemaManager
 from interbed.storage.meta.schema.table_schema import TableSchema
 from interbed.storage.table.opening import find_store, open_store, schema_manager
@@ -250,7 +252,7 @@ class FileSystemCatalog(Catalog):
         if store is None:
             self.get_database(identifier.database)
             raise self._no_table(identifier)
-        return Table(str(identifier), store)
+        return opened_table(str(identifier), store)
 
     def _location_of(self, identifier: Identifier) -> str:
         return self._table_path(identifier)
@@ -275,7 +277,7 @@ class FileSystemCatalog(Catalog):
         # Usually the directory is missing, which one listing shows.
         if self._file_io.list(location):
             finish_drop(self._file_io, location)
-            if not schemas.ids():
+            if not (schemas.ids() or is_object_table(schema.options)):
                 check_no_remains(self._file_io, location)
         is_made = self._is_first_schema_made(identifier, schemas, schema)
         exists = TableExistsError(f"There is a table '{identifier}' in {self.described} already.")

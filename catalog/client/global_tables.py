@@ -21,7 +21,13 @@ from interbed.catalog.client.errors import (
 )
 from interbed.catalog.client.identifier import SYSTEM_DATABASE, Identifier
 from interbed.catalog.client.options import CatalogOptions
-from interbed.catalog.client.table_parts import Partition, as_format_table, epoch_millis, partition_name
+from interbed.catalog.client.table_parts import (
+    Partition,
+    as_format_table,
+    as_object_table,
+    epoch_millis,
+    partition_name,
+)
 from interbed.package_tables import PACKAGE_TABLES
 from interbed.storage.base.errors import StorageAccessError
 from interbed.storage.base.shown_text import masked
@@ -186,7 +192,7 @@ def _shown(catalog: ShownCatalog, identifier: Identifier) -> _ShownTable:
         options={**table.schema.options, PATH: table.location},
         partitioned=bool(table.partition_keys),
         keyed=bool(table.primary_keys),
-        table=None if as_format_table(table) is not None else table,
+        table=None if as_format_table(table) is not None or as_object_table(table) is not None else table,
     )
 
 

@@ -28,7 +28,7 @@ from interbed.storage.io.resolve import respelled
 from interbed.storage.meta.commit_listener import commit_listeners, without_listeners
 from interbed.storage.meta.file_store import FileStore
 from interbed.storage.meta.options.core import PRIMARY_KEY, option_text
-from interbed.storage.meta.options.format import applies, is_format_table
+from interbed.storage.meta.options.format import applies, is_format_table, is_object_table
 from interbed.storage.meta.options.log import (
     KAFKA_TOPIC,
     LOG_CHANGELOG_MODE,
@@ -294,6 +294,10 @@ class StagedTables(ABC):
             raise NotSupportedError(
                 f"The format table '{name}' is not created together with its rows; create it, then append them."
             )
+        if is_object_table(found[0].options):
+            raise NotSupportedError(
+                f"The object table '{name}' takes no rows: they are the files in its directory. Create it by itself."
+            )
         return found
 
     def _table_schema(self, name: Identifier, given: Schema) -> tuple[TableSchema, str | None]:
@@ -302,9 +306,15 @@ class StagedTables(ABC):
         from interbed.storage.table.option_rules import check_options
 
         defaults = self.options.table_defaults
-        if is_format_table({**defaults, **given.options}):
+        merged = {**defaults, **given.options}
+        is_of_objects = is_object_table(merged)
+        if is_of_objects or is_format_table(merged):
             # Defaults are for tables of all types.
-            defaults = {key: value for key, value in defaults.items() if applies(key)}
+            defaults = {key: value for key, value in defaults.items() if applies(key, to_objects=is_of_objects)}
+        if is_of_objects:
+            from interbed.storage.table.object_table import object_schema
+
+            given = object_schema(given)
         options = {**defaults, **{k: v for k, v in given.options.items() if k != "path"}}
         if options.get(LOG_SYSTEM, "").lower() == LogSystem.KAFKA:
             # Stored, so that the table keeps its topic when it is renamed.

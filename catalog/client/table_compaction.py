@@ -12,6 +12,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 from interbed.catalog.client.api import Catalog, parse_table_name
+from interbed.catalog.client.table_parts import as_object_table
 from interbed.storage.base.errors import InterbedError, InvalidInputError, NotSupportedError
 from interbed.storage.scan.partition_filter import Partitions
 from interbed.storage.table.table import Table
@@ -158,8 +159,12 @@ def compact_one_table(
 def compact_opened(
     table: Any, name: str, scope: CompactionScope, *, dry_run: bool = False, progress: Progress | None = None
 ) -> TableOutcome:
-    """Compact an open table, a Table or an IcebergTable, as compact_one_table does."""
+    """Compact an open table, a Table or an IcebergTable, as compact_one_table does; an object table has nothing to
+    compact.
+    """
     how: dict[str, Any] = {}
+    if as_object_table(table) is not None:
+        return TableOutcome(table=name, plans=())
     if not isinstance(table, Table):
         if scope.table_options:
             raise NotSupportedError(f"'{name}' is an Iceberg table, which has no options for one compaction alone.")

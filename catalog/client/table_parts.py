@@ -15,15 +15,18 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
-from typing import TYPE_CHECKING, Any, Generic, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeAlias, TypeVar, cast
 
 from interbed.catalog.client.identifier import Identifier
 from interbed.storage.base.errors import InvalidInputError, InvalidOptionError, NotSupportedError, plain_errors
+from interbed.storage.meta.options.format import is_object_table
 
 if TYPE_CHECKING:
+    from interbed.storage.meta.file_store import FileStore
     from interbed.storage.meta.snapshot.snapshot import Snapshot
     from interbed.storage.meta.snapshot.tag import Tag
     from interbed.storage.table.format_table.format_table import FormatTable
+    from interbed.storage.table.object_table import ObjectTable
     from interbed.storage.table.table import Table
 
 T = TypeVar("T")
@@ -192,6 +195,25 @@ def as_format_table(table: object) -> "FormatTable | None":
     return found if module is not None and isinstance(found, module.FormatTable) else None
 
 
+def as_object_table(table: object) -> "ObjectTable | None":
+    """Return an opened table if it is an object table; import nothing for that."""
+    module: Any = sys.modules.get("interbed.storage.table.object_table")
+    found: Any = table
+    return found if module is not None and isinstance(found, module.ObjectTable) else None
+
+
+def opened_table(name: str, store: "FileStore") -> "Table":
+    """Return the table of a file store, an ObjectTable if its schema says so."""
+    if is_object_table(store.schema.options):
+        from interbed.storage.table.object_table import ObjectTable
+
+        # Readers use only methods that both kinds of tables have, or are refused by name.
+        return cast("Table", ObjectTable(name, store.location, store.file_io, store.schema))
+    from interbed.storage.table.table import Table
+
+    return Table(name, store)
+
+
 class TableParts(ABC):
     """The part of a catalog that works on partitions, tags, branches and snapshots of its tables."""
 
@@ -311,6 +333,8 @@ class TableParts(ABC):
         """
 
         table = self.get_table(identifier)
+        if as_object_table(table) is not None:
+            return []
         of_files = as_format_table(table)
         return partitions_of(table) if of_files is None else partitions_of_files(of_files)
 

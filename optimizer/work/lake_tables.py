@@ -24,7 +24,7 @@ from typing import Any
 
 from interbed.catalog.client.api import Catalog
 from interbed.catalog.client.errors import NotAnInterbedTableError
-from interbed.catalog.client.table_parts import as_format_table
+from interbed.catalog.client.table_parts import as_format_table, as_object_table
 from interbed.optimizer.flow.process import (
     CleanupMode,
     Process,
@@ -191,6 +191,8 @@ class LakeTables:
             found = self._catalog.get_table(name)
             if as_format_table(found) is not None:
                 raise NotAnInterbedTableError(f"'{name}' is a format table, in which there is nothing to optimize.")
+            if as_object_table(found) is not None:
+                raise NotAnInterbedTableError(f"'{name}' is an object table, in which there is nothing to optimize.")
             return found
         except MissingExtraError as error:
             raise NotAnInterbedTableError(

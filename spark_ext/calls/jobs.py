@@ -208,7 +208,7 @@ class RowChangeCalls(PlannerCalls):
         changed = TableHandle.from_bytes(handle)
         refuse_guarded(changed, "DELETE")
         if changed.is_system:
-            raise NotSupportedError(f"The system table '{changed.database}.{changed.table}' is read only.")
+            raise changed.read_only()
         if changed.is_format:
             chosen = whole_partitions(changed.schema, filters)
             if chosen is None:
@@ -268,7 +268,7 @@ class ScanCalls(PlannerCalls):
 
     def planScan(self, handle: bytes, request: Any) -> ScanPlan:  # noqa: N802
         read = TableHandle.from_bytes(handle)
-        if read.is_global:
+        if read.is_computed:
             return plan_global(
                 self._catalogs.get(read.catalog, read.catalog_options),
                 read,
@@ -281,7 +281,7 @@ class ScanCalls(PlannerCalls):
 
     def aggregate(self, handle: bytes, request: Any, aggregates: list[Any]) -> AggregateAnswer:
         read = TableHandle.from_bytes(handle)
-        return AggregateAnswer(rows=None if read.is_global or read.is_format else answer(read, request, aggregates))
+        return AggregateAnswer(rows=None if read.is_computed or read.is_format else answer(read, request, aggregates))
 
 
 class StreamCalls(MergingCalls):

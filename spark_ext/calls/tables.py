@@ -21,7 +21,7 @@ from interbed.catalog.client.identifier import (
     parse_table_name,
 )
 from interbed.catalog.client.options import options_of_files
-from interbed.catalog.client.table_parts import as_format_table, partitions_of, partitions_of_files
+from interbed.catalog.client.table_parts import as_format_table, as_object_table, partitions_of, partitions_of_files
 from interbed.spark_ext.calls.catalogs import PlannerCalls, identifier_of
 from interbed.spark_ext.handle.format_tables import (
     MANAGED_LOCATION,
@@ -37,7 +37,7 @@ from interbed.spark_ext.handle.table_handle import NO_CATALOG, TableHandle, hand
 from interbed.spark_ext.read.task import guarded_info, refused, unguarded
 from interbed.spark_ext.values.predicates import agrees, partition_forms, spec_from_spark, values_to_spark
 from interbed.spark_ext.values.spark_types import schema_to_spark
-from interbed.storage.base.errors import InterbedError
+from interbed.storage.base.errors import InterbedError, NotSupportedError
 from interbed.storage.base.row.binary_row import decode_row
 from interbed.storage.io.stores.settings import hadoop_scheme
 from interbed.storage.meta.options.core import CoreOptions
@@ -46,12 +46,14 @@ from interbed.storage.meta.paths import MAIN_BRANCH
 from interbed.storage.meta.schema.table_schema import Schema
 from interbed.storage.meta.snapshot.snapshot import Snapshot
 from interbed.storage.table.format_table.format_table import FormatTable
+from interbed.storage.table.object_table import ObjectTable
 from interbed.storage.table.row_views import READ_OPTIMIZED
 from interbed.storage.table.table import Table, load_table, with_schema
 from interbed.storage.views.changes import AUDIT_LOG
 from interbed.thrift_idl.planner.ttypes import (
     CatalogRef,
     PartitionInfo,
+    RowChanges,
     TableInfo,
     TableRef,
     TimeTravel,
@@ -72,11 +74,17 @@ class TableCalls(PlannerCalls):
     def loadTable(self, table: Any, at: TimeTravel) -> TableInfo:  # noqa: N802
         name = TableName.parse(identifier_of(table))
         if name.identifier.database == SYSTEM_DATABASE:
-            return global_table_info(table, GlobalTable.of(self._catalog(table.catalog), name.identifier.table))
+            return computed_table_info(table, GlobalTable.of(self._catalog(table.catalog), name.identifier.table))
         catalog = self._catalog(table.catalog)
         loaded = catalog.get_table(name.of_table)
         if (of_files := as_format_table(loaded)) is not None:
             return _format_info(table, catalog, of_files, at)
+        if (of_objects := as_object_table(loaded)) is not None:
+            if name.system is not None or at.version is not None or at.timestampMicros is not None:
+                raise NotSupportedError(
+                    f"The object table '{name.of_table}' has no older versions and no system tables."
+                )
+            return computed_table_info(table, of_objects)
         loaded, guard = unguarded(loaded)
         if guard is not None and name.system is not None:
             raise refused(identifier_of(table), f"its system table ${name.system}")
@@ -117,6 +125,8 @@ class TableCalls(PlannerCalls):
         created = catalog.create_table(identifier_of(table), schema)
         if (of_files := as_format_table(created)) is not None:
             return _format_info(table, catalog, of_files, TimeTravel())
+        if (of_objects := as_object_table(created)) is not None:
+            return computed_table_info(table, of_objects)
         return table_info(table, created, None)
 
     def alterTable(self, table: Any, changes: list[Any]) -> TableInfo:  # noqa: N802
@@ -189,27 +199,37 @@ def system_table_info(
     )
 
 
-def global_table_info(reference: Any, table: GlobalTable) -> TableInfo:
-    """Describe a system table of the catalog; the handle has its columns, and each read has the present rows."""
-    schema = Schema(fields=tuple(table.fields)).to_table_schema()
+def computed_table_info(reference: Any, table: GlobalTable | ObjectTable) -> TableInfo:
+    """Describe a system table of the catalog, or an object table; the handle has its columns, and each read has the
+    present rows.
+    """
+    objects = as_object_table(table)
+    schema = Schema(fields=tuple(table.fields)).to_table_schema() if objects is None else objects.schema
     handle = TableHandle(
         catalog=reference.catalog.name,
         catalog_options=reference.catalog.options,
         database=reference.database,
         table=reference.table,
-        location="",
+        location="" if objects is None else objects.location,
         schema_json=schema.to_json(),
         snapshot_id=None,
+        is_objects=objects is not None,
     )
     return TableInfo(
         schemaJson=schema_to_spark(table.fields),
         partitionKeys=[],
         primaryKeys=[],
-        properties={},
+        properties={} if objects is None else spark_properties(objects.schema, objects.location),
         snapshotId=0,
         clustering=WriteClustering(columns=[], bucketCount=0, bucketColumns=[], strict=False),
         handle=handle.to_bytes(),
+        rowChanges=None if objects is None else _no_row_changes(handle),
     )
+
+
+def _no_row_changes(handle: TableHandle) -> RowChanges:
+    refusals = {name: f"{handle.read_only()}" for name in ("DELETE", "UPDATE", "MERGE")}
+    return RowChanges(rowId=[], toldOfRows={}, refusals=refusals, splitsUpdates=False)
 
 
 def _bucket_unit(table: Table) -> int:

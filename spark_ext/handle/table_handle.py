@@ -93,6 +93,8 @@ class TableHandle:
     """The identity of the snapshot, by which it differs from another one with its id after a rollback."""
     kind_column: str | None = None
     """The column with the kinds of the rows to be written, which is no column of the table."""
+    is_objects: bool = False
+    """Whether this is an object table, whose files the driver lists."""
     is_format: bool = False
     """Whether this is a format table: format_tables.py opens it."""
     format_definition: str = ""
@@ -122,6 +124,7 @@ class TableHandle:
                 "kindColumn": self.kind_column,
                 "identity": self.snapshot_identity,
                 "format": self.is_format,
+                "objects": self.is_objects,
                 "definition": self.format_definition,
                 "elsewhere": self.partitions_elsewhere,
                 "rows": None if self.rows is None else [self.rows.schema_json, self.rows.case_sensitive],
@@ -156,6 +159,7 @@ class TableHandle:
                 kind_column=value.get("kindColumn"),
                 snapshot_identity=value.get("identity"),
                 is_format=value.get("format", False),
+                is_objects=value.get("objects", False),
                 format_definition=value.get("definition", ""),
                 partitions_elsewhere=tuple(value.get("elsewhere", ())),
                 rows=None if rows is None else RowsToCome(schema_json=rows[0], case_sensitive=rows[1]),
@@ -201,14 +205,19 @@ class TableHandle:
         return None if isinstance(view, ReadOptimizedTable) else view
 
     @property
-    def is_global(self) -> bool:
-        """Whether this is a system table of the catalog, which has no files of its own."""
-        return self.database == SYSTEM_DATABASE and self.catalog != NO_CATALOG
+    def is_computed(self) -> bool:
+        """Whether the driver computes the rows: those of a system table of the catalog, and of an object table."""
+        return self.is_objects or (self.database == SYSTEM_DATABASE and self.catalog != NO_CATALOG)
 
     @property
     def is_system(self) -> bool:
-        """Whether this is a system table, which is read only."""
-        return self.is_global or self.is_read_optimized or self.view is not None
+        """Whether this is a system table or an object table, which is read only."""
+        return self.is_computed or self.is_read_optimized or self.view is not None
+
+    def read_only(self) -> NotSupportedError:
+        """Return the error for a write to a table that `is_system`."""
+        kind = "object" if self.is_objects else "system"
+        return NotSupportedError(f"The {kind} table '{self.database}.{self.table}' is read only.")
 
     @property
     def is_read_optimized(self) -> bool:
@@ -224,7 +233,7 @@ class TableHandle:
     @property
     def hidden_fields(self) -> tuple[DataField, ...]:
         """Hidden columns of the table, none of a system table."""
-        return () if self.is_global or self.view is not None else hidden_fields(self.schema)
+        return () if self.is_computed or self.view is not None else hidden_fields(self.schema)
 
     @property
     def schema(self) -> TableSchema:

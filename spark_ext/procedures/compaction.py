@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from interbed.catalog.client.errors import CatalogError
 from interbed.catalog.client.table_compaction import TablePatterns, tables_meant
+from interbed.catalog.client.table_parts import as_object_table
 from interbed.spark_ext.procedures.procedure import (
     DONE,
     RESULT,
@@ -174,7 +175,11 @@ def _compact_database(call: ProcedureCall) -> Answer:
     idle = 0
     for name in tables_meant(call.catalog, [], patterns):
         try:
-            table = call.catalog.get_table(name).copy({"write-only": "false", **call.options()})
+            found = call.catalog.get_table(name)
+            if as_object_table(found) is not None:
+                idle += 1
+                continue
+            table = found.copy({"write-only": "false", **call.options()})
             tasks = plan_tasks(table.store)
             if tasks:
                 works.append(_TableWork(token=begun(call, name, table), tasks=tuple(tasks)))

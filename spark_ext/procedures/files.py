@@ -10,7 +10,7 @@ with the job's name, so that the files of a failed job are found and deleted.
 from collections.abc import Iterator, Sequence
 
 from interbed.catalog.client.errors import TableNotFoundError
-from interbed.catalog.client.table_parts import as_format_table
+from interbed.catalog.client.table_parts import as_format_table, as_object_table
 from interbed.spark_ext.procedures.procedure import (
     TABLE,
     Answer,
@@ -71,6 +71,9 @@ def _of_all(call: ProcedureCall, names: Sequence[str], older_than: str | None, *
             continue
         except (InterbedError, OSError) as error:
             failures[name] = error
+            continue
+        if as_object_table(table) is not None:
+            # All of its files are rows.
             continue
         try:
             results.append(_of_table(table, older_than, dry_run=dry_run))

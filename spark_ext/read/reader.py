@@ -22,6 +22,7 @@ import pyarrow as pa
 
 from interbed.catalog.client.api import Catalog
 from interbed.catalog.client.global_tables import GlobalTable
+from interbed.catalog.client.table_parts import as_object_table
 from interbed.spark_ext.handle.reports import scan_metrics
 from interbed.spark_ext.handle.row_changes import clustering_of, read_with_hidden, whole_partitions
 from interbed.spark_ext.handle.session_options import TRAVEL_KEYS, read_options
@@ -30,6 +31,7 @@ from interbed.spark_ext.read.native import NativeFiles, native_files
 from interbed.spark_ext.read.task import ReadTask, check_columns, guarded_rows, pruning_condition, rules_of, task_of
 from interbed.spark_ext.values.predicates import FilterHandling, conjunction_of, handling_of, has_literal, literals
 from interbed.spark_ext.values.spark_types import NarrowedFields, arrow_schema_for_spark, batch_for_spark
+from interbed.storage.base.errors import InvalidInputError
 from interbed.storage.base.predicate.expr import Predicate
 from interbed.storage.base.row.binary_row import decode_row
 from interbed.storage.base.types.data_type import AtomicType, DataField, DataType, TypeRoot, is_atomic
@@ -41,6 +43,7 @@ from interbed.storage.read.pushdown import quick_count
 from interbed.storage.scan.split import Plan, Split
 from interbed.storage.scan.summary.aggregates import Aggregate, AggregateFunction, Top, aggregated, splits_of_top
 from interbed.storage.scan.summary.estimate import ColumnEstimate, estimate_scan, read_statistics
+from interbed.storage.table.object_table import ObjectTable
 from interbed.storage.table.row_views import ReadOptimizedTable
 from interbed.storage.table.table import Table
 from interbed.storage.views.changes import ChangeView
@@ -51,8 +54,10 @@ from interbed.thrift_idl.planner.ttypes import ScanPartitioning, ScanPlan, ScanS
 
 
 def plan_global(catalog: Catalog, handle: TableHandle, request: Any, task: bytes) -> ScanPlan:
-    """Plan planner.thrift's ScanRequest on a system table of the catalog: one split, with the selected rows."""
-    table = GlobalTable.of(catalog, handle.table)
+    """Plan planner.thrift's ScanRequest on a system table of the catalog or an object table: one split, with the
+    selected rows.
+    """
+    table: Any = GlobalTable.of(catalog, handle.table) if not handle.is_objects else _objects(catalog, handle)
     columns = list(request.columns)
     query = table.scan(columns, conjunction_of(request.filters, handle.fields), request.limit)
     rows = query.to_arrow()
@@ -73,6 +78,15 @@ def plan_global(catalog: Catalog, handle: TableHandle, request: Any, task: bytes
         byteSize=rows.nbytes,
         description=f"(rows={rows.num_rows}, columns=[{', '.join(columns)}])",
     )
+
+
+def _objects(catalog: Catalog, handle: TableHandle) -> ObjectTable:
+    found = as_object_table(catalog.get_table(f"{handle.database}.{handle.table}"))
+    if found is None or found.location != handle.location:
+        raise InvalidInputError(
+            f"The table '{handle.database}.{handle.table}' was replaced by another one; read again."
+        )
+    return found
 
 
 def global_rows(split: bytes) -> Iterator[pa.RecordBatch]:
@@ -295,7 +309,7 @@ def _rows(task: ReadTask, predicate: Predicate | None, split: bytes) -> Iterable
 
 
 def _batches(task: ReadTask, predicate: Predicate | None, split: bytes) -> Iterable[pa.RecordBatch]:
-    if task.handle.is_global:
+    if task.handle.is_computed:
         return global_rows(split)
     if task.handle.is_format:
         # By use: most tables are none.

@@ -42,7 +42,9 @@ def open_stream(handle: TableHandle, request: Any) -> StreamInfo:
     handle = replace(handle, snapshot_id=None, dynamic_options=options)
     name = f"{handle.database}.{handle.table}"
     view = handle.view
-    if isinstance(view, SystemTable) or handle.is_global:
+    if isinstance(view, SystemTable) or handle.is_computed:
+        if handle.is_objects:
+            raise NotSupportedError(f"The object table '{name}' has no changes to stream; read it again.")
         raise NotSupportedError(f"The system table '{name}' has no changes to stream; stream $audit_log or $binlog.")
     handle.changes_branch(of_table)
     table = handle.open()

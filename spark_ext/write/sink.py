@@ -22,7 +22,6 @@ from interbed.spark_ext.write.writer import CommitToken
 from interbed.storage.base.errors import (
     CommitStateUnknownError,
     InvalidInputError,
-    NotSupportedError,
     SchemaMismatchError,
 )
 from interbed.storage.base.types.arrow import type_to_arrow
@@ -85,7 +84,7 @@ def plan_epoch(handle: TableHandle, request: Any) -> WritePlan:
     """Plan a micro-batch, planner.thrift's WriteRequest. Raises for a write that is not possible."""
     name = f"{handle.database}.{handle.table}"
     if handle.is_system:
-        raise NotSupportedError(f"The system table '{name}' is read only.")
+        raise handle.read_only()
     handle = replace(handle, dynamic_options=read_options(handle.dynamic_options, request.options))
     table = handle.open()
     columns = _columns(request.schemaJson, table, name, handle.kind_column)

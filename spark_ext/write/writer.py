@@ -231,7 +231,7 @@ def mode_of(request: Any, schema: TableSchema, *, replaces: bool = False) -> int
 def plan_write(handle: TableHandle, request: Any) -> WritePlan:
     """Plan planner.thrift's WriteRequest. Raises for a write that is not possible, before any task starts."""
     if handle.is_system:
-        raise NotSupportedError(f"The system table '{handle.database}.{handle.table}' is read only.")
+        raise handle.read_only()
     target = replace(handle, dynamic_options={**handle.dynamic_options, **table_options(request.options)})
     if handle.staged is None:
         target.changes_branch(handle)

@@ -186,6 +186,7 @@ if TYPE_CHECKING:
     from interbed.storage.scan.explain import Explanation
     from interbed.storage.scan.summary.estimate import TableStatistics
     from interbed.storage.table.format_table.format_table import FormatTable
+    from interbed.storage.table.object_table import ObjectTable
     from interbed.storage.table.schema_update import SchemaUpdate
     from interbed.storage.table.table import Table, load_table
     from interbed.storage.table.table_maintenance import TableMaintenance
@@ -278,6 +279,7 @@ __all__ = [
     "NotOnDutyError",
     "NotSupportedError",
     "ObjectGoneError",
+    "ObjectTable",
     "OrphansResult",
     "Partition",
     "PartitionExistsError",
@@ -398,6 +400,7 @@ _HOLDS = {
     "interbed.storage.read.query": "Scan",
     "interbed.storage.scan.explain": "Explanation",
     "interbed.storage.table.format_table.format_table": "FormatTable",
+    "interbed.storage.table.object_table": "ObjectTable",
     "interbed.storage.table.schema_update": "SchemaUpdate",
     "interbed.storage.table.table": "Table load_table",
     "interbed.storage.table.table_maintenance": "TableMaintenance",

@@ -32,9 +32,9 @@ from interbed.storage.files.format.api import DecodeTally
 from interbed.storage.lsm.file_read import ROW_INDEX, FileRead, ReadOptions, block_rows, kept_rows, positions_in
 from interbed.storage.lsm.sort_merge import BLOCK_ROWS
 from interbed.storage.meta.file_store import FileStore
-from interbed.storage.meta.manifest.entry import DataFileMeta
+from interbed.storage.meta.manifest.entry import ROW_ID, DataFileMeta
 from interbed.storage.meta.schema.system_fields import TRACKING_NAMES
-from interbed.storage.meta.schema.table_schema import ROW_ID, SEQUENCE_NUMBER, TableSchema
+from interbed.storage.meta.schema.table_schema import SEQUENCE_NUMBER, TableSchema
 
 _DEDICATED = (".blob", ".vector.")
 """Parts of the names of files with the values of single BLOB and VECTOR columns."""

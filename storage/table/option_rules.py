@@ -19,7 +19,7 @@ from interbed.storage.meta.bucket_mode import crosses_partitions
 from interbed.storage.meta.commit_listener import commit_listeners
 from interbed.storage.meta.manifest.manifest_file import check_codec
 from interbed.storage.meta.options.core import BUCKET, BUCKET_KEY, CoreOptions
-from interbed.storage.meta.options.format import is_format_table
+from interbed.storage.meta.options.format import is_format_table, is_object_table
 from interbed.storage.meta.options.known.check import check_names, check_supported
 from interbed.storage.meta.options.log import (
     CHANGE_TRACKING,
@@ -61,6 +61,12 @@ def check_options(schema: TableSchema, before: TableSchema | None = None) -> Non
         from interbed.storage.table.format_table.definition import check_format_table
 
         check_format_table(schema, before)
+        return
+    if is_object_table(schema.options) and (before is None or is_object_table(before.options)):
+        # By use: most tables are none.
+        from interbed.storage.table.object_table import check_object_table
+
+        check_object_table(schema, before)
         return
     if before is None and "" in schema.partition_keys:
         raise InvalidInputError("A partition column needs a name, by which its directories are found.")

@@ -17,8 +17,10 @@ from interbed.catalog.client.errors import (
     TableExistsError,
     TableNotFoundError,
 )
+from interbed.catalog.client.filesystem import FileSystemCatalog
 from interbed.catalog.client.identifier import Identifier
 from interbed.catalog.client.rest.catalog import RestCatalog
+from interbed.catalog.client.table_parts import as_object_table
 from interbed.storage.base.errors import BranchNotFoundError, InvalidInputError, InvalidOptionError, NotSupportedError
 from interbed.storage.base.types.data_type import AtomicType, TypeRoot
 from interbed.storage.meta.schema.change import AddColumn, RemoveOption, SetOption, UpdateComment
@@ -114,6 +116,84 @@ def test_a_missing_database_is_named_in_the_error(catalog: Catalog) -> None:
         with pytest.raises(DatabaseNotFoundError, match="nope"):
             call()
     catalog.drop_database("nope", ignore_if_not_exists=True)
+
+
+def place_of(location: str) -> Path:
+    """Return the directory of a location on the local disk."""
+    return Path("/", location.removeprefix("file:").lstrip("/"))
+
+
+def test_an_object_table_lists_the_files_of_its_directory_and_leaves_them(shop: Catalog) -> None:
+    options = {"type": "object-table", "team": "media"}
+    created = as_object_table(shop.create_table("shop.o", pa.schema([]), options=options, comment="pictures"))
+    assert created is not None
+    directory = place_of(created.location)
+    (directory / "a" / "b c").mkdir(parents=True)
+    (directory / "a" / "b c" / "é.png").write_bytes(b"12345")
+    (directory / "z").write_bytes(b"")
+    table = as_object_table(shop.get_table("shop.o"))
+    assert table is not None
+    assert (table.comment(), table.schema.options["team"]) == ("pictures", "media")
+    # A catalog without a server of REST has the file of the schema there, too.
+    found = table.scan(columns=["path", "name", "length"], filter="path not like 'schema/%'").to_arrow().to_pylist()
+    assert sorted(map(str, found)) == [
+        "{'path': 'a/b c/é.png', 'name': 'é.png', 'length': 5}",
+        "{'path': 'z', 'name': 'z', 'length': 0}",
+    ]
+    (directory / "z").unlink()
+    assert table.scan(filter="name = 'z'").count() == 0
+    assert shop.list_tables("shop") == ["o"]
+    assert shop.list_partitions("shop.o") == []
+    with pytest.raises(TableExistsError, match=r"shop\.o"):
+        shop.create_table("shop.o", pa.schema([]), options=options)
+    shop.drop_table("shop.o")
+    assert not shop.table_exists("shop.o")
+    if not is_javas(shop):
+        assert (directory / "a" / "b c" / "é.png").read_bytes() == b"12345"
+        shop.create_table("shop.o", pa.schema([]), options=options)
+        assert shop.get_table("shop.o").scan(filter="length = 5").count() == 1
+        (directory / "a" / "b c" / "é.png").unlink()
+
+
+def test_writes_and_changes_of_an_object_table_are_refused_by_name(shop: Catalog) -> None:
+    options = {"type": "object-table"}
+    shop.create_table("shop.o", pa.schema([]), options=options)
+    table: Any = shop.get_table("shop.o")
+    row = {"path": "x", "name": "x", "length": 1, "mtime": 1, "atime": 0, "owner": "me"}
+    for refused in (
+        lambda: table.append([row]),
+        lambda: table.overwrite([row]),
+        lambda: table.delete("length = 1"),
+        lambda: table.new_batch_write_builder(),
+        lambda: table.compact(),
+        lambda: table.versions,
+        lambda: shop.alter_table("shop.o", [SetOption("team", "a")]),
+        lambda: shop.get_table("shop.o$files"),
+        lambda: shop.create_table_as("shop.p", [row], options=options),
+    ):
+        with pytest.raises(NotSupportedError, match=r"[Tt]he object table 'shop\.[op]'"):
+            refused()
+    with pytest.raises(InvalidOptionError, match="'write-only' has no effect on an object table"):
+        shop.create_table("shop.p", pa.schema([]), options={**options, "write-only": "true"})
+    with pytest.raises(InvalidInputError, match="An object table has the columns path, name"):
+        shop.create_table("shop.p", SCHEMA, options=options)
+    assert shop.list_tables("shop") == ["o"]
+
+
+def test_an_external_object_table_lists_its_path(shop: Catalog, tmp_path: Path) -> None:
+    outside = tmp_path / "outside"
+    outside.mkdir()
+    (outside / "one").write_bytes(b"1")
+    options = {"type": "object-table", "path": f"file:{outside}"}
+    if isinstance(shop, FileSystemCatalog):
+        with pytest.raises(InvalidOptionError, match="A file-system catalog decides where a table lives"):
+            shop.create_table("shop.o", pa.schema([]), options=options)
+        return
+    for _ in range(2):
+        shop.create_table("shop.o", pa.schema([]), options=options)
+        assert "one" in shop.get_table("shop.o").scan().to_arrow()["path"].to_pylist()
+        shop.drop_table("shop.o")
+        assert (outside / "one").exists()
 
 
 def test_a_database_with_tables_is_dropped_by_cascade_only(shop: Catalog) -> None:

@@ -29,6 +29,7 @@ from interbed.catalog.client.cli.group import (
 )
 from interbed.storage.base.errors import InvalidInputError
 from interbed.storage.base.terminal import print_columns, print_line, print_lines
+from interbed.storage.meta.options.format import is_object_table
 
 if TYPE_CHECKING:
     from interbed.storage.base.types.data_type import DataField
@@ -77,9 +78,12 @@ def create(
 
     interbed table create shop.orders --column 'id BIGINT NOT NULL' --column 'amount DOUBLE' --primary-key id
     """
-    if sum((bool(columns), sample is not None, schema_file is not None)) != 1 and not (columns and sample):
-        raise click.UsageError("Give one of --column, --from and --schema; beside --from, --column corrects columns.")
     options = pairs(table_options, hint="--option")
+    given = sum((bool(columns), sample is not None, schema_file is not None))
+    # An object table has no columns of its own.
+    is_complete = given == 1 or bool(columns and sample) or (given == 0 and is_object_table(options))
+    if not is_complete:
+        raise click.UsageError("Give one of --column, --from and --schema; beside --from, --column corrects columns.")
     _check_of_table(options)
     with chosen.catalog(name) as catalog:
         made = not (if_not_exists and catalog.table_exists(name))

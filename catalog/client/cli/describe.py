@@ -10,8 +10,15 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from interbed.catalog.client.cli.group import CatalogChoice, is_of_iceberg, json_flag, show_json, table_name
-from interbed.catalog.client.table_parts import as_format_table
+from interbed.catalog.client.cli.group import (
+    CatalogChoice,
+    check_no_system_table,
+    is_of_iceberg,
+    json_flag,
+    show_json,
+    table_name,
+)
+from interbed.catalog.client.table_parts import as_format_table, as_object_table
 from interbed.storage.base.shown_text import escaped
 from interbed.storage.base.terminal import print_columns, print_line, print_lines
 
@@ -23,6 +30,7 @@ if TYPE_CHECKING:
     from interbed.storage.meta.schema.manager import SchemaOutline
     from interbed.storage.meta.schema.table_schema import TableSchema
     from interbed.storage.table.format_table.format_table import FormatTable
+    from interbed.storage.table.object_table import ObjectTable
     from interbed.storage.table.table import Table
     from interbed.storage.upkeep.bucket_health import BucketHealth
     from interbed.storage.upkeep.health import TableHealth
@@ -71,11 +79,15 @@ def describe(chosen: CatalogChoice, name: str, as_json: bool) -> None:
     from interbed.catalog.client.errors import UNREADABLE, NotAnInterbedTableError
 
     try:
-        with chosen.any_table(name) as opened:
-            of_files = as_format_table(opened)
+        with chosen.any_table(name, system=True) as opened:
+            of_files, of_objects = as_format_table(opened), as_object_table(opened)
             if of_files is not None:
                 found = _format_description(of_files)
+            elif of_objects is not None:
+                found = _object_description(of_objects)
             else:
+                if not is_of_iceberg(opened):
+                    check_no_system_table(name, opened)
                 found = _iceberg_description(opened) if is_of_iceberg(opened) else _description(opened)
     except UNREADABLE as error:
         if "$" in name or "/" in name:
@@ -96,7 +108,8 @@ def describe(chosen: CatalogChoice, name: str, as_json: bool) -> None:
     print_line(f"schema    {found['schema']}")
     if "files" in found:
         files, size = found["files"]["count"], found["files"]["bytes"]
-        print_line(f"files     {files}, {size} bytes, in {found['files']['partitions']} partitions")
+        within = f", in {found['files']['partitions']} partitions" if "partitions" in found["files"] else ""
+        print_line(f"files     {files}, {size} bytes{within}")
     else:
         print_line(f"snapshot  {_state(found)}")
     print_line("columns")
@@ -160,6 +173,28 @@ def _format_description(table: "FormatTable") -> dict[str, Any]:
             "bytes": sum(each.size for each in partitions),
             "partitions": len(partitions),
         },
+    }
+
+
+def _object_description(table: "ObjectTable") -> dict[str, Any]:
+    """Return the description of an object table, in the form of _format_description."""
+    from interbed.storage.base.shown_text import all_masked
+
+    sizes = table.scan(columns=["length"]).to_arrow()["length"].to_pylist()
+    return {
+        "table": table.name,
+        "format": "files of any kind, listed as rows",
+        "comment": table.schema.comment,
+        "location": table.location,
+        "schema": table.schema.id,
+        "columns": [_column(field, (), ()) for field in table.schema.fields],
+        "primary_keys": [],
+        "partition_keys": [],
+        "options": all_masked(dict(sorted(table.schema.options.items()))),
+        "own": _own(table.schema.options),
+        "notes": [],
+        "snapshot": None,
+        "files": {"count": len(sizes), "bytes": sum(sizes)},
     }
 
 

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeGuard, TypeVar
 import click
 
 from interbed.catalog.client.errors import DatabaseNotFoundError, TableNotFoundError
-from interbed.catalog.client.table_parts import as_format_table
+from interbed.catalog.client.table_parts import as_format_table, as_object_table
 from interbed.storage.base.errors import InterbedError, InvalidInputError, NotSupportedError
 from interbed.storage.base.shown_text import did_you_mean
 from interbed.storage.base.terminal import SuggestingGroup, print_line, print_text
@@ -314,6 +314,11 @@ def check_no_system_table(name: str, table: object) -> None:
     """Raise NotSupportedError for a system table, which has rows but is no table of its own."""
     from interbed.storage.table.table import Table
 
+    if as_object_table(table) is not None:
+        raise NotSupportedError(
+            f"'{name}' is an object table; it takes `interbed table head`, `scan`, `describe`, `rename` and `drop`, "
+            "and `interbed sql`."
+        )
     if not isinstance(table, Table) and as_format_table(table) is None:
         raise NotSupportedError(
             f"'{name}' is a system table; it takes `interbed table head`, `scan` and `interbed sql`."

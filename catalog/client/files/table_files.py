@@ -10,6 +10,8 @@ of the table. The deletion of the first schema is the commit point, because a ta
 the other files are deleted, and the note last. A process that finds the note without a first schema deletes the rest,
 so that old rows never reappear in the next table of that name.
 
+Of an object table only the schema is its own file: a drop deletes the schema, and the files that the table lists stay.
+
 A change that has to be made in a metastore as well is marked in `<table>/.metastore-change`:
 
     {"change": "drop", "table": "shop.orders", "snapshot": 7}
@@ -38,6 +40,8 @@ from interbed.storage.base.errors import StorageAccessError
 from interbed.storage.io.api import FileIO, FileStatus
 from interbed.storage.io.deleting import delete_all_files, is_link
 from interbed.storage.io.parallel import in_parallel
+from interbed.storage.meta.options.format import is_object_table
+from interbed.storage.meta.schema.manager import read_outline
 from interbed.storage.table.opening import open_store
 from interbed.storage.version.orphans import OwnFiles, own_files
 from interbed.storage.version.own_paths import OF_TABLE, shortened
@@ -121,6 +125,8 @@ def delete_table_files(file_io: FileIO, location: str) -> bool:
     if is_link(file_io, location):
         remove_link(file_io, location)
         return True
+    if holds_objects(file_io, location):
+        return forget_objects(file_io, location)
     found = surveyed(file_io, location)
     if not found.foreign and (is_moved := drop_directory(file_io, location)) is not None:
         return is_moved
@@ -132,6 +138,23 @@ def delete_table_files(file_io: FileIO, location: str) -> bool:
         _delete_tree(file_io, location)
         return False
     _delete_dropped(file_io, location)
+    return is_dropped
+
+
+def holds_objects(file_io: FileIO, location: str) -> bool:
+    """Return whether a directory is that of an object table: only the schema is the table's own file."""
+    return is_object_table(read_outline(file_io, location).options)
+
+
+def forget_objects(file_io: FileIO, location: str) -> bool:
+    """Delete the schema of an object table, and directories that are empty without it; return whether it existed.
+
+    The files that the table lists stay, which is logged.
+    """
+    is_dropped = file_io.delete(f"{location}/{_FIRST_SCHEMA}")
+    withdraw_schema(file_io, location, f"{location}/{_FIRST_SCHEMA}")
+    if file_io.exists(location):
+        _log.warning("Left %s, the directory of an object table, with its files.", location)
     return is_dropped
 
 
@@ -172,6 +195,11 @@ def _is_dropped(file_io: FileIO, location: str) -> bool:
 
 def surveyed(file_io: FileIO, location: str) -> OwnFiles:
     """Return the own files and the foreign files in the directory of a table."""
+    if holds_objects(file_io, location):
+        schemas = f"{location}/{_FIRST_SCHEMA}".rpartition("/")[0]
+        others = [e.path for e in (*file_io.list(location), *file_io.list(schemas)) if e.path != schemas]
+        own = f"{location}/{_FIRST_SCHEMA}"
+        return OwnFiles(files=[own], directories=[schemas], foreign=[path for path in others if path != own])
     return own_files(file_io, location, lambda: open_store(location, file_io))
 
 

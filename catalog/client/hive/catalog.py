@@ -33,10 +33,17 @@ from interbed.catalog.client.identifier import Identifier, TableName, branch_to_
 from interbed.catalog.client.options import CatalogOptions, LockMode
 from interbed.catalog.client.recovery import DropCalls, RepairReport, ServedDrops
 from interbed.catalog.client.staging import StagedTable, TableFill
-from interbed.catalog.client.table_parts import PartitionSpecs, PartitionStatistics, partition_specs, partitions_of
+from interbed.catalog.client.table_parts import (
+    PartitionSpecs,
+    PartitionStatistics,
+    opened_table,
+    partition_specs,
+    partitions_of,
+)
 from interbed.storage.base.errors import InterbedError, InvalidInputError, NotSupportedError
 from interbed.storage.io.api import FileIO
 from interbed.storage.meta.file_store import FileStore
+from interbed.storage.meta.options.format import is_object_table
 from interbed.storage.meta.schema.change import SchemaChange
 from interbed.storage.meta.schema.table_schema import Schema, TableSchema
 from interbed.storage.table.opening import schema_manager
@@ -198,6 +205,9 @@ class HiveCatalog(ServedDrops, Catalog):
             # Readers and writers use only methods that both kinds of tables have.
             return cast(Table, self._format_tables().open(identifier, error.format_entry))
         store = self._entries.open(identifier, entry)
+        if is_object_table(store.schema.options):
+            _refuse_bound(identifier, entry)
+            return opened_table(str(identifier), store)
         environment = replace(
             store.environment,
             alter=partial(self._tables.alter, identifier),

@@ -30,6 +30,7 @@ from interbed.storage.base.types.data_type import (
     TypeRoot,
 )
 from interbed.storage.io.resolve import one_scheme
+from interbed.storage.meta.options.format import TYPE, is_object_table
 from interbed.storage.meta.schema.table_schema import TableSchema
 from interbed.thrift_idl.hive_metastore.ttypes import FieldSchema, SerDeInfo, StorageDescriptor
 from interbed.thrift_idl.hive_metastore.ttypes import Table as HiveTable
@@ -361,8 +362,9 @@ def synced_properties(schema: TableSchema, *, everything: bool) -> Mapping[str, 
     Otherwise only those for Hive, which have the prefix `hive.` in the options of a table and none in the metastore.
     """
     if not everything:
+        always = (*_ALWAYS_SYNCED, TYPE) if is_object_table(schema.options) else _ALWAYS_SYNCED
         properties = {k.removeprefix(_HIVE_PREFIX): v for k, v in schema.options.items() if k.startswith(_HIVE_PREFIX)}
-        return {**properties, **{k: schema.options[k] for k in _ALWAYS_SYNCED if k in schema.options}}
+        return {**properties, **{k: schema.options[k] for k in always if k in schema.options}}
     properties = dict(schema.options)
     for key, names in (
         ("primary-key", schema.primary_keys),

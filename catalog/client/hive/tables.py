@@ -30,6 +30,8 @@ from interbed.catalog.client.files.table_files import (
     check_no_remains,
     delete_table_files,
     finish_drop,
+    forget_objects,
+    holds_objects,
     newest_snapshot,
     read_mark,
     remove_dropped,
@@ -61,6 +63,7 @@ from interbed.catalog.client.staging import TableFill, publish_replacement
 from interbed.storage.base.errors import CommitStateUnknownError, InterbedError, InvalidOptionError
 from interbed.storage.io.resolve import respelled
 from interbed.storage.meta.file_store import table_paths
+from interbed.storage.meta.options.format import is_object_table
 from interbed.storage.meta.schema.change import SchemaChange
 from interbed.storage.meta.schema.table_schema import TableSchema
 from interbed.storage.table.opening import open_store, schema_manager
@@ -107,16 +110,25 @@ class HiveTables:
             if fill is None and not external:
                 self._clear(identifier, directory, locked=held is not None)
             existing = schemas.latest()
+            if existing is not None and is_object_table(existing.options) != is_object_table(schema.options):
+                held_type = existing.options.get("type", "table")
+                raise InvalidOptionError(
+                    f"{location} has the schema of a table with 'type' = '{held_type}': give '{identifier}' this type, "
+                    "or another place by the option 'path'."
+                )
             if existing is not None and not repeated:
                 if fill is not None:
                     raise unregistered(identifier, location)
-                if external:
+                if external or is_object_table(schema.options):
                     schema = _checked_against(existing, schema, location)
                 else:
                     raise unregistered(identifier, location)
             elif not repeated:
-                check_no_remains(entries.file_io, directory)
-                if not external:
+                # The files of an object table are not remains, and the next creation must not delete them.
+                is_of_objects = is_object_table(schema.options)
+                if not is_of_objects:
+                    check_no_remains(entries.file_io, directory)
+                if not (external or is_of_objects):
                     ChangeMark(change=MarkedChange.CREATE, table=str(identifier)).write(entries.file_io, directory)
                 if not schemas.commit(schema):
                     raise TableExistsError(f"Another writer creates a table in {location} right now.")
@@ -253,6 +265,11 @@ class HiveTables:
                 return
             self._renames.finish(identifier, found)
             directory = entries.path(entries.locations.of(found))
+            if holds_objects(entries.file_io, directory):
+                # A kill in between leaves the schema, with which the table can be created again.
+                self._drop(identifier, found)
+                forget_objects(entries.file_io, directory)
+                return
             newest = newest_snapshot(entries.file_io, directory)
             outside = files_outside(entries.file_io, directory)
             logged = table_with_log(entries.file_io, directory)

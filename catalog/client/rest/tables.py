@@ -22,7 +22,7 @@ from interbed.storage.base.errors import InterbedError, InvalidOptionError, NotS
 from interbed.storage.io.api import FileIO
 from interbed.storage.io.resolve import file_io_for
 from interbed.storage.meta.file_store import FileStore, StoreEnvironment
-from interbed.storage.meta.options.format import FORMAT_TABLE
+from interbed.storage.meta.options.format import FORMAT_TABLE, OBJECT_TABLE, is_object_table
 from interbed.storage.meta.paths import MAIN_BRANCH, TablePaths
 from interbed.storage.meta.schema.change import SchemaChange
 from interbed.storage.meta.schema.table_schema import TableSchema
@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from interbed.storage.read.guarded_scan import RowRules
     from interbed.storage.table.format_table.format_table import FormatTable
     from interbed.storage.table.guarded_table import GuardedTable
+    from interbed.storage.table.object_table import ObjectTable
 from typing import Any
 
 from interbed.storage.base.errors import CorruptFileError
@@ -82,13 +83,11 @@ class RestTables:
         """
         entry = self._entry(identifier)
         if entry.type == FORMAT_TABLE and self.format_tables:
-            if entry.schema.options.get(QUERY_AUTH, "").lower() == "true":
-                raise NotSupportedError(
-                    f"The format table '{identifier}' has row filters or column masks for you, and its files are read "
-                    "without them. Have its owner exempt you."
-                )
+            _refuse_bound(identifier, entry)
             # Readers and writers use only methods that both kinds of tables have.
             return cast(Table, self._format_table(identifier, entry))
+        if entry.type == OBJECT_TABLE:
+            return cast(Table, self._object_table(identifier, entry))
         if entry.type not in _PAIMON_TYPES:
             raise NotAnInterbedTableError(
                 f"The table '{identifier}' of the REST catalog {self._client.uri} is no table of Paimon's format "
@@ -150,6 +149,15 @@ class RestTables:
         file_io, location = self._files(identifier, entry)
         return FormatTable(str(identifier), location, file_io, FormatDefinition.of(entry.schema))
 
+    def _object_table(self, identifier: Identifier, entry: TableEntry) -> "ObjectTable":
+        # By use: most tables are none.
+        from interbed.storage.table.object_table import FIELDS, ObjectTable
+
+        _refuse_bound(identifier, entry)
+        file_io, location = self._files(identifier, entry)
+        # Some servers keep the fields that the client sent, which may be none.
+        return ObjectTable(str(identifier), location, file_io, replace(entry.schema, fields=FIELDS))
+
     def create_format_table(self, identifier: Identifier, schema: TableSchema, path: str | None) -> None:
         """Create a format table, external with a path: the server keeps its columns, and no file is written."""
         self._client.create_table(identifier, schema_to_json(schema, path))
@@ -160,8 +168,8 @@ class RestTables:
         A kill after the server's answer leaves an entry without a schema file, which is dropped and created again.
         Raises InvalidOptionError when the path holds a table of another schema.
         """
-        if path is None:
-            self._client.create_table(identifier, schema_to_json(schema))
+        if path is None or is_object_table(schema.options):
+            self._client.create_table(identifier, schema_to_json(schema, path))
             return
         if self._tokens is not None:
             self._create_with_token(identifier, schema, path)
@@ -250,6 +258,15 @@ class RestTables:
         table = self.open(identifier)
         _check_changes(table.store if branch == MAIN_BRANCH else table.store.on_branch(branch), changes)
         send_changes(self._client, identifier, branch, changes)
+
+
+def _refuse_bound(identifier: Identifier, entry: TableEntry) -> None:
+    """Raise NotSupportedError for a table of files if policies bind its reader."""
+    if entry.schema.options.get(QUERY_AUTH, "").lower() == "true":
+        raise NotSupportedError(
+            f"The table '{identifier}' has row filters or column masks for you, and its files are read without them. "
+            "Have its owner exempt you."
+        )
 
 
 def _refuse_schema_rollback(identifier: Identifier, schema_id: int) -> NoReturn:

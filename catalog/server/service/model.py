@@ -64,10 +64,13 @@ class TableKind(IntEnum):
     """A table with the formats of Paimon and the parameters of Iceberg."""
     FORMAT = 7
     """A format table that a client of Paimon's has created: plain files, with the SerDe of Hive for them."""
+    OBJECT = 8
+    """An object table: Paimon's formats, and the files of its directory as rows."""
 
 
 FORMAT_TABLE = "format-table"
-"""The parameter `type` of a format table."""
+OBJECT_TABLE = "object-table"
+"""The parameter `type` of format tables and object tables."""
 
 ICEBERG_KINDS = frozenset((TableKind.ICEBERG, TableKind.PAIMON_AND_ICEBERG))
 PAIMON_KINDS = frozenset((TableKind.PAIMON, TableKind.PAIMON_AND_ICEBERG))
@@ -214,9 +217,10 @@ class MetastoreTable:
         is_paimon = storage is not None and (storage.input_format, storage.output_format) == PAIMON_FORMATS
         if marked == ICEBERG_TABLE:
             return TableKind.PAIMON_AND_ICEBERG if is_paimon else TableKind.ICEBERG
+        declared = parameters.get("type", "").lower()
         if is_paimon:
-            return TableKind.PAIMON
-        return TableKind.FORMAT if parameters.get("type", "").lower() == FORMAT_TABLE else TableKind.HIVE
+            return TableKind.OBJECT if declared == OBJECT_TABLE else TableKind.PAIMON
+        return TableKind.FORMAT if declared == FORMAT_TABLE else TableKind.HIVE
 
     @property
     def is_external(self) -> bool:

@@ -8,9 +8,10 @@ Sources of the options of schema merges and of the order of sort compaction: Pai
 widens types only with `write.merge-schema.type-widening`; older releases, which lack that option, always do, and so
 does interbed unless the option is false.
 
-Options of format tables: which tables are such, and which options have an effect on them.
+Options of tables of files: which tables are such, and which options have an effect on them.
 
-A format table is a directory of files of one format; see storage.table.format_table.
+A format table is a directory of files of one format (storage.table.format_table), an object table a list of any files
+(storage.table.object_table).
 """
 
 import re
@@ -330,6 +331,7 @@ class SortOptions(OptionReader):
 
 TYPE = "type"
 FORMAT_TABLE = "format-table"
+OBJECT_TABLE = "object-table"
 IMPLEMENTATION = "format-table.implementation"
 ONLY_VALUES = "format-table.partition-path-only-value"
 COMPRESSION = "format-table.file.compression"
@@ -353,9 +355,16 @@ def is_format_table(options: Mapping[str, str]) -> bool:
     return options.get(TYPE, "").strip().lower() == FORMAT_TABLE
 
 
-def applies(key: str) -> bool:
-    """Return whether an option may have an effect on a format table, or is a property of the user."""
-    if key in USED or key.startswith(USED_PREFIXES):
+def is_object_table(options: Mapping[str, str]) -> bool:
+    """Return whether the options are those of an object table."""
+    return options.get(TYPE, "").strip().lower() == OBJECT_TABLE
+
+
+def applies(key: str, *, to_objects: bool = False) -> bool:
+    """Return whether an option may have an effect on a format table, or with `to_objects` on an object table, or is a
+    property of the user.
+    """
+    if key in (TYPE, "path") or (not to_objects and (key in USED or key.startswith(USED_PREFIXES))):
         return True
     # By use: opening a table does not need them.
     from interbed.storage.meta.options.known.check import known_option

@@ -1,4 +1,4 @@
-"""The base class of system tables of tables and catalogs: a read-only table whose rows are computed on demand.
+"""The base class of system tables and object tables: a read-only table whose rows are computed on demand.
 
 The module also has their column types, and the text forms of rows, times and statistics.
 """
@@ -7,7 +7,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Any, NoReturn
+from typing import Any, ClassVar, NoReturn
 
 import pyarrow as pa
 
@@ -96,6 +96,8 @@ def map_text(values: Mapping[str, str]) -> str:
 class RowsTable(ABC):
     """A read-only table whose rows are computed on demand."""
 
+    noun: ClassVar[str] = "system table"
+    """The kind of table in messages."""
     name: str
 
     @property
@@ -106,6 +108,10 @@ class RowsTable(ABC):
     @abstractmethod
     def rows(self, wanted: Collection[str]) -> Sequence[Row]:
         """Return the rows with all columns; values of columns that are not `wanted` may be None."""
+
+    def parts(self, wanted: Collection[str]) -> Iterator[Sequence[Row]]:
+        """Yield the rows of `rows`, in one or several parts."""
+        yield self.rows(wanted)
 
     @property
     def fields(self) -> list[DataField]:
@@ -136,14 +142,14 @@ class RowsTable(ABC):
         return RowsReadBuilder(self)
 
     def new_batch_write_builder(self) -> NoReturn:
-        """Raise NotSupportedError, because system tables are read-only."""
-        raise NotSupportedError(f"The system table '{self.name}' is read only.")
+        """Raise NotSupportedError, because such tables are read-only."""
+        raise NotSupportedError(f"The {self.noun} '{self.name}' is read only.")
 
     new_stream_write_builder = new_batch_write_builder
 
     def new_stream_read_builder(self) -> NoReturn:
-        """Raise NotSupportedError, because system tables have no stream of changes."""
-        raise NotSupportedError(f"The system table '{self.name}' has no stream; read it again to see new rows.")
+        """Raise NotSupportedError, because such tables have no stream of changes."""
+        raise NotSupportedError(f"The {self.noun} '{self.name}' has no stream; read it again to see new rows.")
 
     def scan(
         self,
@@ -156,7 +162,7 @@ class RowsTable(ABC):
         unknown = [name for name in columns or () if name not in self.field_names]
         if unknown:
             raise InvalidInputError(
-                f"The system table '{self.name}' has no column {unknown[0]!r}; it has {', '.join(self.field_names)}."
+                f"The {self.noun} '{self.name}' has no column {unknown[0]!r}; it has {', '.join(self.field_names)}."
             )
         predicate = None if filter is None else bound_filter(filter, tuple(self.fields))
         return RowsQuery(self, None if columns is None else tuple(columns), predicate, limit)
@@ -184,14 +190,16 @@ class RowsQuery(ArrowRows):
     def _batches(self) -> Iterator[pa.RecordBatch]:
         schema = self.table.arrow_schema
         needed = set(self.schema.names) | (set() if self.predicate is None else columns_of(self.predicate))
-        rows = self.table.rows(needed)
-        columns = [
-            array_of([row[i] for row in rows], field.type) if field.name in needed else pa.nulls(len(rows), field.type)
-            for i, field in enumerate(schema)
-        ]
-        batch = pa.RecordBatch.from_arrays(columns, schema=schema)
-        if self.predicate is not None:
-            batch = batch.filter(mask(self.predicate, batch))
-        if batch.num_rows:
-            # A selection, which keeps the number of rows even without columns.
-            yield batch.select(self.schema.names)
+        for rows in self.table.parts(needed):
+            columns = [
+                array_of([row[i] for row in rows], field.type)
+                if field.name in needed
+                else pa.nulls(len(rows), field.type)
+                for i, field in enumerate(schema)
+            ]
+            batch = pa.RecordBatch.from_arrays(columns, schema=schema)
+            if self.predicate is not None:
+                batch = batch.filter(mask(self.predicate, batch))
+            if batch.num_rows:
+                # A selection, which keeps the number of rows even without columns.
+                yield batch.select(self.schema.names)

@@ -177,7 +177,10 @@ public final class PaimonPeer {
             schema.comment(command.get("comment").textValue());
         }
         catalog(command).createTable(identifier, schema.build(), false);
-        return MAPPER.readTree(JsonSerdeUtil.toJson(table(command).schema()));
+        // An object table has no file of its schema.
+        return anyTable(command) instanceof FileStoreTable
+                ? MAPPER.readTree(JsonSerdeUtil.toJson(table(command).schema()))
+                : MAPPER.createObjectNode();
     }
 
     private JsonNode alter(JsonNode command) throws Exception {

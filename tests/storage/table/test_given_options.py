@@ -75,7 +75,6 @@ def test_a_copy_refuses_an_invalid_value_by_the_name_of_the_option(
         {"sequence.field": "v,"},
         {"type": "view"},
         {"type": "format-table"},
-        {"type": "object-table"},
         {"bucket-function.type": "hive"},
         {"fields.row.a.aggregate-function": "sum", "merge-engine": "aggregation"},
         {"fields.row.a.sequence-group": "v", "merge-engine": "partial-update"},

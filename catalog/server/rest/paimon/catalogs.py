@@ -28,7 +28,7 @@ from interbed.catalog.client.hive.format_entries import is_created_as_format_tab
 from interbed.catalog.client.hive.registration import Locations, is_external, is_ours, is_view, same_location
 from interbed.catalog.client.identifier import DB_SUFFIX, DEFAULT_DATABASE, Identifier, TableName
 from interbed.catalog.client.options import CatalogOptions
-from interbed.catalog.client.table_parts import Partition, PartitionSpecs, partitions_of
+from interbed.catalog.client.table_parts import Partition, PartitionSpecs, as_object_table, partitions_of
 from interbed.catalog.server.rest.paimon.refusals import ResourceType, invalid, missing, unsupported
 from interbed.catalog.server.service.model import PAIMON_KINDS, VIEW_KINDS, TableKind
 from interbed.catalog.server.service.tables.tables import TableService
@@ -153,7 +153,7 @@ PLAIN_TYPE = "table"
 _ID_BASE = (8 << 76) | (2 << 62)
 _NUMBER_END = 1 << 62
 _BATCH = 300
-_LISTED_KINDS = PAIMON_KINDS | {TableKind.FORMAT}
+_LISTED_KINDS = PAIMON_KINDS | {TableKind.FORMAT, TableKind.OBJECT}
 
 
 class RegisteredCatalog(HiveCatalog, ServedCatalog):
@@ -260,7 +260,7 @@ class RegisteredCatalog(HiveCatalog, ServedCatalog):
             id=_table_id(entry),
             owner=entry.owner,
             created_millis=(entry.createTime or 0) * 1000,
-            path=registered if is_in_place else table.store.told_location,
+            path=registered if is_in_place or as_object_table(table) is not None else table.store.told_location,
             is_external=is_external(entry),
         )
 
@@ -366,7 +366,8 @@ class WarehouseCatalog(FileSystemCatalog, ServedCatalog):
         return self._id_of(name, self._load_table(name))
 
     def table_origin(self, name: Identifier, table: Table) -> TableOrigin:
-        whole = table if table.store.paths.branch == MAIN_BRANCH else self._load_table(name)
+        is_whole = as_object_table(table) is not None or table.store.paths.branch == MAIN_BRANCH
+        whole = table if is_whole else self._load_table(name)
         return TableOrigin(
             id=self._id_of(name, whole),
             created_millis=_created_millis(whole),
@@ -399,7 +400,7 @@ class WarehouseCatalog(FileSystemCatalog, ServedCatalog):
         return found
 
     def known_partitions(self, name: TableName, table: Table) -> list[Partition]:
-        return partitions_of(table)
+        return [] if as_object_table(table) is not None else partitions_of(table)
 
     def partitions_in_metastore(self, name: Identifier) -> list[dict[str, str]]:
         raise unsupported(
@@ -418,6 +419,9 @@ class WarehouseCatalog(FileSystemCatalog, ServedCatalog):
 
 def _created_millis(table: Table) -> int:
     """Return the time of the first schema of a table. TableNotFoundError if the table is being dropped."""
+    if as_object_table(table) is not None:
+        # It has one schema.
+        return table.schema.time_millis
     try:
         return table.store.schemas.schema(0).time_millis
     except CorruptFileError as error:

@@ -106,6 +106,8 @@ class PaimonAsIceberg:
             store = catalog.get_table(Identifier(database=name.database, table=name.table)).store
         except (TableNotFoundError, DatabaseNotFoundError) as error:
             raise no_table(name) from error
+        except NotSupportedError as error:
+            raise _refused(name, error) from error
         except CatalogUnavailableError as error:
             raise _busy(str(error)) from error
         return self._metadata(name, store, table_uuid)

@@ -207,7 +207,7 @@ READ_ELSEWHERE: dict[str, OptionMeaning] = {
         "text", "", "The time zone of automatic tags by the clock; unset means the local."
     ),
     "sink.watermark-time-zone": OptionMeaning("text", "UTC", "The time zone of automatic tags by the watermark."),
-    "type": OptionMeaning("text", "table", "The kind of table; there is `table` only."),
+    "type": OptionMeaning("text", "table", "The kind of table: `table`, `format-table` or `object-table`."),
     "write.compaction-skip": OptionMeaning("", "", "The older name of `write-only`."),
 }
 """Meanings of options by key."""

@@ -58,3 +58,22 @@ def test_commands_that_need_snapshots_are_refused_by_name(server: str, line: str
     refused = run(server, line)
     assert refused.exit_code != 0
     assert "format table 'shop.g'" in refused.output
+
+
+def test_commands_read_an_object_table(server: str, tmp_path: Path) -> None:
+    (tmp_path / "one.txt").write_bytes(b"12345")
+    run(server, "catalog create-database shop --if-not-exists")
+    place = f"--table-option path=file:{tmp_path}"
+    created = run(server, f"table create shop.o --table-option type=object-table {place}")
+    assert created.exit_code == 0, created.output
+    found = run(server, "table scan shop.o --filter \"name = 'one.txt'\" --columns path,length --format json")
+    assert json.loads(found.output.splitlines()[0]) == {"path": "one.txt", "length": 5}
+    assert "5" in run(server, "sql \"SELECT length FROM shop.o WHERE name = 'one.txt'\"").output
+    assert "files     2, " in run(server, "table describe shop.o").output
+    assert json.loads(run(server, "table describe shop.o --json").output)["files"]["count"] == 2
+    for line in ("table snapshots shop.o", "table remove-orphan-files shop.o"):
+        refused = run(server, line)
+        assert refused.exit_code != 0
+        assert "is an object table; it takes" in refused.output
+    assert run(server, "table drop shop.o").exit_code == 0
+    assert (tmp_path / "one.txt").exists()
