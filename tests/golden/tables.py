@@ -42,6 +42,11 @@ def alter(*changes: dict[str, Any]) -> Step:
     return lambda table: table.alter(*changes)
 
 
+def columns(names: Sequence[str], *rows: Sequence[Any], first_row_id: int = 0) -> Step:
+    """Return the step that commits values of some columns for the rows from a row id on."""
+    return lambda table: table.write_columns(names, list(rows), first_row_id=first_row_id)
+
+
 def compact(table: JavaTable) -> object:
     """Run a full compaction of the table."""
     return table.compact()
@@ -262,6 +267,31 @@ TABLES: dict[str, TableRecipe] = {
             put(_simple(7)),
             compact,
             put(_simple(8)),
+        ],
+    ),
+    "append_columns": TableRecipe(
+        columns=_SIMPLE,
+        options={
+            "row-tracking.enabled": "true",
+            "data-evolution.enabled": "true",
+            "compaction.min.file-num": "2",
+            "file.format": "avro",
+        },
+        steps=[
+            put(*(_simple(i) for i in range(3))),
+            put(*(_simple(i) for i in range(3, 5))),
+            columns(["name"], *([f"new {i}"] for i in range(3))),
+            alter(
+                {"op": "add", "path": ["more"], "type": "BIGINT"},
+                {"op": "rename", "path": ["name"], "to": "title"},
+                {"op": "set_option", "key": "file.format", "value": "parquet"},
+            ),
+            columns(["more", "amount"], [1, "1.00"], [None, None], first_row_id=3),
+            columns(["title"], *([f"newer {i}"] for i in range(3))),
+            compact,
+            put([*_simple(5), 6]),
+            columns(["more"], *([i] for i in range(5))),
+            columns(["ts"], [None], first_row_id=5),
         ],
     ),
     "append_bucketed": TableRecipe(

@@ -17,7 +17,7 @@ of Paimon's SpecialFields.
 
 import threading
 import uuid
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -349,9 +349,10 @@ class DataFileLayout:
             write_cols=schema.names if stores_row_ids(schema) else None,
         )
 
-    def of_columns(self, names: Collection[str]) -> "DataFileLayout":
-        """Return the layout of files with some columns of an append table."""
-        fields = tuple(f for f in self.fields if f.name in names)
+    def of_columns(self, names: Sequence[str]) -> "DataFileLayout":
+        """Return the layout of files with some columns of an append table, in the given order."""
+        by_name = {f.name: f for f in self.fields}
+        fields = tuple(by_name[name] for name in names)
         indexed = tuple(c for c in self.file_indexes.columns if c.column in names)
         return replace(
             self,
@@ -360,7 +361,7 @@ class DataFileLayout:
             kinds=FileKinds.of(self.options, fields, ()),
             file_indexes=replace(self.file_indexes, columns=indexed),
             arrow=file_schema(fields),
-            write_cols=tuple(f.name for f in fields),
+            write_cols=tuple(names),
         )
 
     def group_rows(self, batch: pa.RecordBatch) -> int:
