@@ -62,6 +62,7 @@ def execute(command: dict[str, Any]) -> Any:
         "schema": lambda c: table_schema(open_table(c)),
         "write": lambda c: rust_write(c) if c["engine"] == "rust" else write(c),
         "read": lambda c: rust_read(c) if c["engine"] == "rust" else read(c),
+        "update": update,
         "plan": plan,
         "catalog_call": catalog_call,
         "alter": alter,
@@ -210,6 +211,21 @@ def write(command: dict[str, Any]) -> None:
     finally:
         writer.close()
         commit.close()
+
+
+def update(command: dict[str, Any]) -> None:
+    """Change columns of rows by their ids, or delete rows by their ids, in one commit by pypaimon."""
+    builder = open_table(command).new_batch_write_builder()
+    change = builder.new_update()
+    if command["deleted"] is not None:
+        messages = change.delete_by_row_id(command["deleted"])
+    else:
+        data = read_arrow(command["data"])
+        change.with_update_type([name for name in data.column_names if name != "_ROW_ID"])
+        messages = change.update_by_arrow_with_row_id(data)
+    commit = builder.new_commit()
+    commit.commit(messages)
+    commit.close()
 
 
 def read(command: dict[str, Any]) -> int:

@@ -7,10 +7,12 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from interbed.storage.base.errors import InvalidInputError
 from interbed.storage.lsm.column_groups import row_range_groups
 from interbed.storage.table.table import Table
 from tests.support.peers.interbed import interbed_table
 from tests.support.peers.java import JavaPaimon
+from tests.support.peers.pypaimon import PyPaimon
 
 STEPS = 12
 COLUMNS: "list[pa.Field[Any]]" = [pa.field("id", pa.int32()), pa.field("v", pa.string()), pa.field("n", pa.int64())]
@@ -83,6 +85,68 @@ def test_rows_and_ids_are_the_same_after_each_change_of_both(
         # Java leaves out files by a filter, not single rows.
         assert {row[0] for row in of_java.read(filter=_is("v", v)).rows}.issuperset(found), (step, kind)
         assert table.maintenance.fsck().is_sound
+
+
+def test_pypaimon_and_rust_read_columns_of_interbed_and_interbed_reads_theirs(
+    pypaimon: PyPaimon, tmp_path: Path
+) -> None:
+    of_python = pypaimon.table(tmp_path, "d.t")
+    of_rust = pypaimon.table(tmp_path, "d.t", engine="rust")
+    of_python.create([("id", "INT"), ("v", "STRING"), ("n", "BIGINT")], options=OPTIONS)
+    model = {i: [i, f"v{i}", i * 10] for i in range(8)}
+    of_python.write([model[i] for i in range(5)])
+    _opened(tmp_path).append([dict(zip(SCHEMA.names, model[i], strict=True)) for i in range(5, 8)])
+
+    def check() -> None:
+        expected = list(model.values())
+        columns = [*SCHEMA.names, "_ROW_ID"]
+        found = _opened(tmp_path).scan(columns).to_arrow().sort_by("id").to_pylist()
+        assert [list(row.values()) for row in found] == [[*row, row[0]] for row in expected]
+        assert _opened(tmp_path).maintenance.fsck().is_sound
+        for peer in (of_python, of_rust):
+            assert sorted(peer.read().rows) == expected
+
+    check()
+    _opened(tmp_path).update({"v": "ours"}, "id >= 3 and id < 6")
+    for i in (3, 4, 5):
+        model[i][1] = "ours"
+    check()
+    of_python.update(pa.table({"_ROW_ID": pa.array([4, 6], pa.int64()), "n": pa.array([-4, -6], pa.int64())}))
+    model[4][2], model[6][2] = -4, -6
+    check()
+    _opened(tmp_path).update([{"id": 6, "v": "six", "n": 6}], by="id")
+    model[6] = [6, "six", 6]
+    check()
+    _opened(tmp_path).compact()
+    check()
+
+
+def test_rows_that_pypaimon_deletes_are_left_out_and_stay_deleted(pypaimon: PyPaimon, tmp_path: Path) -> None:
+    of_python = pypaimon.table(tmp_path, "d.t")
+    options = {**OPTIONS, "deletion-vectors.enabled": "true"}
+    of_python.create([("id", "INT"), ("v", "STRING"), ("n", "BIGINT")], options=options)
+    of_python.write([[i, f"v{i}", i * 10] for i in range(5)])
+    of_python.write([[i, f"v{i}", i * 10] for i in range(5, 8)])
+    of_python.update(pa.table({"_ROW_ID": pa.array([1, 2], pa.int64()), "v": ["one", "two"]}))
+    of_python.delete_ids([0, 2, 6])
+    kept = [[1, "one"], [3, "v3"], [4, "v4"], [5, "v5"], [7, "v7"]]
+
+    def rows(condition: str | None = None) -> list[list[Any]]:
+        found = _opened(tmp_path).scan(["id", "v"], filter=condition).to_arrow().sort_by("id").to_pylist()
+        return [list(row.values()) for row in found]
+
+    assert rows() == kept == sorted(row[:2] for row in of_python.read().rows)
+    assert _opened(tmp_path).scan([]).count() == len(kept)
+    assert rows("v = 'two' and n = 20") == []
+    assert rows("v = 'one' and n = 10") == [[1, "one"]]
+    table = _opened(tmp_path)
+    assert table.update({"n": 0}, "id <= 2") is not None
+    assert table.update({"n": 1}, "id = 2") is None
+    with pytest.raises(InvalidInputError, match="_ROW_ID = 6"):
+        table.update([{"_ROW_ID": 6, "v": "x"}], by="_ROW_ID")
+    table.compact()
+    assert rows() == kept == sorted(row[:2] for row in of_python.read().rows)
+    assert table.scan(["id"], filter="n = 0").to_arrow()["id"].to_pylist() == [1]
 
 
 def _is(field: str, value: Any) -> dict[str, Any]:

@@ -92,6 +92,17 @@ class PyPaimonTable:
             options=dict(options or {}),
         )
 
+    def update(self, data: pa.Table) -> None:
+        """Change columns of the rows of a table with `data-evolution.enabled`, by the column `_ROW_ID`."""
+        path = self.peer.scratch("write")
+        with pa.OSFile(str(path), "wb") as file, pa.ipc.new_file(file, data.schema) as writer:
+            writer.write_table(data)
+        self._call("update", data=str(path), deleted=None)
+
+    def delete_ids(self, row_ids: Sequence[int]) -> None:
+        """Delete rows of a table with `data-evolution.enabled` and deletion vectors, by their ids."""
+        self._call("update", deleted=list(row_ids))
+
     def read_arrow(
         self,
         *,
