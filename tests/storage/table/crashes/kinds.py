@@ -48,6 +48,11 @@ class Kind:
         return self.sums or not self.keys
 
     @property
+    def evolves(self) -> bool:
+        """Whether files have some columns of their rows."""
+        return "data-evolution.enabled" in self.options
+
+    @property
     def has_changelog(self) -> bool:
         """Whether changes are recorded in changelog files."""
         return "changelog-producer" in self.options
@@ -65,6 +70,14 @@ KINDS: dict[str, Kind] = {
     "append with partitions": Kind(partitions=("p",), options={"bucket": "-1", "compaction.min.file-num": "2"}),
     "append with row ids": Kind(
         options={"bucket": "-1", "compaction.min.file-num": "2", "row-tracking.enabled": "true"}
+    ),
+    "append with columns": Kind(
+        options={
+            "bucket": "-1",
+            "compaction.min.file-num": "2",
+            "row-tracking.enabled": "true",
+            "data-evolution.enabled": "true",
+        }
     ),
     "key": Kind(keys=("id",), options={"bucket": "2"}),
     "key with partitions": Kind(keys=("p", "id"), partitions=("p",), options={"bucket": "1"}),

@@ -31,6 +31,8 @@ def history(table: Table) -> None:
     table.versions.create_branch(BRANCH, "early")
     put(table.branch(BRANCH), 33)
     put(table, 3)
+    if table.options.data_evolution_enabled:
+        table.update({"v": 12}, "id = 2")
 
 
 def _root(table: Table) -> Path:
@@ -133,6 +135,7 @@ WRITES: dict[str, Operation] = {
     "numbered commit": of(_numbered, adds=True, once=True),
     "commit of an epoch": of(_epoch, adds=True, once=True),
     "delete": of(lambda t: t.delete("id = 1")),
+    "update of a column": of(lambda t: t.update({"v": 11}, "id < 3")),
     "overwrite": of(lambda t: t.overwrite(batch((1, 1, 9), (0, 8, 9)), {}), in_changelog=False),
     "overwrite of a partition": of(lambda t: t.overwrite(batch((1, 1, 9)), {"p": 1}), in_changelog=False),
     "overwrite of partitions in the data": of(lambda t: t.overwrite(batch((1, 1, 9))), in_changelog=False),
@@ -213,13 +216,16 @@ def can(kind: Kind, operation: str) -> bool:
     fixed = int(kind.options["bucket"]) > 0
     rules = {
         "write of changes": retracts,
-        "delete": retracts or not kind.keys,
+        "delete": retracts or not (kind.keys or kind.evolves),
+        "update of a column": kind.evolves,
+        "rewrite_file_index": not kind.evolves,
+        "remove_unexisting_files": not kind.evolves,
         "overwrite of a partition": bool(kind.partitions),
         "overwrite of partitions in the data": bool(kind.partitions),
         "delete_partitions": bool(kind.partitions),
         "truncate of a partition": bool(kind.partitions),
         "expire_partitions": bool(kind.partitions),
-        "compact in an order": not kind.keys and not fixed,
+        "compact in an order": not (kind.keys or fixed or kind.evolves),
         "rescale": fixed,
         # Rows of two branches may have one id.
         "merge_branch": not kind.keys and "row-tracking.enabled" not in kind.options,
