@@ -25,19 +25,22 @@ from interbed.storage.base.arrow_values import from_numpy, one_array, to_numpy
 from interbed.storage.base.bucket_id import BucketId
 from interbed.storage.base.errors import CommitConflictError, NotSupportedError, SchemaMismatchError
 from interbed.storage.base.incoming import ArrowData, arrow_rows
-from interbed.storage.base.predicate.expr import Predicate
+from interbed.storage.base.predicate.evaluate import mask
+from interbed.storage.base.predicate.expr import Predicate, columns_of
 from interbed.storage.base.row.binary_row import encode_rows
 from interbed.storage.base.row.kind import RowKind
 from interbed.storage.commit.basis import RowsRead, SnapshotRead
 from interbed.storage.commit.file_store_commit import FileStoreCommit
 from interbed.storage.files.deletion_vectors import DeletionVector
+from interbed.storage.lsm.column_groups import ColumnGroupRead, GroupOptions, row_range_groups
 from interbed.storage.lsm.merge_function.row_rules import combined_columns, kept_columns
 from interbed.storage.meta.bucket_mode import BucketMode, bucket_mode
 from interbed.storage.meta.file_store import FileStore
 from interbed.storage.meta.manifest.entry import ROW_ID
 from interbed.storage.meta.options.stream import FALLBACK_BRANCH
+from interbed.storage.meta.schema.system_fields import readable_by_name
 from interbed.storage.meta.schema.table_schema import TableSchema
-from interbed.storage.read.columns import FILE_PATH, ROW_INDEX, LocatedRead
+from interbed.storage.read.columns import FILE_PATH, ROW_INDEX, DeletionReader, LocatedRead
 from interbed.storage.read.point_lookup import PointLookup, key_batch
 from interbed.storage.read.table_read import TableRead
 from interbed.storage.scan.fallback_checks import check_hides_no_rows, warn_of_branch_rows
@@ -305,6 +308,8 @@ def delete_rows(store: FileStore, predicate: Predicate, commit_user: str) -> int
     replaced one of the files, or deleted rows of it, meanwhile.
     """
     if store.options.deletion_vectors_enabled:
+        if store.options.data_evolution_enabled:
+            return _delete_in_groups(store, predicate, commit_user)
         return delete_rows_by_vectors(store, predicate, commit_user)
     return delete_rows_by_rewrite(store, predicate, commit_user)
 
@@ -326,6 +331,32 @@ def delete_rows_by_vectors(store: FileStore, predicate: Predicate, commit_user: 
     messages = vector_messages(store, restore_buckets(store), positions)
     ids = FileStoreCommit(store, commit_user).commit(messages) if messages else []
     return ids[-1] if ids else None
+
+
+def _delete_in_groups(store: FileStore, predicate: Predicate, commit_user: str) -> int | None:
+    """Mark rows of a table whose rows are put together from several files; as delete_rows.
+
+    The vector of a row range group belongs to its oldest file, which stays when columns get other values. Any change of
+    rows since the snapshot that was read is therefore a conflict.
+    """
+    snapshot = SnapshotRead.of(store.newest_snapshot())
+    known = readable_by_name(store.schema)
+    read = ColumnGroupRead(store, [known[name] for name in sorted(columns_of(predicate))])
+    deletions = DeletionReader(store.file_io)
+    marked: dict[BucketId, dict[str, Positions]] = {}
+    for split in TableScan(store, predicate=predicate, snapshot_id=snapshot.id or None).plan().splits:
+        deleted_of = deletions.of(split.deletion_files)
+        for group in row_range_groups(split.files):
+            options = GroupOptions(predicate=predicate, deleted=deleted_of(group.oldest), with_position=True)
+            batches = read.batches(group, split.path_of, options)
+            found = [to_numpy(batch.column(ROW_INDEX).filter(mask(predicate, batch))) for batch in batches]
+            positions = np.concatenate([np.empty(0, np.int64), *found])
+            if len(positions):
+                marked.setdefault(split.bucket_id, {})[group.oldest.file_name] = positions
+    messages = vector_messages(store, restore_buckets(store), marked)
+    if not messages:
+        return None
+    return commit_rows(store, commit_user, messages, RowsRead(snapshot=snapshot, partitions=AllPartitions()))
 
 
 def delete_rows_by_rewrite(store: FileStore, predicate: Predicate, commit_user: str) -> int | None:

@@ -147,6 +147,14 @@ def test_rows_that_pypaimon_deletes_are_left_out_and_stay_deleted(pypaimon: PyPa
     table.compact()
     assert rows() == kept == sorted(row[:2] for row in of_python.read().rows)
     assert table.scan(["id"], filter="n = 0").to_arrow()["id"].to_pylist() == [1]
+    assert table.delete("v = 'v4' or _ROW_ID = 1") is not None
+    assert table.delete("id = 6") is None
+    kept = [each for each in kept if each[0] not in (1, 4)]
+    assert rows() == kept == sorted(row[:2] for row in of_python.read().rows)
+    _opened(tmp_path).update({"v": "last"})
+    kept = [[each[0], "last"] for each in kept]
+    assert rows() == kept == sorted(row[:2] for row in of_python.read().rows)
+    assert _opened(tmp_path).maintenance.fsck().is_sound
 
 
 def _is(field: str, value: Any) -> dict[str, Any]:
