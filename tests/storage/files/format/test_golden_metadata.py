@@ -8,7 +8,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from interbed.storage.commit.snapshot_builder import numbered_entries
+from interbed.storage.commit.row_ids import numbered_entries
 from interbed.storage.files.format.layout import DataFileLayout, DataFileNames
 from interbed.storage.files.format.writer import RollingFileWriter
 from interbed.storage.io.local import LocalFileIO
