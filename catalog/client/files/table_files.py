@@ -1,6 +1,6 @@
 """The directory of a table: its deletion, checks before a new table moves in, and the mark of a change in a metastore.
 
-A drop deletes the files that the table has created (storage.version.own_files) and leaves foreign files, with the
+A drop deletes the files that the table has created (storage.version.orphans) and leaves foreign files, with the
 directory. Own files are deleted first, then own directories. A writer that does not know of the drop may still write
 there, so the directory is surveyed again when it is not empty at the end.
 
