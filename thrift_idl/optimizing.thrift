@@ -25,7 +25,7 @@ struct Assignment {
   2: required string table,
   /** One of optimizer/flow/process.py. */
   3: required string kind,
-  /** See optimizer/work/lake_tables.py. */
+  /** See optimizer/work/payload.py. */
   4: required binary payload,
   5: required i64 leaseMillis,
 }

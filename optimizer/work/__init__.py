@@ -1,5 +1,5 @@
 """Work on the tables of a catalog: measuring, planning, carrying out, and committing.
 
-`lake_tables` (with the payloads that are sent to workers) and `iceberg_tables` have both sides: the scheduler plans and
-commits, workers carry out attempts.
+`payload` is sent to a worker. `lake_tables` and `iceberg_tables` have both sides: the scheduler plans and commits,
+workers carry out attempts.
 """

@@ -38,7 +38,7 @@ from interbed.optimizer.flow.process import (
     WorkNeed,
 )
 from interbed.optimizer.flow.tables import PlannedTask, TableMeasurement, WorkPlan
-from interbed.optimizer.work.lake_tables import decode_snapshot, encode_snapshot
+from interbed.optimizer.work.payload import decode_snapshot, encode_snapshot
 from interbed.storage.base.byte_budget import longest_first, spread
 from interbed.storage.base.clock import now_millis
 from interbed.storage.base.errors import InvalidInputError, NotSupportedError

@@ -6,20 +6,9 @@ A worker of `memory` bytes and `threads` has memory / threads for each task. Hal
 collected (`write-buffer-size`, beyond which they are spilled to disk), a quarter for lookups
 (`lookup.cache-max-memory-size`). The rest is for the blocks of files that are merged, some MB for each run. A table
 with smaller options keeps them. Upkeep is one task. It commits by itself, and may be done twice.
-
-A payload for workers has the tasks of a compaction with table options for it:
-
-    {"options": {"num-sorted-run.compaction-trigger": "2"}, "tasks": ["…base64…"]}
-
-For upkeep there are no tasks. The result of a compaction is its commit messages, that of upkeep its snapshot:
-
-    {"messages": ["…base64…"]}          {"snapshot": 17}
 """
 
-import json
-from base64 import b64decode, b64encode
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from interbed.catalog.client.api import Catalog
@@ -35,7 +24,14 @@ from interbed.optimizer.flow.process import (
     WorkNeed,
 )
 from interbed.optimizer.flow.tables import PlannedTask, TableMeasurement, WorkPlan
-from interbed.storage.base.errors import CommitFailedError, InvalidInputError, MissingExtraError
+from interbed.optimizer.work.payload import (
+    TaskPayload,
+    decode_messages,
+    decode_snapshot,
+    encode_messages,
+    encode_snapshot,
+)
+from interbed.storage.base.errors import CommitFailedError, MissingExtraError
 from interbed.storage.meta.file_store import FileStore
 from interbed.storage.meta.options.core import CoreOptions
 from interbed.storage.meta.options.optimizing import SelfOptimizing
@@ -46,56 +42,6 @@ from interbed.storage.upkeep.job_files import JobFiles
 from interbed.storage.version.maintenance import carry_out_maintenance
 from interbed.storage.write.commit_message import CommitMessage
 from interbed.storage.write.sort.key import SortOrder
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TaskPayload:
-    """Tasks of a compaction, with table options for it."""
-
-    options: Mapping[str, str] = field(default_factory=dict)
-    tasks: Sequence[CompactionTask] = ()
-
-    def to_bytes(self) -> bytes:
-        """Encode the payload for a worker."""
-        tasks = [b64encode(task.to_bytes()).decode() for task in self.tasks]
-        return json.dumps({"options": dict(self.options), "tasks": tasks}).encode()
-
-    @staticmethod
-    def from_bytes(content: bytes) -> "TaskPayload":
-        """Decode the payload of to_bytes. Raises InvalidInputError for other bytes."""
-        try:
-            value = json.loads(content)
-            tasks = tuple(CompactionTask.from_bytes(b64decode(task)) for task in value["tasks"])
-            return TaskPayload(options=value["options"], tasks=tasks)
-        except (ValueError, KeyError, TypeError) as error:
-            raise InvalidInputError(f"Not a payload of the optimizer: {error}") from error
-
-
-def encode_messages(messages: Iterable[CommitMessage]) -> bytes:
-    """Encode the result of a compaction."""
-    return json.dumps({"messages": [b64encode(m.to_bytes()).decode() for m in messages]}).encode()
-
-
-def decode_messages(results: Iterable[bytes]) -> list[CommitMessage]:
-    """Decode the commit messages of results. Raises InvalidInputError."""
-    try:
-        return [CommitMessage.from_bytes(b64decode(m)) for result in results for m in json.loads(result)["messages"]]
-    except (ValueError, KeyError, TypeError) as error:
-        raise InvalidInputError(f"Not a result of the optimizer: {error}") from error
-
-
-def encode_snapshot(snapshot_id: int | None) -> bytes:
-    """Encode the result of upkeep: its snapshot, None without one."""
-    return json.dumps({"snapshot": snapshot_id}).encode()
-
-
-def decode_snapshot(result: bytes) -> int | None:
-    """Decode the snapshot of upkeep's result. Raises InvalidInputError."""
-    try:
-        snapshot: int | None = json.loads(result)["snapshot"]
-    except (ValueError, KeyError, TypeError) as error:
-        raise InvalidInputError(f"Not a result of the optimizer: {error}") from error
-    return snapshot
 
 
 class LakeTables:

@@ -7,8 +7,8 @@
 The names of files have the id of their table's job, so that an abort finds them, also those of a failed task.
 
 The name of a group has table, partition and bucket, and one task writes it: two writers of one bucket would write a
-sorted run each, and give the same sequence numbers to different rows of one key; see handle.row_changes for buckets that
-are not fixed. Groups of one table are consecutive, in the order of their names.
+sorted run each, and give the same sequence numbers to different rows of one key; see handle.row_changes for buckets
+that are not fixed. Groups of one table are consecutive, in the order of their names.
 """
 
 import json

@@ -127,7 +127,7 @@ class Assignment(object):
      - ref
      - table
      - kind: One of optimizer/flow/process.py.
-     - payload: See optimizer/work/lake_tables.py.
+     - payload: See optimizer/work/payload.py.
      - leaseMillis
 
     """
