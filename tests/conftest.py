@@ -70,6 +70,16 @@ def pytest_report_header() -> str:
     return shares.header(ROOT)
 
 
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Iterator[None]:
+    """Collect tests without garbage collections: almost all that is made then lives until the end of the run."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.enable()
+
+
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Select the tests of this run, and start with the longest files."""
@@ -93,6 +103,9 @@ def pytest_collection_finish() -> None:
 
 
 def pytest_sessionfinish(exitstatus: int) -> None:
-    """Keep the temporary files of a run that failed."""
+    """Keep the temporary files of a run that failed, and return the collected tests to the garbage collector: libraries
+    that count their objects at the end would report those that frozen tests hold.
+    """
+    gc.unfreeze()
     if _MEMORY is not None:
         _MEMORY.kept = exitstatus != 0

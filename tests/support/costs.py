@@ -21,8 +21,8 @@ FUNCTION_SECONDS = 0.5
 LEAST_SECONDS = 0.001
 """The least seconds that are recorded for a parameter set."""
 
-Values = frozenset[tuple[str, str]]
-"""The names of parameters with their values as text."""
+Values = frozenset[tuple[str, str | bytes]]
+"""The names of parameters with their values: texts and bytes, which may be long, as they are, others as text."""
 
 
 def recorded(path: Path = RECORDED) -> dict[str, float]:
@@ -71,7 +71,7 @@ def mark_unaffordable(items: Iterable[pytest.Item], costs: Mapping[str, float]) 
 def affordable(sets: Sequence[Values], wanted: int) -> set[int]:
     """Return the numbers of `wanted` parameter sets that have as many different values as possible."""
     kept: set[int] = set()
-    seen: set[tuple[str, str]] = set()
+    seen: set[tuple[str, str | bytes]] = set()
     while len(kept) < min(wanted, len(sets)):
         # Of sets with equally many new values, take the one that is farthest from the chosen ones.
         best = max(
@@ -92,10 +92,13 @@ def _values(item: pytest.Item) -> Values:
     if callspec is None:
         return frozenset()
     # Rows of several parameters have one index; their plain values show which rows have one in common.
-    return frozenset(
-        (name, repr(value) if isinstance(value, _PLAIN) else str(callspec.indices.get(name)))
-        for name, value in callspec.params.items()
-    )
+    return frozenset((name, _value(value, callspec.indices.get(name))) for name, value in callspec.params.items())
+
+
+def _value(value: object, index: int | None) -> str | bytes:
+    if isinstance(value, (str, bytes)) and not isinstance(value, Enum):
+        return value
+    return f"{type(value).__name__} {value!r}" if isinstance(value, _PLAIN) else str(index)
 
 
 _PLAIN = (str, bytes, int, float, Enum, type(None))

@@ -52,7 +52,7 @@ def use_memory(memory: Path = MEMORY, least_free: int = LEAST_FREE_BYTES) -> Mem
 
 
 def has_room(memory: Path, least_free: int) -> bool:
-    """Return whether the directory exists, can be written, runs programs and has so many bytes free."""
+    """Return whether the directory exists, can be written, runs programs and has enough bytes free."""
     if not os.access(memory, os.W_OK | os.X_OK):
         return False
     found = os.statvfs(memory)
