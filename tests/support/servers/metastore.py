@@ -15,6 +15,7 @@ from thrift.transport.TTransport import TBufferedTransport
 
 from interbed.catalog.server.process.command import RunningServer, start_server, stop_server
 from interbed.thrift_idl.hive_metastore import ThriftHiveMetastore, ttypes
+from tests.support.databases import prepare
 
 BACKENDS = ("sqlite", "postgresql")
 
@@ -58,6 +59,7 @@ class MetastoreUnderTest:
 @contextmanager
 def metastore_under_test(db: str, directory: Path, *arguments: str) -> Iterator[MetastoreUnderTest]:
     """Run a server on this database, with its warehouse and log in the directory."""
+    prepare(db)
     running = start_server(db, f"file:{directory / 'warehouse'}", *arguments, log=directory / "server.log")
     try:
         yield MetastoreUnderTest(running=running, db=db, warehouse=directory / "warehouse")

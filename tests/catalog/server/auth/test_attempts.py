@@ -34,8 +34,7 @@ from interbed.catalog.server.auth.principals import (
     Mechanism,
     Principal,
 )
-from interbed.catalog.server.database import schema
-from interbed.catalog.server.database.session import SqlRepository
+from tests.support.databases import open_migrated
 from tests.support.source_trees import source_tree
 from tests.support.waits import at_most
 
@@ -373,8 +372,7 @@ def test_the_advice_to_try_again_is_given_in_one_place() -> None:
 def test_unknown_tokens_and_wrong_secrets_take_the_same_steps(
     database_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    store = SqlRepository(database_url)
-    schema.upgrade(store.engine)
+    store = open_migrated(database_url)
     tokens = TokenService(store)
     token, _ = tokens.create("ann")
     revoked, record = tokens.create("bob")

@@ -18,6 +18,7 @@ from interbed.catalog.server.database import schema
 from interbed.catalog.server.database.session import SqlRepository
 from interbed.catalog.server.service.errors import InvalidObjectError, NoSuchObjectError
 from tests.support.certificates import certificate_of
+from tests.support.databases import open_migrated
 
 
 class Clock:
@@ -39,8 +40,7 @@ def clock() -> Clock:
 @pytest.fixture
 def store(database_url: str) -> Iterator[SqlRepository]:
     """Yield a migrated database."""
-    opened = SqlRepository(database_url)
-    schema.upgrade(opened.engine)
+    opened = open_migrated(database_url)
     yield opened
     opened.close()
 

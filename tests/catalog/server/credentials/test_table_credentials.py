@@ -16,7 +16,6 @@ from interbed.catalog.server.credentials.issued import (
     TableCredentials,
 )
 from interbed.catalog.server.credentials.s3_requests import CheckedRequest, S3Address, S3Request, TableSigning
-from interbed.catalog.server.database import schema
 from interbed.catalog.server.database.session import SqlRepository
 from interbed.catalog.server.service.model import (
     EXTERNAL_TABLE,
@@ -27,6 +26,7 @@ from interbed.catalog.server.service.model import (
 )
 from interbed.catalog.server.service.repository import Transaction
 from interbed.catalog.server.service.service import Metastore
+from tests.support.databases import open_migrated
 
 SECONDS = 3600.0
 
@@ -58,8 +58,7 @@ class CountingIssuer:
 @pytest.fixture
 def repository(tmp_path: Path) -> Iterator[SqlRepository]:
     """A metastore with tables in one bucket."""
-    repository = SqlRepository(f"sqlite:///{tmp_path / 'metastore.db'}")
-    schema.upgrade(repository.engine)
+    repository = open_migrated(f"sqlite:///{tmp_path / 'metastore.db'}")
     metastore = Metastore(repository, f"file:{tmp_path / 'warehouse'}")
     metastore.databases.bootstrap()
     metastore.databases.create(MetastoreDatabase(name="shop", location=f"file:{tmp_path / 'warehouse' / 'shop.db'}"))

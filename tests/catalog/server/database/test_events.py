@@ -8,7 +8,6 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from interbed.catalog.server.database import schema
 from interbed.catalog.server.database.events import packed_body, unpacked_body
 from interbed.catalog.server.database.session import GenerationChanges, SqlRepository, open_generation_reader
 from interbed.catalog.server.service import events
@@ -26,6 +25,7 @@ from interbed.catalog.server.service.model import (
     StorageDescriptor,
 )
 from interbed.catalog.server.service.repository import Transaction
+from tests.support.databases import open_migrated
 from tests.support.examples import examples
 from tests.support.waits import at_most, wait_until
 
@@ -36,8 +36,7 @@ EVENTS_EACH = 15
 @pytest.fixture
 def store(database_url: str) -> Iterator[SqlRepository]:
     """Open a repository with an empty log."""
-    opened = SqlRepository(database_url)
-    schema.upgrade(opened.engine)
+    opened = open_migrated(database_url)
     yield opened
     opened.close()
 

@@ -1,7 +1,9 @@
 """The schema of the database: upgrade, downgrade, and equality with the models, on SQLite and PostgreSQL."""
 
 import re
+import sqlite3
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -17,6 +19,7 @@ from interbed.catalog.server.database.models import Base
 from interbed.catalog.server.database.session import SqlRepository
 from interbed.catalog.server.service.model import MetastoreColumn, MetastoreTable, StorageDescriptor
 from interbed.catalog.server.service.service import Metastore
+from tests.support.databases import prepare
 
 
 @pytest.fixture
@@ -129,6 +132,22 @@ def test_the_database_of_a_newer_interbed_is_refused(store: SqlRepository) -> No
         connection.execute(text("UPDATE alembic_version SET version_num = '9999'"))
     with pytest.raises(DatabaseError, match="does not fit this version of interbed"):
         schema.upgrade(store.engine)
+
+
+def test_a_copied_database_equals_a_migrated_one(tmp_path: Path) -> None:
+    migrated, copied = (tmp_path / name for name in ("migrated.db", "copied.db"))
+    store = SqlRepository(f"sqlite:///{migrated}")
+    schema.upgrade(store.engine)
+    store.close()
+    prepare(f"sqlite:///{copied}")
+    assert copied.stat().st_mode == migrated.stat().st_mode
+    assert _content(copied) == _content(migrated)
+
+
+def _content(path: Path) -> list[str]:
+    """Return the statements that create the database, without the first number of the history, which is the time."""
+    with closing(sqlite3.connect(path)) as connection:
+        return [re.sub(r"(?<='history',)\d+", "now", line) for line in connection.iterdump()]
 
 
 def test_sqlite_commits_are_durable(tmp_path: Path) -> None:

@@ -13,6 +13,7 @@ from interbed.catalog.server.database import databases, schema
 from interbed.catalog.server.database.session import SqlRepository
 from interbed.catalog.server.service.directories.locations import KEY_LENGTH_MAX
 from interbed.thrift_idl.hive_metastore import ttypes
+from tests.support.databases import open_migrated
 from tests.support.servers.metastore import (
     MetastoreUnderTest,
     metastore_under_test,
@@ -96,8 +97,7 @@ def test_partitions_in_and_around_a_directory_are_found(store: SqlRepository, tm
 
 
 def test_a_conflict_search_for_partitions_uses_an_index(tmp_path: Path) -> None:
-    opened = SqlRepository(f"sqlite:///{tmp_path / 'metastore.db'}")
-    schema.upgrade(opened.engine)
+    opened = open_migrated(f"sqlite:///{tmp_path / 'metastore.db'}")
     with opened.engine.connect() as connection:
         for statement, index in (
             (databases._SET, "ix_partition_sets_place"),

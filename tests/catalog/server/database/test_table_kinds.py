@@ -31,6 +31,7 @@ from interbed.catalog.server.service.model import (
 )
 from interbed.catalog.server.service.service import Metastore
 from interbed.catalog.server.service.tables.pointers import PointerChange
+from tests.support.databases import open_migrated
 
 EVERY_KIND = frozenset(TableKind)
 LOCATION = {"metadata_location": "file:/x/00000-a.metadata.json"}
@@ -57,8 +58,7 @@ SHAPES: dict[str, tuple[str, dict[str, str], StorageDescriptor | None, TableKind
 @pytest.fixture
 def store(database_url: str) -> Iterator[SqlRepository]:
     """Open a repository on an empty database."""
-    opened = SqlRepository(database_url)
-    schema.upgrade(opened.engine)
+    opened = open_migrated(database_url)
     yield opened
     opened.close()
 

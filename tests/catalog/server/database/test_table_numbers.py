@@ -4,7 +4,6 @@ from collections.abc import Iterator
 
 import pytest
 
-from interbed.catalog.server.database import schema
 from interbed.catalog.server.database.session import SqlRepository
 from interbed.catalog.server.service.model import (
     EXTERNAL_TABLE,
@@ -13,13 +12,13 @@ from interbed.catalog.server.service.model import (
     MetastoreTable,
 )
 from interbed.catalog.server.service.repository import Transaction
+from tests.support.databases import open_migrated
 
 
 @pytest.fixture
 def store(database_url: str) -> Iterator[SqlRepository]:
     """Open a repository with a database of two tables."""
-    opened = SqlRepository(database_url)
-    schema.upgrade(opened.engine)
+    opened = open_migrated(database_url)
     entries = [MetastoreTable(catalog="hive", database="d", name=name, table_type=EXTERNAL_TABLE) for name in "ab"]
 
     def fill(transaction: Transaction) -> None:

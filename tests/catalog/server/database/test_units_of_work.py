@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from interbed.catalog.server.database import schema
 from interbed.catalog.server.database.engine import DatabaseError
 from interbed.catalog.server.database.session import SqlRepository
 from interbed.catalog.server.service.errors import MetastoreError
 from interbed.catalog.server.service.model import MetastoreCatalog
 from interbed.catalog.server.service.repository import Transaction
+from tests.support.databases import open_migrated
 from tests.support.waits import at_most, wait_until
 
 THREADS = 8
@@ -27,8 +27,7 @@ class _EndError(BaseException):
 @pytest.fixture
 def store(tmp_path: Path) -> Iterator[SqlRepository]:
     """Open a repository with the tables of a metastore."""
-    opened = SqlRepository(f"sqlite:///{tmp_path / 'metastore.db'}")
-    schema.upgrade(opened.engine)
+    opened = open_migrated(f"sqlite:///{tmp_path / 'metastore.db'}")
     yield opened
     opened.close()
 

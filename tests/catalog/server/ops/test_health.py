@@ -12,8 +12,6 @@ from pathlib import Path
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from interbed.catalog.server.database import schema
-from interbed.catalog.server.database.session import SqlRepository
 from interbed.catalog.server.ops.health import HealthServer
 from interbed.catalog.server.ops.metrics import UNKNOWN_METHODS_MAX, CacheFigures, PoolFigures
 from interbed.catalog.server.ops.observers import ServerOperations, metrics_for, observers_for
@@ -22,6 +20,7 @@ from interbed.catalog.server.service.lock_model import LockComponent, LockLevel,
 from interbed.catalog.server.service.locks import LockService
 from interbed.catalog.server.settings import ServerSettings
 from interbed.catalog.server.thrift.edge.call import Call, CallOutcome, ClientSession
+from tests.support.databases import open_migrated
 from tests.support.waits import at_most, wait_until
 
 pytestmark = pytest.mark.integration
@@ -62,8 +61,7 @@ class HealthPort:
         self.warehouse = directory / "warehouse"
         self.warehouse.mkdir()
         self.now = 1_000_000.0
-        self.store = SqlRepository(f"sqlite:///{directory / 'metastore.db'}")
-        schema.upgrade(self.store.engine)
+        self.store = open_migrated(f"sqlite:///{directory / 'metastore.db'}")
         self.locks = LockService(self.store, lease_seconds=100, clock=lambda: self.now)
         settings = ServerSettings(health_port=0)
         metrics = metrics_for(settings, None)
@@ -241,8 +239,7 @@ def test_silent_clients_and_invalid_requests_do_not_delay_others(running: Health
 def test_without_a_health_port_nothing_listens_and_nothing_is_counted(tmp_path: Path) -> None:
     settings = ServerSettings()
     assert metrics_for(settings, None) is None
-    store = SqlRepository(f"sqlite:///{tmp_path / 'metastore.db'}")
-    schema.upgrade(store.engine)
+    store = open_migrated(f"sqlite:///{tmp_path / 'metastore.db'}")
     operating = ServerOperations(settings, store, LockService(store), None, warehouse=f"file:{tmp_path}")
     operating.start()
     assert operating.health_address is None

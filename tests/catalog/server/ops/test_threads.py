@@ -10,7 +10,6 @@ from typing import Any
 
 import pytest
 
-from interbed.catalog.server.database import schema
 from interbed.catalog.server.database.session import SqlRepository
 from interbed.catalog.server.ops.health import Probe
 from interbed.catalog.server.ops.metrics import ServerMetrics
@@ -28,6 +27,7 @@ from interbed.catalog.server.thrift.edge.loop import EventLoop
 from interbed.catalog.server.thrift.edge.pool import ThreadPool
 from interbed.catalog.server.thrift.edge.sockets import Service
 from interbed.catalog.server.thrift.edge.transport import BufferedFraming, listen
+from tests.support.databases import open_migrated
 from tests.support.waits import at_most, wait_until
 
 pytestmark = pytest.mark.integration
@@ -68,8 +68,7 @@ def watched() -> DeathWatch:
 @pytest.fixture
 def store(tmp_path: Path) -> Iterator[SqlRepository]:
     """Open a database with its tables."""
-    opened = SqlRepository(f"sqlite:///{tmp_path / 'metastore.db'}")
-    schema.upgrade(opened.engine)
+    opened = open_migrated(f"sqlite:///{tmp_path / 'metastore.db'}")
     yield opened
     opened.close()
 

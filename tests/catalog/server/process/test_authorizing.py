@@ -5,12 +5,12 @@ from pathlib import Path
 
 import pytest
 
-from interbed.catalog.server.database import schema
 from interbed.catalog.server.database.session import SqlRepository
 from interbed.catalog.server.process.opening import administration_for, authorizer_for
 from interbed.catalog.server.service.access.objects import SERVER, Access, Caller, Privilege
 from interbed.catalog.server.service.errors import MetastoreError
 from interbed.catalog.server.settings import ServerSettings
+from tests.support.databases import open_migrated
 
 
 class OnlyAnn:
@@ -35,8 +35,7 @@ class UndecidedAuthorizer:
 @pytest.fixture
 def store(tmp_path: Path) -> Iterator[SqlRepository]:
     """Yield a migrated database."""
-    opened = SqlRepository(f"sqlite:///{tmp_path / 'metastore.db'}")
-    schema.upgrade(opened.engine)
+    opened = open_migrated(f"sqlite:///{tmp_path / 'metastore.db'}")
     yield opened
     opened.close()
 

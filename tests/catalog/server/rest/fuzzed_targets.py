@@ -21,8 +21,6 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qsl
 
-from interbed.catalog.server.database import schema
-from interbed.catalog.server.database.session import SqlRepository
 from interbed.catalog.server.process.main import dispatcher_for
 from interbed.catalog.server.rest.iceberg.routes import interface as iceberg_interface
 from interbed.catalog.server.rest.interface import BodyStream, RestError, RestInterface, RestRequest, RouteTable
@@ -40,6 +38,7 @@ from interbed.catalog.server.service.model import MetastoreDatabase, MetastoreTa
 from interbed.catalog.server.service.service import Metastore
 from interbed.catalog.server.thrift.edge.call import ClientSession
 from tests.catalog.server.rest.valid_bodies import ICEBERG, OWN, PAIMON
+from tests.support.databases import open_migrated
 from tests.support.fuzzed_requests import OWN_TABLE, FuzzedRequest, FuzzedRoute, RequestGenerator
 from tests.support.sandbox import LEADS_OUT, sandbox
 
@@ -109,8 +108,7 @@ async def _read(stream: BodyStream) -> None:
 @contextmanager
 def fuzzed_target(kind: str, directory: Path) -> Iterator[RestTarget]:
     """Return an interface whose changes of files are limited to a directory, which is the working directory, too."""
-    store = SqlRepository(f"sqlite:///{directory / 'metastore.db'}")
-    schema.upgrade(store.engine)
+    store = open_migrated(f"sqlite:///{directory / 'metastore.db'}")
     authorizer = BuiltinAuthorizer(store)
     guard = AccessGuard(authorizer if kind == "interbed" else None)
     metastore = Metastore(store, f"file:{directory / 'warehouse'}", undrop_seconds=3600, access=guard)

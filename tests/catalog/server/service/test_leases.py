@@ -5,7 +5,6 @@ from pathlib import Path
 
 import pytest
 
-from interbed.catalog.server.database import schema
 from interbed.catalog.server.database.session import SqlRepository
 from interbed.catalog.server.service.errors import NoSuchLockError
 from interbed.catalog.server.service.lock_model import (
@@ -17,6 +16,7 @@ from interbed.catalog.server.service.lock_model import (
     LockType,
 )
 from interbed.catalog.server.service.locks import LockService
+from tests.support.databases import open_migrated
 
 REQUEST = LockRequest(
     components=(LockComponent(type=LockType.EXCLUSIVE, level=LockLevel.TABLE, database="d", table="t"),),
@@ -42,8 +42,7 @@ def clock() -> _FixedClock:
 @pytest.fixture
 def locks(tmp_path: Path, clock: _FixedClock) -> Iterator[LockService]:
     """Return a lock service with leases of 300 s."""
-    store = SqlRepository(f"sqlite:///{tmp_path / 'metastore.db'}")
-    schema.upgrade(store.engine)
+    store = open_migrated(f"sqlite:///{tmp_path / 'metastore.db'}")
     yield LockService(store, lease_seconds=300, clock=clock)
     store.close()
 

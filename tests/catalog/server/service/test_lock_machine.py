@@ -9,11 +9,11 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule, run_state_machine_as_test
 from sqlalchemy import text
 
-from interbed.catalog.server.database import schema
 from interbed.catalog.server.database.session import SqlRepository
 from interbed.catalog.server.service.errors import NoSuchLockError
 from interbed.catalog.server.service.lock_model import LockComponent, LockLevel, LockRequest, LockState, LockType
 from interbed.catalog.server.service.locks import LockService
+from tests.support.databases import open_migrated
 from tests.support.examples import examples
 from tests.support.servers.metastore import BACKENDS, new_database
 
@@ -195,8 +195,7 @@ def test_locks_are_granted_renewed_and_expire_by_hives_rules(
         url = f"sqlite:///{tmp_path / 'metastore.db'}"
     else:
         url = new_database(request.getfixturevalue("postgres_url"))
-    store = SqlRepository(url)
-    schema.upgrade(store.engine)
+    store = open_migrated(url)
 
     class BackendMachine(LockMachine):
         pass

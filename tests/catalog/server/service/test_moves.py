@@ -9,7 +9,6 @@ from pathlib import Path
 
 import pytest
 
-from interbed.catalog.server.database import schema
 from interbed.catalog.server.database.session import SqlRepository
 from interbed.catalog.server.ops.reaper import Reaper
 from interbed.catalog.server.service.errors import InvalidOperationError
@@ -23,6 +22,7 @@ from interbed.catalog.server.service.model import (
 from interbed.catalog.server.service.moves import DirectoryMover, carry_out, settle_all
 from interbed.catalog.server.service.repository import Transaction
 from interbed.catalog.server.service.service import Metastore
+from tests.support.databases import open_migrated
 from tests.support.waits import at_most
 
 COLUMNS = (MetastoreColumn(name="id", type="int"),)
@@ -32,8 +32,7 @@ STORAGE = StorageDescriptor(columns=COLUMNS, serde=SerDe())
 @pytest.fixture
 def store(database_url: str) -> Iterator[SqlRepository]:
     """Open a repository with the current schema."""
-    opened = SqlRepository(database_url)
-    schema.upgrade(opened.engine)
+    opened = open_migrated(database_url)
     yield opened
     opened.close()
 

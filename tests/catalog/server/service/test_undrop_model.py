@@ -10,8 +10,6 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
-from interbed.catalog.server.database import schema
-from interbed.catalog.server.database.session import SqlRepository
 from interbed.catalog.server.service.errors import MetastoreError
 from interbed.catalog.server.service.model import (
     MetastoreColumn,
@@ -21,6 +19,7 @@ from interbed.catalog.server.service.model import (
     StorageDescriptor,
 )
 from interbed.catalog.server.service.service import Metastore
+from tests.support.databases import open_migrated
 
 STORAGE = StorageDescriptor(columns=(MetastoreColumn(name="id", type="int"),), serde=SerDe())
 
@@ -45,8 +44,7 @@ class SoftDropMachine(RuleBasedStateMachine):
         super().__init__()
         self.directory = Path(tempfile.mkdtemp())
         self.root = self.directory / "warehouse"
-        self.store = SqlRepository(f"sqlite:///{self.directory}/metastore.db")
-        schema.upgrade(self.store.engine)
+        self.store = open_migrated(f"sqlite:///{self.directory}/metastore.db")
         self.metastore = Metastore(self.store, f"file:{self.root}", undrop_seconds=3600)
         self.metastore.databases.bootstrap()
         self.live: dict[str, dict[str, str]] = {}

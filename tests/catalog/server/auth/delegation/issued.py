@@ -4,8 +4,8 @@ from collections.abc import Iterator
 
 from interbed.catalog.server.auth.delegation.hadoop_token import HadoopToken
 from interbed.catalog.server.auth.principals import Mechanism, Principal
-from interbed.catalog.server.database import schema
 from interbed.catalog.server.database.session import SqlRepository
+from tests.support.databases import open_migrated
 
 PEER = "192.0.2.1:4711"
 ANN = Principal(name="ann", mechanism=Mechanism.TOKEN, groups=frozenset({"etl", "lake"}), token_id="0011")
@@ -30,7 +30,6 @@ def identifier_of(text: str) -> bytes:
 
 def migrated(url: str) -> Iterator[SqlRepository]:
     """Yield a migrated database."""
-    opened = SqlRepository(url)
-    schema.upgrade(opened.engine)
+    opened = open_migrated(url)
     yield opened
     opened.close()

@@ -8,8 +8,6 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qsl
 
-from interbed.catalog.server.database import schema
-from interbed.catalog.server.database.session import SqlRepository
 from interbed.catalog.server.rest.interface import RestError, RestInterface, RestRequest, RestRoute, RouteTable
 from interbed.catalog.server.rest.mounted import guarded_own
 from interbed.catalog.server.rest.own_interface import own_interface
@@ -21,6 +19,7 @@ from interbed.catalog.server.service.model import MetastoreDatabase
 from interbed.catalog.server.service.service import Metastore
 from interbed.catalog.server.thrift.edge.call import current_session, present_caller
 from tests.catalog.server.access.guarded import session_of, table
+from tests.support.databases import open_migrated
 
 
 @dataclass
@@ -69,8 +68,7 @@ GROUPS = {"gus": ("etl",)}
 @contextmanager
 def managed_access(root: Path) -> Iterator[ManagedAccess]:
     """Yield the management interface of a new metastore."""
-    store = SqlRepository(f"sqlite:///{root / 'metastore.db'}")
-    schema.upgrade(store.engine)
+    store = open_migrated(f"sqlite:///{root / 'metastore.db'}")
     authorizer = BuiltinAuthorizer(store, admins=["root"])
     metastore = Metastore(store, f"file:{root / 'warehouse'}", access=AccessGuard(authorizer, present_caller))
     metastore.databases.bootstrap()

@@ -7,11 +7,10 @@ from pathlib import Path
 import pytest
 from pyiceberg.catalog import Catalog, load_catalog
 
-from interbed.catalog.server.database import schema
-from interbed.catalog.server.database.session import SqlRepository
 from interbed.catalog.server.service.service import Metastore
 from tests.catalog.server.rest.iceberg.local_requests import LocalRequests
 from tests.catalog.server.rest.iceberg.rest_server import IcebergRest, rest_server
+from tests.support.databases import open_migrated
 from tests.support.servers.metastore import BACKENDS, new_database
 
 _numbers = itertools.count(1)
@@ -62,8 +61,7 @@ def namespace(server: IcebergRest) -> str:
 @pytest.fixture
 def metastore_services(tmp_path: Path) -> Iterator[Metastore]:
     """Return the services of a metastore in this process."""
-    store = SqlRepository(f"sqlite:///{tmp_path / 'metastore.db'}")
-    schema.upgrade(store.engine)
+    store = open_migrated(f"sqlite:///{tmp_path / 'metastore.db'}")
     services = Metastore(store, f"file:{tmp_path / 'warehouse'}")
     services.databases.bootstrap()
     yield services

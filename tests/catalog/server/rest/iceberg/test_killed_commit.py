@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 
-from interbed.catalog.server.database import schema
 from interbed.catalog.server.database.session import SqlRepository
 from interbed.catalog.server.rest.iceberg.commits import TableCommit, TableCommitter
 from interbed.catalog.server.rest.iceberg.metadata.documents import new_table
@@ -21,6 +20,7 @@ from interbed.catalog.server.service.service import Metastore
 from interbed.catalog.server.service.tables.pointers import PointerService
 from tests.catalog.server.rest.iceberg.commit_process import creation
 from tests.catalog.server.rest.iceberg.rest_server import SCHEMA
+from tests.support.databases import open_migrated
 from tests.support.waits import at_most
 
 NAMES = [IcebergName(catalog="hive", levels=("default",), name=name) for name in ("one", "two")]
@@ -28,8 +28,7 @@ COMMITS = [TableCommit(name=name, requirements=[], updates=[SetProperties(update
 
 
 def _store_of(db: str, root: str) -> tuple[SqlRepository, TableStore]:
-    repository = SqlRepository(db)
-    schema.upgrade(repository.engine)
+    repository = open_migrated(db)
     services = Metastore(repository, root)
     services.databases.bootstrap()
     return repository, TableStore(services)

@@ -6,7 +6,6 @@ from pathlib import Path
 
 import pytest
 
-from interbed.catalog.server.database import schema
 from interbed.catalog.server.database.session import SqlRepository
 from interbed.catalog.server.service.access.administration import AccessAdministration
 from interbed.catalog.server.service.access.builtin import BuiltinAuthorizer
@@ -28,6 +27,7 @@ from interbed.catalog.server.service.model import (
     StorageDescriptor,
 )
 from interbed.catalog.server.service.service import Metastore
+from tests.support.databases import open_migrated
 
 
 class Clock:
@@ -128,8 +128,7 @@ def opened_lake(store: SqlRepository, warehouse: Path) -> AccessLake:
 
 
 def _lake(database_url: str, warehouse: Path) -> Iterator[AccessLake]:
-    store = SqlRepository(database_url)
-    schema.upgrade(store.engine)
+    store = open_migrated(database_url)
     found = opened_lake(store, warehouse)
     found.add_database("sales", owner="boss")
     yield found

@@ -8,7 +8,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from interbed.catalog.server.database import schema
 from interbed.catalog.server.database.session import SqlRepository, SqlTransaction
 from interbed.catalog.server.service.access.builtin import BuiltinAuthorizer
 from interbed.catalog.server.service.access.objects import (
@@ -37,6 +36,7 @@ from interbed.catalog.server.service.model import (
     MetastoreTable,
     StorageDescriptor,
 )
+from tests.support.databases import open_migrated
 
 DATABASES, TABLES, ROLES, USERS = ("d1", "d2"), ("t1", "t2"), ("r1", "r2", "r3"), ("u1", "u2")
 WIDE = table_object("hive", "d1", "t1")
@@ -163,8 +163,7 @@ def _store(transaction: SqlTransaction, world: ModelState) -> None:
 @pytest.fixture
 def store(database_url: str) -> Iterator[SqlRepository]:
     """Yield a migrated database."""
-    opened = SqlRepository(database_url)
-    schema.upgrade(opened.engine)
+    opened = open_migrated(database_url)
     yield opened
     opened.close()
 

@@ -29,6 +29,7 @@ from interbed.catalog.server.service.model import (
     StorageDescriptor,
 )
 from interbed.catalog.server.service.service import Metastore
+from tests.support.databases import open_migrated
 from tests.support.servers.metastore import BACKENDS, new_database
 
 STORAGE = StorageDescriptor(columns=(MetastoreColumn(name="id", type="int"),), serde=SerDe())
@@ -195,8 +196,7 @@ def test_a_location_below_a_link_is_deleted_but_a_link_itself_is_not(metastore: 
 
 def test_a_metastore_database_in_the_warehouse_is_kept(tmp_path: Path) -> None:
     (tmp_path / "wh" / "inner" / "state").mkdir(parents=True)
-    store = SqlRepository(f"sqlite:///{tmp_path}/wh/inner/state/metastore.db")
-    schema.upgrade(store.engine)
+    store = open_migrated(f"sqlite:///{tmp_path}/wh/inner/state/metastore.db")
     metastore = started(store, tmp_path)
     inode = os.stat(tmp_path / "wh" / "inner" / "state" / "metastore.db").st_ino
     metastore.databases.create(MetastoreDatabase(name="d", location=f"file:{tmp_path}/wh/inner"))

@@ -11,13 +11,13 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule, run_state_machine_as_test
 from sqlalchemy import text
 
-from interbed.catalog.server.database import schema
 from interbed.catalog.server.database.session import SqlRepository
 from interbed.catalog.server.service.errors import NoSuchLockError
 from interbed.catalog.server.service.lock_model import LockComponent, LockLevel, LockRequest, LockState, LockType
 from interbed.catalog.server.service.locks import LockService
 from interbed.catalog.server.threads import AnswerLaterError, ClientLink, current_link, may_answer_later
 from interbed.catalog.server.thrift.calls.locks import LockClients
+from tests.support.databases import open_migrated
 from tests.support.examples import examples
 
 LEASE_SECONDS, GRACE_SECONDS, WAIT_SECONDS = 300, 5, 2
@@ -97,8 +97,7 @@ class ServerProcess:
 @pytest.fixture
 def store(database_url: str) -> Iterator[SqlRepository]:
     """Open a database of either kind."""
-    opened = SqlRepository(database_url)
-    schema.upgrade(opened.engine)
+    opened = open_migrated(database_url)
     yield opened
     opened.close()
 

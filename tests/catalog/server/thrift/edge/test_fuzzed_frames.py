@@ -13,8 +13,6 @@ from thrift.protocol.TCompactProtocol import TCompactProtocol
 from thrift.Thrift import TMessageType
 from thrift.transport.TTransport import TMemoryBuffer
 
-from interbed.catalog.server.database import schema
-from interbed.catalog.server.database.session import SqlRepository
 from interbed.catalog.server.process.main import dispatcher_for
 from interbed.catalog.server.service.service import Metastore
 from interbed.catalog.server.thrift.edge.call import ClientSession
@@ -22,6 +20,7 @@ from interbed.catalog.server.thrift.edge.codec import BinaryCodec, Codec, Compac
 from interbed.catalog.server.thrift.edge.dispatch import Dispatcher
 from interbed.catalog.server.thrift.edge.transport import BAD_INPUT
 from tests.support import shares
+from tests.support.databases import open_migrated
 from tests.support.fuzzed_frames import HOSTILE_TEXTS, METHODS, FrameGenerator, without_each_part
 from tests.support.sandbox import sandbox
 from tests.support.servers.metastore import foreign_client, metastore_under_test
@@ -83,8 +82,7 @@ class Target:
 def target(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Target]:
     """Return a dispatcher whose deletions are limited to a directory, whatever locations mutated requests have."""
     monkeypatch.chdir(tmp_path)
-    store = SqlRepository(f"sqlite:///{tmp_path / 'metastore.db'}")
-    schema.upgrade(store.engine)
+    store = open_migrated(f"sqlite:///{tmp_path / 'metastore.db'}")
     # Durability does not matter for these tests.
     metastore = Metastore(store, f"file:{tmp_path / 'warehouse'}")
     metastore.databases.bootstrap()
