@@ -162,7 +162,7 @@ def quick(spark: SparkSession) -> Iterator[None]:
 @pytest.mark.parametrize(
     ("reader", "table"),
     [
-        (BOTH, "keyed"),
+        pytest.param(BOTH, "keyed", marks=pytest.mark.longer),
         *(
             pytest.param(reader, table, marks=pytest.mark.long)
             for reader in READERS
@@ -173,8 +173,9 @@ def quick(spark: SparkSession) -> Iterator[None]:
 )
 def test_each_query_sees_shown_rows_and_values(policed: PolicedCatalogs, reader: str, table: str) -> None:
     rows = (*FIRST, *SECOND)
-    seen = {name: policed.of(reader, table, query) for name, query in QUERIES.items()}
-    assert seen == {name: policed.model(reader, query, rows) for name, query in QUERIES.items()}
+    queries = {name: QUERIES[name] for name in list(QUERIES)[:: 1 if LONG else 3]}
+    seen = {name: policed.of(reader, table, query) for name, query in queries.items()}
+    assert seen == {name: policed.model(reader, query, rows) for name, query in queries.items()}
 
 
 @pytest.mark.longer
