@@ -101,7 +101,7 @@ def test_a_table_is_opened_without_arrow_and_without_modules_for_changes(written
     assert not opened & {"concurrent.futures", "difflib", "hashlib", "shutil"}
     assert not opened & {
         "interbed.catalog.client.configuration",
-        "interbed.catalog.client.table_parts",
+        "interbed.catalog.client.partition",
         "interbed.storage.base.predicate.expr",
         "interbed.storage.base.row.values",
         "interbed.storage.base.types.arrow",

@@ -29,7 +29,6 @@ from interbed.catalog.client.identifier import (
 )
 from interbed.catalog.client.options import CatalogOptions, LockMode
 from interbed.catalog.client.staging import StagedTable, TableFill, publish_replacement
-from interbed.catalog.client.table_parts import opened_table
 from interbed.storage.base.clock import Clock, now_millis
 from interbed.storage.base.errors import (
     CommitStateUnknownError,
@@ -47,7 +46,7 @@ from interbed.storage.io.resolve import check_exclusive, file_io_for, normalize_
 from interbed.storage.meta.options.format import is_object_table
 from interbed.storage.meta.schema.manager import SchemaManager
 from interbed.storage.meta.schema.table_schema import TableSchema
-from interbed.storage.table.opening import find_store, open_store, schema_manager
+from interbed.storage.table.opening import find_store, open_store, opened_table, schema_manager
 from interbed.storage.table.table import Table
 
 if TYPE_CHECKING:

@@ -21,13 +21,8 @@ from interbed.catalog.client.errors import (
 )
 from interbed.catalog.client.identifier import SYSTEM_DATABASE, Identifier
 from interbed.catalog.client.options import CatalogOptions
-from interbed.catalog.client.table_parts import (
-    Partition,
-    as_format_table,
-    as_object_table,
-    epoch_millis,
-    partition_name,
-)
+from interbed.catalog.client.partition import Partition, epoch_millis, partition_name
+from interbed.catalog.client.table_parts import as_format_table, as_object_table
 from interbed.package_tables import PACKAGE_TABLES
 from interbed.storage.base.errors import StorageAccessError
 from interbed.storage.base.shown_text import masked

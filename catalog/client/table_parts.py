@@ -1,191 +1,23 @@
-"""Partitions, tags, branches and snapshots of tables by the name of the table, as in pypaimon's catalogs.
-
-Partitions are those of a table in its newest snapshot, given whole or by pages, and marked as done.
-`partition.mark-done-action` is for jobs that wait for a whole day. `success-file` writes `_SUCCESS` into the directory
-of the partition (JSON with the times of the first and the last mark, in milliseconds). `done-partition` registers a
-partition `<value>.done` beside it in the metastore. Source: documentation page `flink/sql-write` (mark done),
-paimon-core's PartitionMarkDoneAction.
-"""
+"""Partitions, tags, branches and snapshots of tables by the name of the table, as in pypaimon's catalogs."""
 
 import re
 import sys
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
-from enum import StrEnum
-from typing import TYPE_CHECKING, Any, Generic, TypeAlias, TypeVar, cast
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING, Any
 
 from interbed.catalog.client.identifier import Identifier
-from interbed.storage.base.errors import InvalidInputError, InvalidOptionError, NotSupportedError, plain_errors
-from interbed.storage.meta.options.format import is_object_table
+from interbed.storage.base.errors import InvalidInputError, InvalidOptionError
 
 if TYPE_CHECKING:
-    from interbed.storage.meta.file_store import FileStore
+    from interbed.catalog.client.partition import PagedList, Partition, PartitionSpecs, PartitionStatistics
     from interbed.storage.meta.snapshot.snapshot import Snapshot
     from interbed.storage.meta.snapshot.tag import Tag
     from interbed.storage.table.format_table.format_table import FormatTable
     from interbed.storage.table.object_table import ObjectTable
     from interbed.storage.table.table import Table
-
-T = TypeVar("T")
-
-PartitionSpecs: TypeAlias = Mapping[str, object] | Sequence[Mapping[str, object]]
-"""The argument `partitions` of methods of a catalog: one specification, or a list of them."""
-
-ACTIONS = "partition.mark-done-action"
-SUCCESS_FILE_NAME = "_SUCCESS"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PartitionStatistics:
-    """The size of a partition.
-
-    `spec` maps each partition column to the text of its value, in the order of the table; null is the default name.
-    Records are those of the files, not yet merged. `last_file_creation_time` is in milliseconds since the epoch.
-    """
-
-    spec: Mapping[str, str]
-    record_count: int
-    file_size_in_bytes: int
-    file_count: int
-    last_file_creation_time: int
-    total_buckets: int = 0
-
-
-@plain_errors
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Partition(PartitionStatistics):
-    """A partition; `done` is for catalogs that mark partitions, which interbed's do not."""
-
-    done: bool = False
-
-
-def partition_specs(given: PartitionSpecs) -> list[Mapping[str, object]]:
-    """Return the given specifications, one or several; raise InvalidInputError for other values."""
-    specs: list[Any] = [given] if isinstance(given, Mapping) or not isinstance(given, Sequence) else list(given)
-    for spec in specs:
-        if not isinstance(spec, Mapping):
-            raise InvalidInputError(
-                f"{spec!r} names no partition: `partitions` takes a mapping such as {{'dt': '2026-01-01'}}, or a list "
-                "of mappings."
-            )
-    return specs
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PagedList(Generic[T]):
-    """A page of a list; `next_page_token` is None on the last one."""
-
-    elements: Sequence[T]
-    next_page_token: str | None = None
-
-
-def partitions_of(table: "Table") -> list[Partition]:
-    """Return the partitions that have files in the newest snapshot, in the order of the text of their values."""
-    if not table.partition_keys:
-        return []
-    partitions = [
-        Partition(
-            spec=table.access.partition_spec(partition),
-            record_count=found.records,
-            file_size_in_bytes=found.bytes,
-            file_count=found.files,
-            last_file_creation_time=epoch_millis(found.created_millis),
-            total_buckets=found.buckets,
-        )
-        for partition, found in table.access.partition_sums().items()
-    ]
-    return sorted(partitions, key=lambda p: tuple(p.spec.values()))
-
-
-def local_spec(table: "Table", spec: Mapping[str, str]) -> dict[str, str]:
-    """Return the specification with dates and timestamps as SQL shows them; those with a time zone are local."""
-    from interbed.storage.base.types.data_type import AtomicType, TypeRoot
-
-    paths = table.store.paths
-    shown = paths.readable_spec(paths.parse_partition_spec(spec))
-    for name, data_type in zip(paths.partition_names, paths.partition_types, strict=True):
-        if isinstance(data_type, AtomicType) and data_type.root is TypeRoot.TIMESTAMP_LTZ:
-            shown[name] = _local_text(shown[name])
-    return shown
-
-
-def _local_text(text: str) -> str:
-    """Return a timestamp in UTC as local time, and a text that is none as it is."""
-    try:
-        return datetime.fromisoformat(text).replace(tzinfo=UTC).astimezone().replace(tzinfo=None).isoformat(" ")
-    except (ValueError, OverflowError):
-        return text
-
-
-def partitions_of_files(table: "FormatTable") -> list[Partition]:
-    """Return the partitions of a format table; how many records are in their files is not known."""
-    if not table.partition_keys:
-        return []
-    return [
-        Partition(
-            spec=dict(found.spec),
-            record_count=-1,
-            file_size_in_bytes=found.size,
-            file_count=found.file_count,
-            last_file_creation_time=found.newest_millis or 0,
-        )
-        for found in table.partitions()
-    ]
-
-
-def partition_name(spec: Mapping[str, str]) -> str:
-    """Return the name used for the order of pages and for patterns: `dt=2026-01-31/h=1`, not escaped."""
-    return "/".join(f"{column}={value}" for column, value in spec.items())
-
-
-def epoch_millis(wall_millis: int) -> int:
-    """Convert a file's wall-clock time of its writer as if it were of the time zone of this machine, as Paimon does."""
-    wall = datetime.fromtimestamp(wall_millis / 1000, UTC).replace(tzinfo=None)
-    return round(wall.timestamp() * 1000)
-
-
-class MarkDoneAction(StrEnum):
-    """An action that marks a partition as done."""
-
-    SUCCESS_FILE = "success-file"
-    DONE_PARTITION = "done-partition"
-    MARK_EVENT = "mark-event"
-    HTTP_REPORT = "http-report"
-    CUSTOM = "custom"
-
-
-_HERE = (MarkDoneAction.SUCCESS_FILE, MarkDoneAction.DONE_PARTITION)
-
-
-def mark_done(
-    register: Callable[[list[dict[str, str]]], object],
-    table: "Table",
-    partitions: Sequence[Mapping[str, object]],
-    clock: Callable[[], float] = time.time,
-) -> list[dict[str, str]]:
-    """Mark the partitions, each with all of its columns, by the actions of the table's option; return them.
-
-    `register` creates partitions in the catalog. Raises InvalidInputError for a table without partitions or an
-    incomplete specification, InvalidOptionError and NotSupportedError for the option; nothing is marked then.
-    """
-    from interbed.storage.version.tags import write_success_file
-
-    if not table.partition_keys:
-        raise InvalidInputError(f"The table '{table.name}' has no partitions to mark as done.")
-    actions = _actions(table)
-    paths = table.store.paths
-    specs = [paths.parse_partition_spec(spec) for spec in partitions]
-    for action in actions:
-        if action is MarkDoneAction.SUCCESS_FILE:
-            for spec in specs:
-                directory = f"{table.location}/{paths.partition_directory(spec)}"
-                write_success_file(table.store, f"{directory}/{SUCCESS_FILE_NAME}", int(clock() * 1000))
-        else:
-            register([_done(paths.directory_spec(spec)) for spec in specs])
-    return [paths.partition_spec(spec) for spec in specs]
 
 
 def as_format_table(table: object) -> "FormatTable | None":
@@ -200,18 +32,6 @@ def as_object_table(table: object) -> "ObjectTable | None":
     module: Any = sys.modules.get("interbed.storage.table.object_table")
     found: Any = table
     return found if module is not None and isinstance(found, module.ObjectTable) else None
-
-
-def opened_table(name: str, store: "FileStore") -> "Table":
-    """Return the table of a file store, an ObjectTable if its schema says so."""
-    if is_object_table(store.schema.options):
-        from interbed.storage.table.object_table import ObjectTable
-
-        # Readers use only methods that both kinds of tables have, or are refused by name.
-        return cast("Table", ObjectTable(name, store.location, store.file_io, store.schema))
-    from interbed.storage.table.table import Table
-
-    return Table(name, store)
 
 
 class TableParts(ABC):
@@ -232,6 +52,7 @@ class TableParts(ABC):
         A Hive catalog keeps them for tables with `metastore.partitioned-table`. Raises TableNotFoundError,
         InvalidInputError for an incomplete specification, PartitionExistsError unless that is to be ignored.
         """
+        from interbed.catalog.client.partition import partition_specs
 
         table = self.get_table(identifier)
         if (of_files := as_format_table(table)) is not None:
@@ -253,6 +74,7 @@ class TableParts(ABC):
         A specification may leave out columns, and then selects all partitions that match it. Raises TableNotFoundError,
         InvalidInputError for no specification or an unknown column, and as a commit does.
         """
+        from interbed.catalog.client.partition import partition_specs
 
         specs = partition_specs(partitions)
         if not specs:
@@ -282,6 +104,7 @@ class TableParts(ABC):
         `partition.timestamp-pattern`, `partition.expiration-strategy` and `partition.expiration-max-num`, those of
         `options` before the table's. Raises InvalidOptionError without a time, and the errors of drop_partitions.
         """
+        from interbed.catalog.client.partition import local_spec, partitions_of
         from interbed.storage.meta.options.version import outdated
 
         given = {
@@ -322,6 +145,7 @@ class TableParts(ABC):
 
         Raises InvalidInputError, InvalidOptionError, NotSupportedError.
         """
+        from interbed.catalog.client.partition import mark_done, partition_specs
 
         name = str(identifier)
         specs = partition_specs(partitions)
@@ -331,6 +155,7 @@ class TableParts(ABC):
         """Return the partitions that hold rows, by the newest snapshot, or the directories of a format table, whose
         number of records is -1; raises TableNotFoundError.
         """
+        from interbed.catalog.client.partition import partitions_of, partitions_of_files
 
         table = self.get_table(identifier)
         if as_object_table(table) is not None:
@@ -349,6 +174,7 @@ class TableParts(ABC):
 
         Raises InvalidInputError for an invalid token.
         """
+        from interbed.catalog.client.partition import PagedList, partition_name
 
         found = self.list_partitions(identifier)
         if partition_name_pattern is not None:
@@ -399,6 +225,7 @@ class TableParts(ABC):
 
         Raises InvalidInputError for a page of no names.
         """
+        from interbed.catalog.client.partition import PagedList
 
         if max_results is not None and max_results < 1:
             raise InvalidInputError(f"A page has at least one tag, not {max_results}.")
@@ -429,29 +256,3 @@ class TableParts(ABC):
     def fast_forward(self, identifier: "str | Identifier", branch_name: str) -> None:
         """Replace the state of the table by that of the branch; see Table.versions.fast_forward."""
         self.get_table(identifier).versions.fast_forward(branch_name)
-
-
-def _actions(table: "Table") -> list[MarkDoneAction]:
-    text = table.options.text(ACTIONS, MarkDoneAction.SUCCESS_FILE.value)
-    try:
-        actions = [MarkDoneAction(part.strip().lower()) for part in text.split(",")]
-    except ValueError as error:
-        known = ", ".join(MarkDoneAction)
-        raise InvalidOptionError(f"Option '{ACTIONS}' lists some of {known}, not '{text}'.") from error
-    for action in actions:
-        if action not in _HERE:
-            raise NotSupportedError(
-                f"Option '{ACTIONS}' of '{table.name}' has '{action}', which is not supported; set it to "
-                f"{' or '.join(map(repr, map(str, _HERE)))}."
-            )
-    if MarkDoneAction.DONE_PARTITION in actions and not table.options.boolean("metastore.partitioned-table", False):
-        raise InvalidOptionError(
-            f"Partitions of '{table.name}' can't be marked by '{MarkDoneAction.DONE_PARTITION}': they are not in a "
-            "metastore. Set 'metastore.partitioned-table' in a Hive catalog, or use 'success-file'."
-        )
-    return actions
-
-
-def _done(spec: Mapping[str, str]) -> dict[str, str]:
-    last = list(spec)[-1]
-    return {**spec, last: f"{spec[last]}.done"}

@@ -21,7 +21,8 @@ from interbed.catalog.client.identifier import (
     parse_table_name,
 )
 from interbed.catalog.client.options import options_of_files
-from interbed.catalog.client.table_parts import as_format_table, as_object_table, partitions_of, partitions_of_files
+from interbed.catalog.client.partition import partitions_of, partitions_of_files
+from interbed.catalog.client.table_parts import as_format_table, as_object_table
 from interbed.spark_ext.calls.catalogs import PlannerCalls, identifier_of
 from interbed.spark_ext.handle.format_tables import (
     MANAGED_LOCATION,

@@ -14,7 +14,7 @@ from typing import Any
 import pyarrow as pa
 
 from interbed.catalog.client.grants import GrantHolder, GrantObject
-from interbed.catalog.client.table_parts import partitions_of, partitions_of_files
+from interbed.catalog.client.partition import partitions_of, partitions_of_files
 from interbed.spark_ext.handle.format_tables import FILE_FORMAT, PROVIDER, PROVIDERS
 from interbed.spark_ext.procedures.procedure import (
     TABLE,

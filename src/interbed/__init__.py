@@ -108,10 +108,10 @@ if TYPE_CHECKING:
     )
     from interbed.catalog.client.hive.catalog import HiveCatalog
     from interbed.catalog.client.identifier import Identifier
+    from interbed.catalog.client.partition import Partition
     from interbed.catalog.client.recovery import DroppedEntry
     from interbed.catalog.client.rest.catalog import RestCatalog
     from interbed.catalog.client.rest.http import RestRefusedError
-    from interbed.catalog.client.table_parts import Partition
     from interbed.catalog.server.migration.connection import ObjectGoneError
     from interbed.catalog.server.migration.record import MigrationError, MissingMethodError, RefusedError
     from interbed.catalog.server.setting_kinds import ServerSettingsError
@@ -361,7 +361,7 @@ _HOLDS = {
     "interbed.catalog.client.identifier": "Identifier",
     "interbed.catalog.server.migration.connection": "ObjectGoneError",
     "interbed.catalog.server.migration.record": "MigrationError MissingMethodError RefusedError",
-    "interbed.catalog.client.table_parts": "Partition",
+    "interbed.catalog.client.partition": "Partition",
     "interbed.catalog.server.settings": "ServerSettingsError",
     "interbed.iceberg.optimize.expire": "IcebergExpiry IcebergOrphans",
     "interbed.iceberg.optimize.compact": "IcebergCompaction",

@@ -19,7 +19,7 @@ from interbed.catalog.client.errors import (
 )
 from interbed.catalog.client.factory import CatalogFactory
 from interbed.catalog.client.identifier import Identifier
-from interbed.catalog.client.table_parts import PagedList, PartitionStatistics
+from interbed.catalog.client.partition import PagedList, PartitionStatistics
 from interbed.storage.base.errors import (
     BranchNotFoundError,
     InterbedError,

@@ -127,11 +127,12 @@ text.""",
         ("Table", "TableVersions", "TableMaintenance"),
     ),
     PageSection(
-        "Format tables",
+        "Format tables and object tables",
         """\
-`catalog.get_table` returns a FormatTable for a directory of plain files: [format-tables.md](format-tables.md).""",
-        ("FormatTable",),
-        ("FormatTable",),
+`catalog.get_table` returns a FormatTable for a directory of plain files, and an ObjectTable for a list of files:
+[format-tables.md](format-tables.md).""",
+        ("FormatTable", "ObjectTable"),
+        ("FormatTable", "ObjectTable"),
     ),
     PageSection(
         "Reading",

@@ -31,22 +31,16 @@ from interbed.catalog.client.hive.settings import hive_settings
 from interbed.catalog.client.hive.tables import HiveTables
 from interbed.catalog.client.identifier import Identifier, TableName, branch_to_alter, check_table_name
 from interbed.catalog.client.options import CatalogOptions, LockMode
+from interbed.catalog.client.partition import PartitionSpecs, PartitionStatistics, partition_specs, partitions_of
 from interbed.catalog.client.recovery import DropCalls, RepairReport, ServedDrops
 from interbed.catalog.client.staging import StagedTable, TableFill
-from interbed.catalog.client.table_parts import (
-    PartitionSpecs,
-    PartitionStatistics,
-    opened_table,
-    partition_specs,
-    partitions_of,
-)
 from interbed.storage.base.errors import InterbedError, InvalidInputError, NotSupportedError
 from interbed.storage.io.api import FileIO
 from interbed.storage.meta.file_store import FileStore
 from interbed.storage.meta.options.format import is_object_table
 from interbed.storage.meta.schema.change import SchemaChange
 from interbed.storage.meta.schema.table_schema import Schema, TableSchema
-from interbed.storage.table.opening import schema_manager
+from interbed.storage.table.opening import opened_table, schema_manager
 from interbed.storage.table.table import Table
 
 if TYPE_CHECKING:

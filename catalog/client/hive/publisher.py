@@ -35,7 +35,7 @@ from interbed.catalog.client.hive.registration import (
     synced_properties,
 )
 from interbed.catalog.client.identifier import Identifier
-from interbed.catalog.client.table_parts import PartitionStatistics
+from interbed.catalog.client.partition import PartitionStatistics
 from interbed.storage.base.errors import CommitConflictError, InterbedError
 from interbed.storage.io.api import FileIO
 from interbed.storage.io.resolve import check_exclusive

@@ -30,8 +30,8 @@ from interbed.catalog.client.hive.registration import (
 )
 from interbed.catalog.client.hive.tables import HiveTables
 from interbed.catalog.client.identifier import DB_SUFFIX, Identifier, check_table_name, parse_table_name
+from interbed.catalog.client.partition import partition_name, partitions_of
 from interbed.catalog.client.recovery import RepairAction, RepairKind, RepairReport
-from interbed.catalog.client.table_parts import partition_name, partitions_of
 from interbed.storage.base.errors import InterbedError
 from interbed.storage.meta.file_store import FileStore
 from interbed.storage.meta.schema.table_schema import TableSchema

@@ -44,7 +44,7 @@ from interbed.storage.meta.schema.table_schema import Schema, TableSchema
 from interbed.storage.table.table import Table
 
 if TYPE_CHECKING:
-    from interbed.catalog.client.table_parts import PartitionSpecs
+    from interbed.catalog.client.partition import PartitionSpecs
     from interbed.storage.meta.schema.manager import SchemaOutline
 
 _COMMENT = "comment"

@@ -27,10 +27,10 @@ import pyarrow as pa
 
 from interbed.catalog.client.errors import CallStateUnknownError, CatalogUnavailableError
 from interbed.catalog.client.identifier import Identifier
+from interbed.catalog.client.partition import epoch_millis
 from interbed.catalog.client.rest.client import RestClient, RestRows, object_name
 from interbed.catalog.client.rest.http import NOT_FOUND, RestRefusedError, StreamedBody, catalog_error
 from interbed.catalog.client.rest.messages import changes_to_json
-from interbed.catalog.client.table_parts import epoch_millis
 from interbed.storage.base.backoff import ExponentialBackoff
 from interbed.storage.base.errors import (
     BranchNotFoundError,

@@ -28,7 +28,8 @@ from interbed.catalog.client.hive.format_entries import is_created_as_format_tab
 from interbed.catalog.client.hive.registration import Locations, is_external, is_ours, is_view, same_location
 from interbed.catalog.client.identifier import DB_SUFFIX, DEFAULT_DATABASE, Identifier, TableName
 from interbed.catalog.client.options import CatalogOptions
-from interbed.catalog.client.table_parts import Partition, PartitionSpecs, as_object_table, partitions_of
+from interbed.catalog.client.partition import Partition, PartitionSpecs, partitions_of
+from interbed.catalog.client.table_parts import as_object_table
 from interbed.catalog.server.rest.paimon.refusals import ResourceType, invalid, missing, unsupported
 from interbed.catalog.server.service.model import PAIMON_KINDS, VIEW_KINDS, TableKind
 from interbed.catalog.server.service.tables.tables import TableService

@@ -29,7 +29,7 @@ from http import HTTPStatus
 
 from interbed.catalog.client.errors import TableNotFoundError
 from interbed.catalog.client.identifier import TableName
-from interbed.catalog.client.table_parts import epoch_millis
+from interbed.catalog.client.partition import epoch_millis
 from interbed.catalog.server.rest.interface import (
     ObjectKind,
     RestError,

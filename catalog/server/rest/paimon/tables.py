@@ -17,7 +17,7 @@ from http import HTTPStatus
 from interbed.catalog.client.errors import TableExistsError, TableNotFoundError
 from interbed.catalog.client.hive.registration import same_location
 from interbed.catalog.client.identifier import SYSTEM_DATABASE, Identifier, TableName
-from interbed.catalog.client.table_parts import Partition, partition_name
+from interbed.catalog.client.partition import Partition, partition_name
 from interbed.catalog.server.credentials.issued import (
     AzureCredentials,
     CredentialsError,
