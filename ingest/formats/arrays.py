@@ -200,7 +200,7 @@ def is_exact_integer(number: int | str, root: TypeRoot) -> bool:
 
 
 FLOATS = frozenset({TypeRoot.FLOAT, TypeRoot.DOUBLE})
-_NUMBER = r"^[-+]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][-+]?[0-9]+)?$"
+NUMBER_FORM = r"^[-+]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][-+]?[0-9]+)?$"
 
 
 def sent_numbers(texts: Any, target: AtomicType, arrow: pa.DataType) -> Array:
@@ -221,7 +221,10 @@ def floats_of_texts(texts: Any, target: AtomicType) -> Array:
     inexact = inexact_integer(texts, target.root)
     if inexact is not None:
         raise ValueError(_not_held(inexact, target))
-    made: Any = texts.cast(pa.float64())
+    try:
+        made: Any = texts.cast(pa.float64())
+    except pa.ArrowInvalid as error:
+        raise ValueError(f"it is no {target}") from error
     check_not_lost(texts, made, target)
     return made if target.root is TypeRoot.DOUBLE else _checked(made, made.cast(pa.float32()), target)
 
@@ -234,7 +237,7 @@ def decimals_of_texts(texts: Any, target: AtomicType, arrow: pa.DataType) -> Arr
     if mask_of(pc.match_substring_regex(texts, short).fill_null(True)).all():
         found: Array = texts.cast(arrow)
         return found
-    if not mask_of(pc.match_substring_regex(texts, _NUMBER).fill_null(True)).all():
+    if not mask_of(pc.match_substring_regex(texts, NUMBER_FORM).fill_null(True)).all():
         raise ValueError(f"it is no {target}")
     # One by one: these are written with more digits than the type has, or with an exponent.
     return pa.array([None if t is None else _decimal(t, target) for t in texts.to_pylist()], arrow)

@@ -27,7 +27,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from interbed.ingest.formats.arrays import Array, check_not_lost, converted_values, inexact_integer
+from interbed.ingest.formats.arrays import NUMBER_FORM, Array, check_not_lost, converted_values, inexact_integer
 from interbed.storage.base.errors import NotSupportedError
 from interbed.storage.base.types.casting.cast import cast_values
 from interbed.storage.base.types.data_type import AtomicType, TypeRoot
@@ -183,8 +183,14 @@ class _Cast:
                 why = f"it is no date and time, or has more than {digits} digits after the second"
             case _:
                 return
-        others: Any = texts.filter(pc.invert(pc.match_substring_regex(texts, f"^({form})$")))
-        if len(others.drop_null()):
+        others: Any = texts.filter(pc.invert(pc.match_substring_regex(texts, f"^({form})$"))).drop_null()
+        if (
+            len(others)
+            and root is TypeRoot.DECIMAL
+            and not pc.all(pc.match_substring_regex(others, NUMBER_FORM)).as_py()
+        ):
+            raise ValueError("it is no number")
+        if len(others):
             raise ValueError(why)
 
     def _check_days(self, texts: Any, made: Any) -> None:

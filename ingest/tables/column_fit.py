@@ -42,6 +42,7 @@ from interbed.storage.base.types.data_type import (
     ArrayType,
     AtomicType,
     DataType,
+    MapType,
     RowType,
     TypeRoot,
 )
@@ -81,7 +82,9 @@ def fitted(values: Array, target: DataType) -> Array:
     if not isinstance(target, AtomicType):
         if values.type == arrow:
             return values
-        raise ValueError(f"{values.type} is no {target}")
+        if isinstance(target, MapType):
+            raise ValueError(f"messages have no values of {target}; make the column a ROW or a STRING")
+        raise ValueError(f"{_an_example(values)} is no {target}")
     return _atoms(values, target, arrow)
 
 
@@ -176,9 +179,9 @@ def _atoms(values: Array, target: AtomicType, arrow: pa.DataType) -> Array:
         return exact_decimals(values, arrow)
     made: Any = None
     if pa.types.is_string(source) and target.root is TypeRoot.TIME:
-        made = _clock_times(values)
+        made = _clock_times(values, target)
     elif pa.types.is_string(source) or (target.root in _NUMBERS and _is_number(source)):
-        made = values.cast(arrow)
+        made = _parsed(values, target, arrow) if pa.types.is_string(source) else values.cast(arrow)
         if pa.types.is_floating(arrow):
             _check_finite(values, made, target)
     elif pa.types.is_temporal(source) and pa.types.is_temporal(arrow) and str(source)[:4] == str(arrow)[:4]:
@@ -191,6 +194,21 @@ def _atoms(values: Array, target: AtomicType, arrow: pa.DataType) -> Array:
     raise ValueError(f"{_an_example(values)} is no {target}")
 
 
+def _parsed(texts: Any, target: AtomicType, arrow: Any) -> Any:
+    """Return the values of texts. Raises ValueError, which has the form of a date or time that the type takes."""
+    try:
+        return texts.cast(arrow)
+    except pa.ArrowInvalid as error:
+        form = ""
+        if pa.types.is_date(arrow):
+            form = ", such as 2024-01-31"
+        elif pa.types.is_timestamp(arrow):
+            digits = "0" * (target.precision or 0)
+            moment = f"2024-01-31T10:20:30{'.' if digits else ''}{digits}"
+            form = f" without a zone, such as {moment}" if arrow.tz is None else f" with a zone, such as {moment}Z"
+        raise ValueError(f"it is no {target}{form}") from error
+
+
 def _check_zone(source: Any, arrow: Any, target: AtomicType) -> None:
     """Refuse instants for times without a zone, and the reverse: the intended zone is not known."""
     if pa.types.is_timestamp(source) and (source.tz is None) != (arrow.tz is None):
@@ -198,12 +216,15 @@ def _check_zone(source: Any, arrow: Any, target: AtomicType) -> None:
         raise ValueError(f"{given} is no {target}")
 
 
-def _clock_times(texts: Any) -> Any:
+def _clock_times(texts: Any, target: AtomicType) -> Any:
     """Return times of the day, which have minutes. Arrow parses them only within timestamps."""
     if not mask_of(pc.match_substring(texts, ":").fill_null(True)).all():
         raise ValueError("it is no time of the day with hours and minutes")
     moments: Any = pc.binary_join_element_wise(pa.scalar("1970-01-01"), texts, pa.scalar(" "))
-    return moments.cast(pa.timestamp("ms")).cast(pa.time32("ms"))
+    try:
+        return moments.cast(pa.timestamp("ms")).cast(pa.time32("ms"))
+    except pa.ArrowInvalid as error:
+        raise ValueError(f"it is no {target}, such as 10:20:30.250") from error
 
 
 def _check_finite(given: Any, made: Any, target: AtomicType) -> None:

@@ -368,6 +368,17 @@ def test_a_type_without_a_column_type_is_refused_by_name() -> None:
     assert bad.reason.startswith("its column 'p' can't be read: The type 'POINT' of MySQL has no column here")
 
 
+def test_the_reason_of_a_refused_decimal_is_true() -> None:
+    text = '{"data":[{"p":"%s"}],"type":"INSERT","table":"t","mysqlType":{"p":"decimal(4,2)"}}'
+    for value, reason in (
+        ("abc", "it is no number"),
+        ("1,5", "it is no number"),
+        ("1.234", "it has too many digits for"),
+    ):
+        [bad] = CanalJson().decode(messages_of([(text % value).encode()])).bad
+        assert reason in bad.reason
+
+
 def test_only_changes_before_a_truncation_are_decoded() -> None:
     row = b'{"data":[{"a":"1"}],"type":"INSERT","database":"d","table":"t","mysqlType":{"a":"int"}}'
     end = b'{"data":null,"type":"TRUNCATE","isDdl":true,"database":"d","table":"t","sql":"truncate t"}'

@@ -1,5 +1,6 @@
 """Values of messages for a table's column: cast if the cast is exact, and refused if it would lose information."""
 
+import re
 from datetime import UTC, date, datetime, time
 from decimal import Decimal
 from typing import Any
@@ -95,7 +96,35 @@ def test_a_value_is_cast_exactly(value: Any, kind: str, wanted: object) -> None:
 )
 def test_a_lossy_cast_is_refused(value: Any, kind: str) -> None:
     array: Any = pa.array([value])
-    with pytest.raises(ValueError, match=r"."):
+    with pytest.raises(ValueError, match=r".") as refused:
+        fitted(array, data_type(kind))
+    assert not re.search("scalar of type|struct<|list<", str(refused.value))
+
+
+@pytest.mark.parametrize(
+    ("value", "kind", "reason"),
+    [
+        ("2026-02-30", "DATE", "it is no DATE, such as 2024-01-31"),
+        ("soon", "TIMESTAMP(0)", "it is no TIMESTAMP(0) without a zone, such as 2024-01-31T10:20:30"),
+        (
+            "2026-01-31 10:00:00",
+            "TIMESTAMP_LTZ(3)",
+            "it is no TIMESTAMP(3) WITH LOCAL TIME ZONE with a zone, such as 2024-01-31T10:20:30.000Z",
+        ),
+        ("x", "INT", "it is no INT"),
+        ("x", "BOOLEAN", "it is no BOOLEAN"),
+        ("x", "DOUBLE", "it is no DOUBLE"),
+        ("10:20:30.1239", "TIME(3)", "it is no TIME(3), such as 10:20:30.250"),
+        (
+            {"k": 1},
+            "MAP<STRING, INT>",
+            "messages have no values of MAP<STRING, INT>; make the column a ROW or a STRING",
+        ),
+    ],
+)
+def test_the_reason_of_a_refusal_names_the_type(value: Any, kind: str, reason: str) -> None:
+    array: Any = pa.array([value])
+    with pytest.raises(ValueError, match=f"^{re.escape(reason)}$"):
         fitted(array, data_type(kind))
 
 
