@@ -41,7 +41,7 @@ class Messages:
 
     def slice(self, start: int, end: int) -> "Messages":
         """Return the messages from the index `start` to before `end`."""
-        return Messages(
+        return type(self)(
             topic=self.topic,
             partitions=self.partitions[start:end],
             offsets=self.offsets[start:end],
@@ -57,7 +57,7 @@ class Messages:
     def take(self, chosen: "npt.NDArray[np.int64]") -> "Messages":
         """Return the messages with these indices."""
         indices = pa.array(chosen, pa.int64())
-        return Messages(
+        return type(self)(
             topic=self.topic,
             partitions=self.partitions[chosen],
             offsets=self.offsets[chosen],
@@ -69,7 +69,7 @@ class Messages:
     def followed_by(self, other: "Messages") -> "Messages":
         """Return these messages and others of the same topic after them."""
         has_rekeyed = self.rekeyed is not None or other.rekeyed is not None
-        return Messages(
+        return type(self)(
             topic=self.topic,
             partitions=np.concatenate([self.partitions, other.partitions]),
             offsets=np.concatenate([self.offsets, other.offsets]),
@@ -214,17 +214,18 @@ class BadMessageError(InvalidInputError):
     """A message cannot be decoded, or does not fit its table. None of it was written."""
 
     @classmethod
-    def at(cls, place: str, reason: str) -> "BadMessageError":
-        """Return the error of the message at a place, with advice on what to do."""
+    def at(cls, place: str, reason: str, *, has_topics: bool = True) -> "BadMessageError":
+        """Return the error of the message at a place, with advice on what to do; `has_topics` as Kafka has."""
+        ways = "skip them, or have them put into another topic" if has_topics else "skip them"
         return cls(
             f"{refusal_text(place, reason)} Nothing of it was written. Mend it at the source, or go on without such "
-            "messages: skip them, or have them put into another topic."
+            f"messages: {ways}."
         )
 
 
 def refusal_text(place: str, reason: str) -> str:
     """Return a sentence that names the message and the reason why it is refused."""
-    return f"The message at {place} can't be taken: {reason}."
+    return f"The message at {place} can't be taken: {reason.removesuffix('.')}."
 
 
 class SourceUnavailableError(InterbedError, ConnectionError):

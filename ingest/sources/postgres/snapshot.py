@@ -188,7 +188,7 @@ class PostgresTable:
             for messages in TableCopy(self._connections, connection, self._described(connection)).messages():
                 decoded = decoder.decode(messages)
                 if decoded.bad:
-                    raise BadMessageError.at(self.name, decoded.bad[0].reason)
+                    raise BadMessageError.at(self.name, decoded.bad[0].reason, has_topics=False)
                 yield from decoded.changes
 
     @contextmanager

@@ -12,6 +12,7 @@ import logging
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -19,7 +20,7 @@ import pyarrow as pa
 
 from interbed.ingest.flow.changes import CatalogIdentity, SourceTable
 from interbed.ingest.flow.messages import Messages, Positions, SourceGapError, SourceUnavailableError
-from interbed.ingest.sources.postgres.connection import PostgresConnections, lsn_of, quoted
+from interbed.ingest.sources.postgres.connection import PostgresConnections, lsn_of, lsn_text, quoted
 from interbed.ingest.sources.postgres.replication import WAY_OUT, Replication, Slot
 from interbed.ingest.sources.postgres.snapshot import PostgresSnapshot, snapshot_of
 from interbed.ingest.sources.postgres.tables import DatabaseCatalog, PostgresPublication, check_rights, check_tables
@@ -29,9 +30,18 @@ from interbed.storage.base.errors import InvalidInputError
 
 _log = logging.getLogger(__name__)
 
-NO_KEY = "it has no primary key: once it is published, PostgreSQL refuses to UPDATE or DELETE its rows"
+NO_KEY = "it {}: once it is published, PostgreSQL refuses to UPDATE or DELETE its rows"
 RESTART_SECONDS = 30.0
 """How long a server may take to restart."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WalMessages(Messages):
+    """Messages of the WAL of a database, whose offsets are positions in it."""
+
+    def place(self, index: int) -> str:
+        """Return the position of a message in the WAL, for people."""
+        return f"position {lsn_text(int(self.offsets[index]))} of the WAL of {self.topic.partition('@')[0]}"
 
 
 class PostgresSource:
@@ -87,7 +97,9 @@ class PostgresSource:
         is_there = self._publication.exists(connection)
         possible = {} if is_there else self._publication.publishable(connection)
         found = self._publication.tables(connection) if is_there else list(possible)
-        without_key = {table: NO_KEY for table, has_key in possible.items() if not has_key and self._may_skip(table)}
+        without_key = {
+            table: NO_KEY.format(why) for table, why in possible.items() if why is not None and self._may_skip(table)
+        }
         check = check_tables(
             self._connections, connection, self._publication.name, found, self._is_wanted, self.catalog
         )
@@ -190,7 +202,7 @@ class PostgresSource:
         if not values:
             return []
         return [
-            Messages(
+            WalMessages(
                 topic=self._topic or "",
                 partitions=np.zeros(len(values), np.int32),
                 offsets=np.array(places, np.int64),

@@ -62,30 +62,33 @@ class PostgresPublication:
         query = "SELECT 1 FROM pg_publication WHERE pubname = %s"
         return bool(self._connections.rows(connection, query, [self.name]))
 
-    def publishable(self, connection: Any) -> dict[SourceTable, bool]:
-        """Return the tables that it can be created for, and whether their rows have a replica identity."""
+    def publishable(self, connection: Any) -> dict[SourceTable, str | None]:
+        """Return the tables that it can be created for, with the reason why their rows have no replica identity."""
         found = self._connections.rows(connection, _PUBLISHABLE)
-        return {SourceTable(schema, name): bool(has_identity) for schema, name, has_identity in found}
+        return {
+            SourceTable(schema, name): None if has_identity else _NO_IDENTITY[kind]
+            for schema, name, has_identity, kind in found
+        }
 
     def create(self, connection: Any, is_wanted: Callable[[SourceTable], bool]) -> None:
         """Create the publication for the wanted tables.
 
         Raises InvalidInputError if there is none, or one has no replica identity.
         """
-        found = [row for row in self._connections.rows(connection, _PUBLISHABLE) if is_wanted(SourceTable(*row[:2]))]
+        found = {table: why for table, why in self.publishable(connection).items() if is_wanted(table)}
         if not found:
             raise InvalidInputError(
                 f"The database {self._connections.name} has no wanted table, and no publication {self.name!r}. "
                 "Create the tables first, or the publication."
             )
-        lacking = [f"{schema}.{name}" for schema, name, has_identity in found if not has_identity]
-        if lacking:
-            raise InvalidInputError(
-                f"The table {lacking[0]} has no primary key: once it is published, PostgreSQL refuses to UPDATE or "
-                "DELETE its rows. Give it one, or ALTER TABLE … REPLICA IDENTITY FULL; leave it out by "
-                f"--excluding-tables; or create the publication {quoted(self.name)} yourself."
-            )
-        tables = ", ".join(f"{quoted(schema)}.{quoted(name)}" for schema, name, _ in found)
+        for table, why in found.items():
+            if why is not None:
+                raise InvalidInputError(
+                    f"The table {table} {why}: once it is published, PostgreSQL refuses to UPDATE or DELETE its rows. "
+                    "Give it a primary key and REPLICA IDENTITY DEFAULT, or ALTER TABLE … REPLICA IDENTITY FULL; leave "
+                    f"it out by --excluding-tables; or create the publication {quoted(self.name)} yourself."
+                )
+        tables = ", ".join(f"{quoted(each.database)}.{quoted(each.name)}" for each in found)
         root = "" if connection.info.server_version < 130000 else " WITH (publish_via_partition_root = true)"
         with self._connections.errors(f"The publication {self.name!r} can't be created"):
             connection.execute(f"CREATE PUBLICATION {quoted(self.name)} FOR TABLE {tables}{root}".encode())
@@ -154,11 +157,17 @@ def columns_of(
     ]
 
 
+_NO_IDENTITY = {
+    "d": "has no primary key",
+    "n": "has REPLICA IDENTITY NOTHING",
+    "i": "has a REPLICA IDENTITY whose index was dropped",
+}
+"""Reasons, by pg_class.relreplident, why rows have no replica identity."""
 _PUBLISHABLE = """
     SELECT n.nspname, c.relname, c.relreplident = 'f' OR EXISTS (
         SELECT FROM pg_index i WHERE i.indrelid = c.oid
         AND CASE c.relreplident WHEN 'd' THEN i.indisprimary WHEN 'i' THEN i.indisreplident END
-    )
+    ), c.relreplident::text
     FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
     WHERE c.relkind IN ('r', 'p') AND c.relpersistence = 'p' AND NOT c.relispartition
     AND n.nspname NOT IN ('pg_catalog', 'information_schema') AND c.oid >= 16384

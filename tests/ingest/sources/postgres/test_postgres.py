@@ -1,6 +1,7 @@
 """Runs over a real database: initial copy, changes, and the hand-over between them."""
 
 import logging
+import re
 from pathlib import Path
 from typing import Any
 
@@ -169,8 +170,10 @@ def test_a_table_without_a_key_accepts_insertions(database: Database, catalog: C
     database.read(catalog, tables=TableSettings())
     assert rows_of(catalog, "shop.log", "n") == [{"n": 1}, {"n": 1}, {"n": 1}, {"n": 2}]
     database.execute("UPDATE log SET n = 5 WHERE n = 2")
-    with pytest.raises(BadMessageError, match=r"shop\.log, which has no primary key to find it by"):
+    with pytest.raises(BadMessageError, match=r"shop\.log, which has no primary key to find it by") as refused:
         database.read(catalog, tables=TableSettings())
+    assert re.search(r"The message at position [0-9A-F]+/[0-9A-F]+ of the WAL of db_[0-9]+ can't", str(refused.value))
+    assert str(refused.value).endswith("or go on without such messages: skip them.")
 
 
 def test_a_table_published_later_is_copied_first(database: Database, catalog: Catalog) -> None:

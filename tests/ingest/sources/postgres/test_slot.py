@@ -216,6 +216,17 @@ def test_a_table_that_publication_would_make_unchangeable_is_not_published(
     database.execute("CREATE TABLE log (n int)")
     with pytest.raises(InvalidInputError, match=r"public\.log has no primary key: .* REPLICA IDENTITY FULL"):
         database.read(catalog)
+    database.execute("DROP TABLE log", "CREATE TABLE log (n int PRIMARY KEY)")
+    database.execute("ALTER TABLE log REPLICA IDENTITY NOTHING")
+    with pytest.raises(
+        InvalidInputError, match=r"public\.log has REPLICA IDENTITY NOTHING: .* REPLICA IDENTITY DEFAULT"
+    ):
+        database.read(catalog)
+    database.execute("DROP TABLE log", "CREATE TABLE log (n int NOT NULL UNIQUE)")
+    database.execute("ALTER TABLE log REPLICA IDENTITY USING INDEX log_n_key")
+    database.execute("ALTER TABLE log DROP CONSTRAINT log_n_key")
+    with pytest.raises(InvalidInputError, match=r"public\.log has a REPLICA IDENTITY whose index was dropped: "):
+        database.read(catalog)
     database.execute("DROP TABLE log")
     with pytest.raises(InvalidInputError, match=r"has no wanted table, and no publication 'interbed'"):
         database.read(catalog)
