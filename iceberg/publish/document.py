@@ -47,9 +47,7 @@ from pyiceberg.types import (
     NestedField,
     StringType,
     StructType,
-    TimestampNanoType,
     TimestampType,
-    TimestamptzNanoType,
     TimestamptzType,
     TimeType,
 )
@@ -73,7 +71,7 @@ SPEC_ID = 0
 """Partition columns never change, so there is one partition spec."""
 
 _FINE = 7
-"""From this precision on, a timestamp has nanoseconds."""
+"""From this precision on, files have timestamps as INT96."""
 _PLAIN: dict[TypeRoot, IcebergType] = {
     TypeRoot.BOOLEAN: BooleanType(),
     TypeRoot.TINYINT: IntegerType(),
@@ -106,17 +104,6 @@ def partition_spec(schema: TableSchema) -> PartitionSpec:
         ),
         spec_id=SPEC_ID,
     )
-
-
-def check_versions(schema: Schema, format_version: int) -> None:
-    """Raise NotSupportedError naming a column whose type the version of the format lacks."""
-    for number in schema.field_ids:
-        kind = schema.find_type(number)
-        if format_version < 3 and isinstance(kind, TimestampNanoType | TimestamptzNanoType):
-            raise NotSupportedError(
-                f"The column '{schema.find_column_name(number)}' has nanoseconds, which Iceberg has from version 3 of "
-                "its format on; set 'metadata.iceberg.format-version' = '3', or give it a precision of 6."
-            )
 
 
 def same_columns(one: Schema, other: Schema) -> bool:
@@ -198,14 +185,15 @@ def _atomic(kind: AtomicType) -> IcebergType:
             return DecimalType(precision, kind.scale or 0)
         case TypeRoot.TIME if precision <= 3:
             return TimeType()
-        case TypeRoot.TIMESTAMP if precision >= 3:
-            return TimestampNanoType() if precision >= _FINE else TimestampType()
-        case TypeRoot.TIMESTAMP_LTZ if precision >= 3:
-            return TimestamptzNanoType() if precision >= _FINE else TimestamptzType()
+        case TypeRoot.TIMESTAMP if 3 <= precision < _FINE:
+            return TimestampType()
+        case TypeRoot.TIMESTAMP_LTZ if 3 <= precision < _FINE:
+            return TimestamptzType()
         case root if root in _PLAIN:
             return _PLAIN[root]
     raise NotSupportedError(
-        f"Iceberg has no counterpart of {kind}; a TIME has a precision of 0 to 3 there, a TIMESTAMP of 3 to 9."
+        f"Iceberg has no counterpart of {kind}; a TIME has a precision of 0 to 3 there, a TIMESTAMP of 3 to 6. Files "
+        "in Paimon's format have finer ones as INT96, which Iceberg lacks: give the column a precision of 6."
     )
 
 

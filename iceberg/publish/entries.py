@@ -6,8 +6,7 @@ and with deletion vectors every level except the first. `published_coverage` rep
 Source: documentation page `iceberg/primary-key-table`, paimon-core's IcebergCommitCallback.
 
 An entry of a data file has its path, its partition, and statistics of its columns. Bounds have the type of the column
-at the time of writing; readers promote them. Columns of nanoseconds have no bounds, because readers of version 2 of the
-format would take them for microseconds. Nested columns have none either.
+at the time of writing; readers promote them. Nested columns have none.
 
 Each index file of the table gets a Puffin file of the same vectors beside the metadata, and entries in manifests of
 deletes with the position of each vector. An index file has the vectors, but not the footer that names their data files,
@@ -26,7 +25,7 @@ from pyiceberg.conversions import to_bytes
 from pyiceberg.manifest import DataFile, DataFileContent, FileFormat, ManifestEntry, ManifestEntryStatus
 from pyiceberg.schema import Schema
 from pyiceberg.typedef import Record
-from pyiceberg.types import PrimitiveType, TimestampNanoType, TimestamptzNanoType
+from pyiceberg.types import PrimitiveType
 from pyiceberg.utils.datetime import date_to_days, datetime_to_micros, time_to_micros
 
 from interbed.iceberg.meta.live_files import LiveFile, VectorPlace, puffin_of
@@ -132,7 +131,7 @@ def column_statistics(file: DataFileMeta, written_by: FileSchema) -> FileColumnM
         if nulls is not None:
             found.values[column.id] = file.row_count
             found.nulls[column.id] = nulls
-        if _is_bound(low) and _is_bound(high) and not isinstance(kind, TimestampNanoType | TimestamptzNanoType):
+        if _is_bound(low) and _is_bound(high):
             found.lower[column.id] = to_bytes(kind, low)
             found.upper[column.id] = to_bytes(kind, high)
     return found

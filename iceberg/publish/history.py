@@ -20,7 +20,6 @@ from interbed.iceberg.meta.table_metadata import IDENTITY
 from interbed.iceberg.publish.document import (
     InheritedIds,
     MetadataDocument,
-    check_versions,
     first_changed,
     iceberg_schema,
     partition_spec,
@@ -86,7 +85,6 @@ class PublishedHistory:
         self._table = store.schemas.latest() or store.schema
         self._spec = partition_spec(self._table)
         self._schema = iceberg_schema(self._table)
-        check_versions(self._schema, settings.format_version)
         base = state.document
         # The first publication chose the spelling of the location for its readers.
         by_first = base.location if base and normalize_path(base.location) == store.location else None

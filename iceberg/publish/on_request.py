@@ -18,8 +18,6 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
 
-from pyiceberg.types import TimestampNanoType, TimestamptzNanoType
-
 from interbed.iceberg.meta.table_metadata import IDENTITY
 from interbed.iceberg.publish.document import MetadataDocument, iceberg_schema, partition_spec
 from interbed.iceberg.publish.place import (
@@ -39,7 +37,6 @@ from interbed.storage.base.memory_cache import MemoryCache
 from interbed.storage.io.resolve import normalize_path
 from interbed.storage.meta.file_store import FileStore
 from interbed.storage.meta.options.core import CoreOptions
-from interbed.storage.meta.schema.table_schema import TableSchema
 from interbed.storage.meta.snapshot.snapshot import Snapshot
 from interbed.storage.meta.snapshot.tag import TagManager
 
@@ -197,8 +194,7 @@ def _as_published(store: FileStore, least_version: int) -> FileStore:
     and that is not less than `least_version`.
     """
     options = store.options
-    schema = store.schemas.latest() or store.schema
-    needed = 3 if options.deletion_vectors_enabled or _has_nanoseconds(schema) else 2
+    needed = 3 if options.deletion_vectors_enabled else 2
     version = max(least_version, needed, options.integer(FORMAT_VERSION, 2))
     further = {
         STORAGE: str(Storage.TABLE_LOCATION),
@@ -213,11 +209,6 @@ def _as_published(store: FileStore, least_version: int) -> FileStore:
         options=CoreOptions({**options.raw, **further}),
         dynamic_options={**store.dynamic_options, **further},
     )
-
-
-def _has_nanoseconds(schema: TableSchema) -> bool:
-    found = iceberg_schema(schema)
-    return any(isinstance(found.find_type(n), TimestampNanoType | TimestamptzNanoType) for n in found.field_ids)
 
 
 def _newest_file(store: FileStore, place: PublishPlace, table_uuid: str) -> ServedMetadata | None:

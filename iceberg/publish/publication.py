@@ -20,7 +20,6 @@ from pyiceberg.table.snapshots import Snapshot as Published
 from interbed.iceberg.publish.document import (
     InheritedIds,
     MetadataDocument,
-    check_versions,
     first_changed,
     iceberg_schema,
 )
@@ -268,7 +267,7 @@ class IcebergPublishing:
                 metastore_address(settings, os.environ)
             elif settings.storage is Storage.REST_CATALOG:
                 rest_properties(settings, os.environ)
-        check_versions(iceberg_schema(schema), settings.format_version)
+        iceberg_schema(schema)
         if before is None or _storage_of(before) is Storage.DISABLED:
             return
         was = PublishSettings.of(before.core).format_version

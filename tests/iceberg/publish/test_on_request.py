@@ -1,7 +1,6 @@
 """Iceberg metadata of tables that do not publish them, made when a client requests them."""
 
 import contextlib
-import datetime as dt
 import json
 import threading
 import time
@@ -189,6 +188,7 @@ def test_requests_beyond_the_limit_are_refused(tmp_path: Path) -> None:
     [
         ({"options": {"file.format": "orc"}}, InvalidOptionError),
         ({"schema": pa.schema([pa.field("at", pa.timestamp("s"))])}, NotSupportedError),
+        ({"schema": pa.schema([pa.field("at", pa.timestamp("ns"))])}, NotSupportedError),
     ],
 )
 def test_tables_that_iceberg_lacks_are_refused_by_name(
@@ -197,12 +197,6 @@ def test_tables_that_iceberg_lacks_are_refused_by_name(
     table = made(tmp_path, **kind)
     with pytest.raises(error):
         requested(table)
-
-
-def test_nanoseconds_need_version_3(tmp_path: Path) -> None:
-    table = made(tmp_path, schema=pa.schema([pa.field("at", pa.timestamp("ns"))]))
-    table.append([{"at": dt.datetime(2026, 1, 1)}])
-    assert document(requested(table))["format-version"] == 3
 
 
 def test_the_files_are_those_of_the_table(tmp_path: Path) -> None:

@@ -69,13 +69,20 @@ def test_a_missing_metastore_address_is_reported_at_creation(tmp_path: Path, mon
         published(tmp_path, {"metadata.iceberg.storage": "hive-catalog"})
 
 
-def test_nanosecond_timestamps_require_version_3(tmp_path: Path) -> None:
-    schema = pa.schema([("id", pa.int64()), ("at", pa.timestamp("ns"))])
-    table = published(tmp_path, {VERSION: "3"}, schema=schema)
-    at = pa.array([1_700_000_000_123_456_789], pa.timestamp("ns"))
-    table.append(pa.table({"id": [1], "at": at}))
-    assert str(by_pyiceberg(table).schema().find_type("at")) == "timestamp_ns"
-    assert by_pyiceberg(table).scan().to_arrow()["at"].cast(pa.int64()).to_pylist() == [1_700_000_000_123_456_789]
+@pytest.mark.parametrize("version", ["2", "3"])
+@pytest.mark.parametrize("kind", ["TIMESTAMP({})", "TIMESTAMP({}) WITH LOCAL TIME ZONE", "ARRAY<TIMESTAMP({})>"])
+def test_nanoseconds_which_files_have_as_int96_are_refused(tmp_path: Path, kind: str, version: str) -> None:
+    for precision in range(3, 10):
+        columns = [interbed.DataField(id=0, name="at", type=interbed.data_type(kind.format(precision)))]
+        given = interbed.Schema(columns, options={STORAGE: "table-location", VERSION: version})
+        if precision <= 6:
+            lake(tmp_path).create_table(f"db.t{precision}", given)
+            continue
+        with pytest.raises(NotSupportedError, match=r"column 'at' can't be published .* INT96"):
+            lake(tmp_path).create_table(f"db.t{precision}", given)
+        table = lake(tmp_path).create_table(f"db.u{precision}", interbed.Schema(columns))
+        with pytest.raises(NotSupportedError, match=r"column 'at' can't be published .* INT96"):
+            table.store.alter([SetOption(STORAGE, "table-location"), SetOption(VERSION, version)])
 
 
 def test_invalid_options_are_refused_in_changes_of_existing_tables(tmp_path: Path) -> None:
