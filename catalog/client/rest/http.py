@@ -371,7 +371,8 @@ class RestHttp:
             # Paimon's errors are objects, those of Iceberg and of interbed's own interface members of one.
             inside = body.get("error")
             given = (inside if isinstance(inside, Mapping) else body).get("message")
-        said = self._provider.redacted(without_credentials(escaped(str(given or "no message"))))[:_MESSAGE_MAX]
+        plain = str(given or "").strip() or "no message"
+        said = self._provider.redacted(without_credentials(escaped(plain)))[:_MESSAGE_MAX]
         text = f"The REST catalog at {self.uri} answers {response.status} to {request.method} {request.path}: {said}"
         return refusal_of(response.status, body, text)
 

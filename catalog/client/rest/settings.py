@@ -84,7 +84,8 @@ def _configuration(http: RestHttp, warehouse: str) -> Mapping[str, Any]:
     except RestRefusedError as error:
         if error.status == NOT_FOUND:
             raise InvalidOptionError(
-                f"The REST catalog at {http.uri} has no warehouse '{warehouse}': {error}"
+                f"The REST catalog at {http.uri} has no warehouse '{warehouse}', or the option 'uri' lacks a path such "
+                f"as /paimon: {error}"
             ) from error
         raise catalog_error(error) from error
     if not isinstance(found, Mapping):

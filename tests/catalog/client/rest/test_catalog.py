@@ -8,6 +8,7 @@ import pyarrow as pa
 import pytest
 
 import interbed
+import interbed.testing
 from interbed.catalog.client.api import View, ViewColumn
 from interbed.catalog.client.errors import (
     CatalogAccessError,
@@ -51,6 +52,16 @@ def test_a_wrong_token_is_refused_without_being_shown(url: str) -> None:
 def test_a_warehouse_that_the_server_lacks_is_named(url: str) -> None:
     with pytest.raises(InvalidOptionError, match="has no warehouse 'other'"):
         interbed.load_catalog("lake", **rest_options(url, "other"))
+
+
+def test_an_address_without_the_path_of_the_interface_is_named() -> None:
+    with interbed.testing.metastore() as uri:
+        address = uri.iceberg.removesuffix("/iceberg")
+        options = {"token.provider": "bear", "token": "x"}
+        message = r"the option 'uri' lacks a path such as /paimon: .* here$"
+        with pytest.raises(InvalidOptionError, match=message) as caught:
+            interbed.load_catalog(metastore="rest", uri=address, warehouse="hive", **options)
+    assert "\\n" not in str(caught.value)
 
 
 def test_requests_signed_for_dlf_are_accepted_by_javas_signer(servers: PaimonRestServers, tmp_path: Path) -> None:
