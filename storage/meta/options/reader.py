@@ -18,6 +18,7 @@ _E = TypeVar("_E", bound=StrEnum)
 
 _INTEGER = re.compile(r"[+-]?[0-9]+")
 _NUMBER = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?")
+_LIST_OF = "list of "
 _INT = (-(2**31), 2**31 - 1)
 _LONG = (-(2**63), 2**63 - 1)
 LONG_INTEGERS = frozenset(
@@ -189,6 +190,14 @@ class OptionReader:
                 self.memory(key, 0)
             case "duration":
                 self.duration_millis(key, 0)
+            case choices if choices.startswith(_LIST_OF) and " | " in choices:
+                members = choices.removeprefix(_LIST_OF).split(" | ")
+                given = self.raw[key].lower().split(",")
+                if wrong := [part.strip() for part in given if part.strip() not in members]:
+                    raise self._refused(
+                        key,
+                        f"Option '{key}' lists some of {', '.join(members)}, separated by commas, not '{wrong[0]}'.",
+                    )
             case choices if " | " in choices:
                 if self.raw[key].lower() not in choices.split(" | "):
                     known = choices.replace(" | ", ", ")

@@ -198,7 +198,9 @@ READ_ELSEWHERE: dict[str, OptionMeaning] = {
         "list of names", "", "The partition columns, if the statement has no other place for them."
     ),
     "partition.mark-done-action": OptionMeaning(
-        "list of names", "success-file", "How partitions are marked as done: `success-file`, `done-partition`."
+        "list of success-file | done-partition | mark-event | http-report | custom",
+        "success-file",
+        "How partitions are marked as done; by the first two only, while Java's tables may have the others.",
     ),
     "path": OptionMeaning("text", "", "Where the table lies."),
     "primary-key": OptionMeaning("list of names", "", "The primary key, if the statement has no other place for it."),

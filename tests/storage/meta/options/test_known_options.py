@@ -205,6 +205,20 @@ def test_an_invalid_value_is_refused_wherever_it_is_read(tmp_path: Path, option:
         table(tmp_path, {option: "maybe"})
 
 
+@pytest.mark.parametrize("value", ["nosuch", "success-file,nosuch", "", "success-file,", "success file"])
+def test_an_unknown_member_of_a_list_is_refused_at_creation_in_changes_and_copies(tmp_path: Path, value: str) -> None:
+    key = "partition.mark-done-action"
+    wrong = value.split(",")[-1]
+    message = f"'{key}' lists some of success-file, done-partition, .*, not '{wrong}'"
+    with pytest.raises(InvalidOptionError, match=message):
+        table(tmp_path, {key: value})
+    made = table(tmp_path / "good", {key: "Success-File, done-partition"})
+    with pytest.raises(InvalidOptionError, match=message):
+        made.store.alter([SetOption(key, value)])
+    with pytest.raises(InvalidOptionError, match=message):
+        made.copy({key: value})
+
+
 def test_a_target_of_zero_rows_per_file_is_refused(tmp_path: Path) -> None:
     with pytest.raises(InvalidOptionError, match="'target-file-row-num' is 0; a file has at least 1 row"):
         table(tmp_path, {"target-file-row-num": "0"})
