@@ -147,6 +147,12 @@ class StagedTables(ABC):
     def _load_table(self, identifier: Identifier) -> Table: ...
 
     @abstractmethod
+    def create_table(self, identifier: "str | Identifier", schema: Schema) -> Table: ...
+
+    @abstractmethod
+    def drop_table(self, identifier: "str | Identifier", ignore_if_not_exists: bool = False) -> None: ...
+
+    @abstractmethod
     def _create_table(
         self, identifier: Identifier, schema: TableSchema, path: str | None, fill: TableFill | None = None
     ) -> None: ...
@@ -249,16 +255,38 @@ class StagedTables(ABC):
     ) -> Table:
         """Create a table with the columns and the rows of data, both or neither; it is returned.
 
-        The data are in any form that Table.append takes; dicts get the types of their values. Raises TableExistsError,
-        DatabaseNotFoundError and as a write does.
+        The data are in any form that Table.append takes; dicts get the types of their values. A format table is visible
+        without rows meanwhile, and stays so after a kill. Raises TableExistsError, DatabaseNotFoundError and as a write
+        does.
         """
         from interbed.storage.base.incoming import arrow_rows
 
         name = parse_table_name(identifier)
         rows = arrow_rows(data, what=f"the table '{name}'", more=None)
         schema = given_schema(rows, primary_keys, partition_keys, options, comment)
+        if is_format_table({**self.options.table_defaults, **schema.options}):
+            return self._create_filled(name, schema, rows)
         self.stage_table(name, schema).write(rows)
         return self._load_table(name)
+
+    def _create_filled(self, name: Identifier, schema: Schema, rows: "IncomingRows") -> Table:
+        """Create a format table, then append the rows; drop it again if they can't be written.
+
+        Files have no snapshot with which the table could appear: it is empty until they are complete. A directory that
+        has rows already is refused (InvalidInputError): the table stays with these, since a drop could delete them.
+        """
+        created = self.create_table(name, schema)
+        if created.scan().count():
+            raise InvalidInputError(
+                f"The directory {created.location} of the new format table '{name}' has rows already, which are those "
+                "of the table now: append to it, or overwrite them."
+            )
+        try:
+            created.append(rows)
+        except BaseException:
+            self.drop_table(name, ignore_if_not_exists=True)
+            raise
+        return created
 
     def replace_table(
         self,

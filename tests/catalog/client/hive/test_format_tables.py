@@ -320,3 +320,38 @@ def test_tables_about_the_catalog_and_compactions_pass_by_format_tables(catalog:
     assert "dt=1970-02-01" in catalog.client.get_partition_names("shop", "f")
     catalog.drop_partitions("shop.f", {"dt": "1970-01-01"})
     assert catalog.get_table("shop.f").count() == 0
+
+
+@pytest.mark.parametrize("file_format", ["csv", "json", "parquet", "orc"])
+def test_a_format_table_is_created_with_its_rows(catalog: HiveCatalog, file_format: str) -> None:
+    rows = pa.table({"id": [1, 2, 3], "v": ["a", None, "c"], "dt": ["x", "x", "y"]})
+    options = {"type": "format-table", "file.format": file_format}
+    table: Any = catalog.create_table_as("shop.made", rows, partition_keys=["dt"], options=options, comment="made")
+    assert isinstance(table, FormatTable)
+    assert sorted(map(tuple, (r.values() for r in table.to_arrow().to_pylist()))) == [
+        (1, "a", "x"),
+        (2, None, "x"),
+        (3, "c", "y"),
+    ]
+    assert [dict(p.spec) for p in catalog.list_partitions("shop.made")] == [{"dt": "x"}, {"dt": "y"}]
+    with pytest.raises(TableExistsError, match=r"shop\.made"):
+        catalog.create_table_as("shop.made", rows, partition_keys=["dt"], options=options)
+    assert table.count() == 3
+
+
+def test_a_format_table_whose_rows_do_not_fit_is_not_created(catalog: HiveCatalog) -> None:
+    options = {"type": "format-table", "file.format": "csv"}
+    with pytest.raises(InvalidInputError, match="'v'"):
+        catalog.create_table_as("shop.made", pa.table({"id": [1, 2], "v": ["a", "b\nc"]}), options=options)
+    assert catalog.list_tables("shop") == []
+    assert catalog.create_table_as("shop.made", pa.table({"id": [1]}), options=options).count() == 1
+
+
+def test_rows_that_are_in_the_directory_already_are_not_lost(catalog: HiveCatalog, tmp_path: Path) -> None:
+    (tmp_path / "there").mkdir()
+    (tmp_path / "there" / "one.csv").write_text("7\n")
+    options = {"type": "format-table", "file.format": "csv", "path": f"file:{tmp_path}/there"}
+    with pytest.raises(InvalidInputError, match=r"'shop\.made' has rows already"):
+        catalog.create_table_as("shop.made", pa.table({"id": [1]}), options=options)
+    found: Any = catalog.get_table("shop.made")
+    assert found.to_arrow().to_pylist() == [{"id": 7}]
