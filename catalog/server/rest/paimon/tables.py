@@ -65,6 +65,7 @@ from interbed.catalog.server.service.access.objects import Privilege
 from interbed.catalog.server.service.access.policies import ReaderRules
 from interbed.catalog.server.service.names import normalized
 from interbed.storage.base.errors import InvalidInputError, NotSupportedError
+from interbed.storage.meta.options.format_table import is_object_table
 from interbed.storage.meta.paths import TablePaths
 from interbed.storage.meta.schema.table_schema import Schema
 from interbed.storage.table.opening import schema_manager
@@ -146,6 +147,9 @@ class TableRoutes:
         with self._access.changing(request) as catalog:
             _check_free(catalog, name)
             schema = given_schema(given.schema)
+            if is_object_table(schema.options):
+                # The columns of all object tables are the same: Paimon's servers ignore those of a request.
+                schema = replace(schema, fields=())
             self._access.check_new(request, name, schema.options.get(_PATH))
             catalog.create_table(name, schema)
         return RestResponse()
