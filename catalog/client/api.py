@@ -407,7 +407,7 @@ class Catalog(StagedTables, Views, CatalogFunctions, CatalogDrops, CatalogGrants
         name = parse_table_name(identifier)
         if not self.table_exists(name):
             raise self._no_table(name)
-        return read_outline(self.file_io, self._location_of(name))
+        return read_outline(*self._new_location(name, self._location_of(name)))
 
     def create_table(
         self,

@@ -2,7 +2,7 @@
 
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
 
@@ -20,6 +20,9 @@ from interbed.storage.io.cached.options import ENABLED, CacheOptions
 from interbed.storage.io.cached.options import PREFIX as CACHE
 from interbed.storage.io.local import LocalFileIO
 from interbed.storage.io.stores.settings import AZURE_SCHEMES, SCHEMES, store_settings
+
+FileOpener = Callable[[str, Mapping[str, str]], tuple[FileIO, str]]
+"""Opener of the file system of a location, with options; it returns the normal form of the location, too."""
 
 _SCHEME = re.compile(r"^([A-Za-z][A-Za-z0-9+.\-]*):(.*)$", re.DOTALL)
 _SPELLINGS = {"s3a": "s3", "s3n": "s3", "gcs": "gs"}
@@ -118,6 +121,14 @@ def check_exclusive(
 def scheme_of(location: str) -> str:
     """Return the scheme of a location as normalize_path gives it: that of its FileIO, `file` for a local path."""
     return location.partition("://")[0] if "://" in location else "file"
+
+
+def same_file_system(left: str, right: str) -> bool:
+    """Return whether two normal locations have one scheme and one bucket, container or host; one without a host is on
+    that of the other.
+    """
+    one, other = (path.partition("://")[2].partition("/")[0] for path in (left, right))
+    return scheme_of(left) == scheme_of(right) and (one == other or not (one and other))
 
 
 def local_path(location: str) -> str | None:

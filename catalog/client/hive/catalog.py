@@ -36,6 +36,7 @@ from interbed.catalog.client.recovery import DropCalls, RepairReport, ServedDrop
 from interbed.catalog.client.staging import StagedTable, TableFill
 from interbed.storage.base.errors import InterbedError, InvalidInputError, NotSupportedError
 from interbed.storage.io.api import FileIO
+from interbed.storage.io.resolve import FileOpener, file_io_for
 from interbed.storage.meta.file_store import FileStore
 from interbed.storage.meta.options.format import is_object_table
 from interbed.storage.meta.schema.change import SchemaChange
@@ -58,7 +59,13 @@ class HiveCatalog(ServedDrops, Catalog):
         "'rest'."
     )
 
-    def __init__(self, name: str, options: CatalogOptions, client: HiveMetastoreClient | None = None) -> None:
+    def __init__(
+        self,
+        name: str,
+        options: CatalogOptions,
+        client: HiveMetastoreClient | None = None,
+        files: FileOpener = file_io_for,
+    ) -> None:
         """Connect to the metastore of the options, or use a `client` of another one: then no hive-site.xml is read."""
         super().__init__(name, options)
         settings = hive_settings(options, None if client is None else {})
@@ -72,7 +79,7 @@ class HiveCatalog(ServedDrops, Catalog):
         )
         try:
             self._entries = MetastoreEntries(
-                self.client, options, lock, warehouse=settings.warehouse, list_batch=settings.list_batch
+                self.client, options, lock, warehouse=settings.warehouse, list_batch=settings.list_batch, files=files
             )
             if client is None:
                 # A server that is down is detected here, not at the first table.
@@ -161,7 +168,7 @@ class HiveCatalog(ServedDrops, Catalog):
         with contextlib.suppress(InterbedError):
             if not self._entries.has_table(identifier):
                 location = self._entries.new_table_location(identifier)
-                if schema_manager(self._entries.path(location), self.file_io).latest() is not None:
+                if schema_manager(self._entries.path(location), self._entries.files_of(location)).latest() is not None:
                     return unregistered(identifier, location)
         return error
 
@@ -251,7 +258,7 @@ class HiveCatalog(ServedDrops, Catalog):
 
     def _new_location(self, identifier: Identifier, path: str | None) -> tuple[FileIO, str]:
         location = self._entries.free_table_location(identifier) if path is None else self._entries.uri(path)
-        return self._entries.file_io, self._entries.path(location)
+        return self._entries.files_of(location), self._entries.path(location)
 
     def drop_table(
         self, identifier: "str | Identifier", ignore_if_not_exists: bool = False, *, purge: bool = False

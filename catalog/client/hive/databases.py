@@ -80,13 +80,13 @@ class HiveDatabases:
             ownerType=PrincipalType.USER if owner else None,
         )
         self._entries.locations.set_database(database, location)
-        # A location in another file system is refused before the metastore has the database.
-        path = self._entries.path(location)
+        # An unknown file system is refused before the metastore has the database.
+        path, file_io = self._entries.path(location), self._entries.files_of(location)
         self._create(database, location)
         try:
             # A metastore on another machine makes a directory that its clients do not see.
-            self._entries.file_io.make_directories(path)
-            self._entries.file_io.sync([path])
+            file_io.make_directories(path)
+            file_io.sync([path])
         except StorageAccessError:
             self._client.drop_database(name, delete_data=False)
             raise
@@ -130,7 +130,7 @@ class HiveDatabases:
 
     def _delete_directory(self, location: str) -> None:
         """Delete the directory of a dropped database, unless it has other files, which is logged."""
-        file_io = self._entries.file_io
+        file_io = self._entries.files_of(location)
         if is_link(file_io, location):
             remove_link(file_io, location)
             return

@@ -49,9 +49,9 @@ from interbed.catalog.client.identifier import (
 )
 from interbed.catalog.client.options import CatalogOptions
 from interbed.storage.base.errors import InterbedError, InvalidOptionError, NotSupportedError
+from interbed.storage.io.api import FileIO
 from interbed.storage.io.deleting import is_link, link_above
-from interbed.storage.io.resolve import file_io_for, local_path, normalize_path, respelled, scheme_of
-from interbed.storage.io.stores.settings import SCHEMES
+from interbed.storage.io.resolve import FileOpener, file_io_for, local_path, normalize_path, respelled, same_file_system
 from interbed.storage.meta.file_store import FileStore, StoreEnvironment
 from interbed.storage.meta.schema.table_schema import TableSchema
 from interbed.storage.table.opening import open_store, schema_manager
@@ -83,6 +83,7 @@ class MetastoreEntries:
         *,
         warehouse: str | None,
         list_batch: int,
+        files: FileOpener = file_io_for,
     ) -> None:
         self.client = client
         self.options = options
@@ -92,7 +93,8 @@ class MetastoreEntries:
         self.tables_of_hive = True
         self._list_batch = list_batch
         warehouse = warehouse or self._warehouse_of_the_server()
-        self.file_io, self.warehouse = file_io_for(warehouse, options.raw)
+        self._open_files = files
+        self.file_io, self.warehouse = files(warehouse, options.raw)
         self.warehouse_uri = self.uri(warehouse)
 
     @contextmanager
@@ -144,7 +146,7 @@ class MetastoreEntries:
         A table that was renamed in an object store keeps the location of its old name.
         """
         default = self.new_table_location(identifier)
-        if self.file_io.capabilities.atomic_rename:
+        if self.files_of(default).capabilities.atomic_rename:
             return default
         places = (default, *(f"{default}-{number}" for number in range(2, _PLACES_MAX + 1)))
         for location in places:
@@ -161,9 +163,10 @@ class MetastoreEntries:
         database.
         """
         directory = self.path(location)
-        if not schema_manager(directory, self.file_io).ids():
+        file_io = self.files_of(directory)
+        if not schema_manager(directory, file_io).ids():
             return None
-        mark = read_mark(self.file_io, directory)
+        mark = read_mark(file_io, directory)
         if mark is not None and mark.change is MarkedChange.RENAME:
             noted = parse_table_name(mark.table)
             for entry in self.client.get_table_objects(noted.database, [noted.table]):
@@ -248,17 +251,18 @@ class MetastoreEntries:
         """
         given = self.locations.of(entry)
         location = self.path(given)
-        schema = schema_manager(location, self.file_io).latest()
+        file_io = self.files_of(location)
+        schema = schema_manager(location, file_io).latest()
         if schema is None and (mark := self.mark_of_rename(identifier, entry)) is not None:
             location = self.path(mark.source or "")
-            schema = schema_manager(location, self.file_io).latest()
+            schema = schema_manager(location, file_io).latest()
         if schema is None:
             raise TableNotFoundError(
                 f"The table '{identifier}' is in the metastore {self.client.uri}, but {location} has no schema; "
                 "drop the entry, or restore the files."
             )
         environment = self._environment(identifier, entry, schema)
-        return open_store(respelled(location, given), self.file_io, schema=schema, environment=environment)
+        return open_store(respelled(location, given), file_io, schema=schema, environment=environment)
 
     def mark_of_rename(self, identifier: Identifier, entry: Any) -> ChangeMark | None:
         """Return the mark of an unfinished rename; None when the entry has the current location of the table."""
@@ -266,7 +270,7 @@ class MetastoreEntries:
         if source is None:
             return None
         for location in (source, self.locations.of(entry)):
-            mark = read_mark(self.file_io, self.path(location))
+            mark = read_mark(self.files_of(location), self.path(location))
             if mark is not None and mark.is_of(identifier) and mark.source == source:
                 return mark
         return None
@@ -282,16 +286,17 @@ class MetastoreEntries:
         return f"{path.partition(':')[0].lower()}:{location.partition(':')[2]}"
 
     def path(self, location: str) -> str:
-        """Return the path of a location for interbed's FileIO. NotSupportedError for another file system than that of
-        the warehouse.
+        """Return the path of a location for interbed's FileIO."""
+        return normalize_path(location)
+
+    def files_of(self, location: str) -> FileIO:
+        """Return the file system of a location: that of the warehouse, or another one by the same options.
+
+        Raises as file_io_for.
         """
-        path = normalize_path(location)
-        if _file_system(path) != _file_system(self.warehouse):
-            raise NotSupportedError(
-                f"{location} is in another file system than {self.warehouse}, the warehouse of this catalog: open a "
-                "catalog of the same metastore whose option 'warehouse' is a location there."
-            )
-        return path
+        if same_file_system(self.path(location), self.warehouse):
+            return self.file_io
+        return self._open_files(location, self.options.raw)[0]
 
     def link_to(self, directory: str) -> str | None:
         """Return the symbolic link by which the directory of a table is reached; None without one.
@@ -300,10 +305,11 @@ class MetastoreEntries:
         the database.
         """
         database = directory.rstrip("/").rpartition("/")[0]
+        file_io = self.files_of(directory)
         for path in (directory, database):
-            if path and path != self.warehouse and is_link(self.file_io, path):
+            if path and path != self.warehouse and is_link(file_io, path):
                 return path
-        return link_above(self.file_io, directory, self.warehouse)
+        return link_above(file_io, directory, self.warehouse)
 
     def _environment(self, identifier: Identifier, entry: Any, schema: TableSchema) -> StoreEnvironment:
         pointer = (entry.parameters or {}).get(CURRENT_SNAPSHOT, "")
@@ -330,13 +336,15 @@ class MetastoreEntries:
         return location
 
 
-def _file_system(path: str) -> tuple[str, str]:
-    """Return the scheme of a path, and the bucket or container in an object store."""
-    scheme = scheme_of(path)
-    return scheme, path.partition("://")[2].partition("/")[0] if scheme in SCHEMES else ""
-
-
 _log = logging.getLogger(__name__)
+
+
+def _stays(old: Identifier, new: Identifier, location: str) -> NotSupportedError:
+    return NotSupportedError(
+        f"The files of '{old}' stay in {location} when it is renamed, because its store can't move the directory in "
+        f"one step, and would go with the database '{old.database}'. Make '{new}' of its rows (create_table_as) and "
+        "drop it."
+    )
 
 
 class HiveRenames:
@@ -358,15 +366,20 @@ class HiveRenames:
             self._entries.database(new.database)
             self.finish(old, found)
             before, wanted = self._entries.locations.of(found), self._entries.new_table_location(new)
-            taken = self._entries.locations.in_parameters and self._entries.file_io.exists(self._entries.path(wanted))
-            if is_external(found) or taken:
+            file_io = self._entries.files_of(before)
+            if is_external(found):
                 self._rename_entry(old, new, found)
                 return
-            if not self._entries.file_io.capabilities.atomic_rename:
+            if not same_file_system(self._entries.path(before), self._entries.path(wanted)):
+                raise _stays(old, new, before)
+            if self._entries.locations.in_parameters and file_io.exists(self._entries.path(wanted)):
+                self._rename_entry(old, new, found)
+                return
+            if not file_io.capabilities.atomic_rename:
                 self._rename_in_place(old, new, found)
                 return
             mark = ChangeMark(change=MarkedChange.RENAME, table=str(new), source=before, target=wanted)
-            mark.write(self._entries.file_io, self._entries.path(before))
+            mark.write(file_io, self._entries.path(before))
             if self._entries.locations.in_parameters:
                 self._set_target(found, mark)
             try:
@@ -374,7 +387,7 @@ class HiveRenames:
             except CallStateUnknownError:
                 raise
             except (InterbedError, OSError):
-                remove_mark(self._entries.file_io, self._entries.path(before))
+                remove_mark(file_io, self._entries.path(before))
                 raise
             self._move_directory(new, mark)
 
@@ -391,7 +404,7 @@ class HiveRenames:
 
     def finish_from(self, directory: str) -> bool:
         """Finish a killed rename whose directory blocks another table; return whether there was one."""
-        mark = read_mark(self._entries.file_io, directory)
+        mark = read_mark(self._entries.files_of(directory), directory)
         if mark is None or mark.change is not MarkedChange.RENAME or mark.source is None:
             return False
         identifier = parse_table_name(mark.table)
@@ -402,13 +415,10 @@ class HiveRenames:
 
     def _rename_in_place(self, old: Identifier, new: Identifier, found: Any) -> None:
         """Change only the entry, if the directory would be copied file by file; a mark in it names its table."""
-        file_io, location = self._entries.file_io, self._entries.locations.of(found)
+        location = self._entries.locations.of(found)
+        file_io = self._entries.files_of(location)
         if old.database.lower() != new.database.lower():
-            raise NotSupportedError(
-                f"The files of '{old}' stay in {location} when it is renamed, because its store can't rename a "
-                f"directory in one step, and would go with the database '{old.database}'. Make '{new}' of its rows "
-                "(create_table_as) and drop it."
-            )
+            raise _stays(old, new, location)
         directory = self._entries.path(location)
         before = read_mark(file_io, directory)
         place = location.rstrip("/")
@@ -455,8 +465,8 @@ class HiveRenames:
 
     def _move_directory(self, new: Identifier, mark: ChangeMark) -> None:
         """Move the directory to the location of the entry, and update the entry."""
-        locations, file_io, path = self._entries.locations, self._entries.file_io, self._entries.path
         before, wanted = mark.source or "", mark.target or ""
+        locations, file_io, path = self._entries.locations, self._entries.files_of(before), self._entries.path
         entry = self._client.get_table(new.database, new.table)
         if same_location(locations.of(entry), before):
             if file_io.exists(path(wanted)):

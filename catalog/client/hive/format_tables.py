@@ -1,5 +1,6 @@
 """Format tables of a metastore: opened by their entries, created as an entry, and dropped by the metastore."""
 
+from functools import partial
 from typing import Any
 
 from interbed.catalog.client.errors import NotAnInterbedTableError
@@ -14,9 +15,21 @@ from interbed.catalog.client.hive.format_entries import (
 from interbed.catalog.client.hive.registration import check_columns, is_external, wants_external
 from interbed.catalog.client.identifier import Identifier
 from interbed.storage.base.errors import NotSupportedError
+from interbed.storage.io.resolve import normalize_path, same_file_system
 from interbed.storage.meta.schema.table_schema import TableSchema
 from interbed.storage.table.format_table.definition import FormatDefinition
 from interbed.storage.table.format_table.format_table import FormatTable
+
+
+def _path_beside(table: str, location: str) -> str:
+    """Return the path of a partition. NotSupportedError for another file system than that of the table."""
+    path = normalize_path(location)
+    if not same_file_system(path, table):
+        raise NotSupportedError(
+            f"{location} is in another file system than {table}, the location of its table, by which all partitions "
+            "are read: move its files there, or read the table by Hive."
+        )
+    return path
 
 
 class HiveFormatTables:
@@ -35,10 +48,12 @@ class HiveFormatTables:
         location = entries.path(entries.locations.of(entry))
         register = None
         if keys := definition.schema.partition_keys:
-            register = MetastoreRegister(self._client, identifier, entry, entries.locations, entries.path, keys)
+            to_path = partial(_path_beside, location)
+            register = MetastoreRegister(self._client, identifier, entry, entries.locations, to_path, keys)
         # Java Paimon finds the partitions of the tables that it creates in their directories.
         discovers = is_created_as_format_table(entry)
-        return FormatTable(str(identifier), location, entries.file_io, definition, register, discovers=discovers)
+        file_io = entries.files_of(location)
+        return FormatTable(str(identifier), location, file_io, definition, register, discovers=discovers)
 
     def create(self, identifier: Identifier, schema: TableSchema, path: str | None) -> None:
         """Create the entry of a format table; its files may exist already. TableExistsError, NotSupportedError."""
@@ -52,6 +67,8 @@ class HiveFormatTables:
         entries = self._entries
         external = path is not None or self._options.table_type == "external" or wants_external(schema)
         location = entries.new_table_location(identifier) if path is None else entries.uri(path)
+        # A file system that is unknown, or refused, is reported before there is an entry.
+        entries.files_of(location)
         entry = new_format_entry(
             identifier, FormatDefinition.of(schema), location, external=external, locations=entries.locations
         )

@@ -77,24 +77,27 @@ class MetastoreRepair:
         try:
             location = self._entries.database_location(self._entries.database(name))
         except DatabaseNotFoundError:
-            if not self._entries.file_io.exists(self._entries.path(expected)):
+            if not self._entries.files_of(expected).exists(self._entries.path(expected)):
                 raise
             location = expected
             self._note(RepairKind.CREATE_DATABASE, name, location)
             if not self._dry_run:
                 self._databases.create(name, {})
-        if not same_location(location, expected) and self._entries.file_io.list(self._entries.path(expected)):
+        if not same_location(location, expected) and self._entries.files_of(expected).list(
+            self._entries.path(expected)
+        ):
             self._note(RepairKind.FAILED, name, f"lives in {location}; the tables in {expected} are not its own")
-        for status in sorted(self._entries.file_io.list(self._entries.path(location)), key=lambda s: s.name):
-            if status.is_directory and schema_manager(status.path, self._entries.file_io).ids():
+        file_io = self._entries.files_of(location)
+        for status in sorted(file_io.list(self._entries.path(location)), key=lambda s: s.name):
+            if status.is_directory and schema_manager(status.path, file_io).ids():
                 try:
                     self.table(Identifier(name, check_table_name(status.name)))
                 except InterbedError as error:
                     self._note(RepairKind.FAILED, f"{name}.{status.name}", str(error))
         if not self._dry_run:
-            for path in remove_dropped(self._entries.file_io, f"{self._entries.path(location)}/any"):
+            for path in remove_dropped(file_io, f"{self._entries.path(location)}/any"):
                 self._note(RepairKind.DROP_TABLE, name, f"{path} is left from a drop")
-        for status in self._entries.file_io.list(f"{self._entries.path(location)}/{ASIDE}"):
+        for status in file_io.list(f"{self._entries.path(location)}/{ASIDE}"):
             self._note(RepairKind.UNFINISHED, name, f"{status.path} was never a table; delete it if it is not needed")
 
     def table(self, identifier: Identifier) -> None:
@@ -113,7 +116,7 @@ class MetastoreRepair:
         if self._finish(identifier, entry, self._entries.path(location)):
             return
         location = locations.of(entry) if entry is not None else location
-        schema = schema_manager(self._entries.path(location), self._entries.file_io).latest()
+        schema = schema_manager(self._entries.path(location), self._entries.files_of(location)).latest()
         if schema is None:
             raise TableNotFoundError(f"There is no table '{identifier}' to repair: {location} has no schema.")
         check_columns(schema)
@@ -125,14 +128,14 @@ class MetastoreRepair:
                 entry = self._entries.table(identifier)
         else:
             self._bring_up_to_date(identifier, entry, schema)
-        store = open_store(self._entries.path(location), self._entries.file_io, schema=schema)
+        store = open_store(self._entries.path(location), self._entries.files_of(location), schema=schema)
         if entry is not None:
             self._point(identifier, entry, store)
         self._add_partitions(identifier, entry, store)
 
     def _finish(self, identifier: Identifier, entry: Any | None, directory: str) -> bool:
         """Finish the change of a killed process; return whether there is no table of this name."""
-        file_io = self._entries.file_io
+        file_io = self._entries.files_of(directory)
         mark = read_mark(file_io, directory)
         if entry is not None:
             self._finish_rename(identifier, entry)

@@ -98,8 +98,8 @@ class HiveTables:
         entries = self._entries
         location = entries.free_table_location(identifier) if path is None else entries.uri(path)
         with entries.hold(identifier) as held:
-            directory = entries.path(location)
-            schemas = schema_manager(directory, entries.file_io)
+            directory, file_io = entries.path(location), entries.files_of(location)
+            schemas = schema_manager(directory, file_io)
             # With rows the call is repeated when its outcome is unknown; an equal schema shows that the table is its
             # own.
             repeated = fill is not None and bool(schemas.ids()) and not schemas.is_gone(schema)
@@ -127,9 +127,9 @@ class HiveTables:
                 # The files of an object table are not remains, and the next creation must not delete them.
                 is_of_objects = is_object_table(schema.options)
                 if not is_of_objects:
-                    check_no_remains(entries.file_io, directory)
+                    check_no_remains(file_io, directory)
                 if not (external or is_of_objects):
-                    ChangeMark(change=MarkedChange.CREATE, table=str(identifier)).write(entries.file_io, directory)
+                    ChangeMark(change=MarkedChange.CREATE, table=str(identifier)).write(file_io, directory)
                 if not schemas.commit(schema):
                     raise TableExistsError(f"Another writer creates a table in {location} right now.")
             self._fill_and_register(identifier, schema, location, fill, external=external, is_new=existing is None)
@@ -145,7 +145,7 @@ class HiveTables:
         """Return the table in a directory, whether or not the metastore knows it."""
         entries = self._entries
         told = respelled(directory, entries.warehouse_uri)
-        return Table(str(identifier), open_store(told, entries.file_io, schema=schema))
+        return Table(str(identifier), open_store(told, entries.files_of(directory), schema=schema))
 
     def _fill_and_register(
         self,
@@ -158,7 +158,7 @@ class HiveTables:
         is_new: bool,
     ) -> None:
         """Make a table of a schema file; withdraw the file if that fails and it is new."""
-        file_io, directory = self._entries.file_io, self._entries.path(location)
+        file_io, directory = self._entries.files_of(location), self._entries.path(location)
         try:
             if fill is not None:
                 # No other process knows the table yet, so its first snapshot needs no lock.
@@ -184,7 +184,7 @@ class HiveTables:
 
         The remains are a table that was dropped, was renamed, or was never completed; the last one is moved aside.
         """
-        file_io = self._entries.file_io
+        file_io = self._entries.files_of(directory)
         if (
             finish_drop(file_io, directory)
             or self.remove_dropped(identifier, directory)
@@ -245,17 +245,18 @@ class HiveTables:
                 directory = entries.path(entries.new_table_location(identifier))
                 if entries.link_to(directory) is None:
                     self.remove_dropped(identifier, directory)
-                    remove_dropped(entries.file_io, directory)
+                    remove_dropped(entries.files_of(directory), directory)
                 raise
             if is_external(found):
                 self._drop(identifier, found)
                 return
             directory = entries.path(entries.locations.of(found))
+            file_io = entries.files_of(directory)
             if (link := entries.link_to(directory)) is not None:
                 # Nothing is written or deleted in the target of a link.
                 self._drop(identifier, found)
                 if link == directory:
-                    remove_link(entries.file_io, directory)
+                    remove_link(file_io, directory)
                 else:
                     _log.warning(
                         "Dropped '%s' and left its files: %s is a symbolic link, and nothing is deleted through one.",
@@ -265,30 +266,28 @@ class HiveTables:
                 return
             self._renames.finish(identifier, found)
             directory = entries.path(entries.locations.of(found))
-            if holds_objects(entries.file_io, directory):
+            if holds_objects(file_io, directory):
                 # A kill in between leaves the schema, with which the table can be created again.
                 self._drop(identifier, found)
-                forget_objects(entries.file_io, directory)
+                forget_objects(file_io, directory)
                 return
-            newest = newest_snapshot(entries.file_io, directory)
-            outside = files_outside(entries.file_io, directory)
-            logged = table_with_log(entries.file_io, directory)
+            newest = newest_snapshot(file_io, directory)
+            outside = files_outside(file_io, directory)
+            logged = table_with_log(file_io, directory)
             has_all = not outside.roots and not outside.files and logged is None
             if has_all and not purge and self._drop_and_keep(identifier, found, directory):
                 return
-            ChangeMark(change=MarkedChange.DROP, table=str(identifier), snapshot=newest).write(
-                entries.file_io, directory
-            )
+            ChangeMark(change=MarkedChange.DROP, table=str(identifier), snapshot=newest).write(file_io, directory)
             try:
                 # The files are not left to the metastore, which would delete the whole directory.
                 self._drop(identifier, found)
             except CallStateUnknownError:
                 raise
             except (InterbedError, OSError):
-                remove_mark(entries.file_io, directory)
+                remove_mark(file_io, directory)
                 raise
-            delete_table_files(entries.file_io, directory)
-            delete_files_outside(entries.file_io, outside)
+            delete_table_files(file_io, directory)
+            delete_files_outside(file_io, outside)
         delete_log(logged)
 
     def _drop_and_keep(self, identifier: Identifier, found: Any, directory: str) -> bool:
@@ -297,10 +296,10 @@ class HiveTables:
         It moves the directory aside in the step of the drop, so that a kill leaves the table or the kept one. Foreign
         files would be moved, too, and deleted later: they must keep their place.
         """
-        if surveyed(self._entries.file_io, directory).foreign:
+        if surveyed(self._entries.files_of(directory), directory).foreign:
             return False
         # The mark of an earlier drop that was killed must not come back with the table.
-        remove_mark(self._entries.file_io, directory)
+        remove_mark(self._entries.files_of(directory), directory)
         kept: list[bool] = []
         self._until_known(
             identifier,
@@ -311,12 +310,13 @@ class HiveTables:
 
     def remove_dropped(self, identifier: Identifier, directory: str) -> bool:
         """Delete the remains of a killed drop under the table's lock; return whether there were any."""
-        if not was_dropped(self._entries.file_io, directory, identifier):
+        file_io = self._entries.files_of(directory)
+        if not was_dropped(file_io, directory, identifier):
             return False
         _log.info("Deleting the remains of the drop of '%s' in %s.", identifier, directory)
-        outside = files_outside(self._entries.file_io, directory)
-        delete_table_files(self._entries.file_io, directory)
-        delete_files_outside(self._entries.file_io, outside)
+        outside = files_outside(file_io, directory)
+        delete_table_files(file_io, directory)
+        delete_files_outside(file_io, outside)
         return True
 
     def _drop(self, identifier: Identifier, found: Any) -> None:
@@ -385,7 +385,7 @@ class HiveTables:
                     # Other changes may already be based on the new schema.
                     error.add_note(_committed_note(changed, identifier))
                 else:
-                    self._entries.file_io.delete(store.paths.schema(changed.id))
+                    store.file_io.delete(store.paths.schema(changed.id))
                     error.add_note(f"The schema {changed.id} of '{identifier}' was withdrawn; nothing has changed.")
                 raise
 

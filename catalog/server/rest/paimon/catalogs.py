@@ -30,6 +30,7 @@ from interbed.catalog.client.identifier import DB_SUFFIX, DEFAULT_DATABASE, Iden
 from interbed.catalog.client.options import CatalogOptions
 from interbed.catalog.client.partition import Partition, PartitionSpecs, partitions_of
 from interbed.catalog.client.table_parts import as_object_table
+from interbed.catalog.server.rest.paimon.files import files_of_warehouse, suspending
 from interbed.catalog.server.rest.paimon.refusals import ResourceType, invalid, missing, unsupported
 from interbed.catalog.server.service.model import PAIMON_KINDS, VIEW_KINDS, TableKind
 from interbed.catalog.server.service.tables.tables import TableService
@@ -161,7 +162,7 @@ class RegisteredCatalog(HiveCatalog, ServedCatalog):
     """A catalog of a metastore, which lists tables and views by their stored kinds."""
 
     def __init__(self, name: str, options: CatalogOptions, client: HiveMetastoreClient, tables: TableService) -> None:
-        super().__init__(name, options, client)
+        super().__init__(name, options, client, files_of_warehouse(options.warehouse or ""))
         self.instead_of_iceberg = "Use Iceberg's REST catalog for it."
         # Clients could not read the files of Hive's own tables: the options of a format table do not say their syntax.
         self.leave_out_format_tables(keep_created=True)
@@ -345,6 +346,7 @@ class WarehouseCatalog(FileSystemCatalog, ServedCatalog):
 
     def __init__(self, name: str, location: str, options: Mapping[str, str] | None = None) -> None:
         super().__init__(name, CatalogOptions({**(options or {}), "warehouse": location}))
+        self._file_io, self._warehouse = suspending(self._file_io, self._warehouse)
         self.location = location.rstrip("/")
 
     def names_after(self, database: str, after: str, limit: int | None = None, prefix: str = "") -> list[str]:

@@ -400,16 +400,6 @@ def test_an_external_table_is_not_registered_with_another_schema(catalog: HiveCa
 # -- foreign tables, and the format that other readers expect ----------------------------------------------------------
 
 
-def test_tables_in_another_file_system_than_the_warehouse_are_refused_by_name(
-    catalog: HiveCatalog, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    before = set(tmp_path.rglob("*"))
-    with pytest.raises(NotSupportedError, match=r"s3://lake/t is in another file system .* option 'warehouse'"):
-        catalog.create_table("shop.t", pa.schema([("id", pa.int64())]), options={"path": "s3://lake/t"})
-    assert set(tmp_path.rglob("*")) == before
-
-
 def test_foreign_tables_are_neither_read_nor_replaced(catalog: HiveCatalog) -> None:
     catalog.client.create_table(hive_table("shop", "foreign"))
     create(catalog, "shop.ours")
