@@ -392,7 +392,8 @@ class CatalogOptions:
 
     @property
     def rows_from(self) -> RowOrigin:
-        """The place where rows are read: `files`, or `server`, which reads them for clients without keys of the store.
+        """The place where rows are read: `files`, or `server`, which reads them for clients without keys of the store,
+        of Iceberg's and Hive's own tables, too.
 
         With `auto`, the server reads them if it issues no credentials for the table to a user with row filters, column
         masks or privileges on some columns.

@@ -10,15 +10,16 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, NoReturn, cast
 
-from interbed.catalog.client.errors import NotAnInterbedTableError, TableNotFoundError
+from interbed.catalog.client.errors import DatabaseNotFoundError, NotAnInterbedTableError, TableNotFoundError
 from interbed.catalog.client.identifier import Identifier
 from interbed.catalog.client.options import CatalogOptions, RowOrigin
 from interbed.catalog.client.rest.client import RestClient, RestRows
 from interbed.catalog.client.rest.data_tokens import DataTokens
-from interbed.catalog.client.rest.http import RestRefusedError, catalog_error
+from interbed.catalog.client.rest.http import NOT_FOUND, NOT_IMPLEMENTED, RestRefusedError, catalog_error
 from interbed.catalog.client.rest.messages import TableEntry, schema_to_json
 from interbed.catalog.client.rest.through_server import RestPublisher, RestVersions, ServedTable, send_changes
 from interbed.storage.base.errors import InterbedError, InvalidOptionError, NotSupportedError
+from interbed.storage.base.types.arrow import FieldIds, fields_from_arrow
 from interbed.storage.io.api import FileIO
 from interbed.storage.io.resolve import file_io_for
 from interbed.storage.meta.file_store import FileStore, StoreEnvironment
@@ -77,12 +78,21 @@ class RestTables:
         return self._files(identifier, self._entry(identifier))
 
     def open(self, identifier: Identifier) -> Table:
-        """Open a table of Paimon's format, or a format table.
+        """Open a table of Paimon's format, or a format table; with `read.rows-from` = `server` also one of another
+        format, whose columns are those of its rows.
 
         Raises NotAnInterbedTableError for another format, TableNotFoundError when its files are missing.
         """
-        entry = self._entry(identifier)
+        try:
+            entry = self._entry(identifier)
+        except RestRefusedError as error:
+            of_rows = self._of_rows(identifier, error)
+            if of_rows is None:
+                raise
+            return cast(Table, of_rows)
         if entry.type == FORMAT_TABLE and self.format_tables:
+            if (rows := self._served_rows(identifier, entry)) is not None:
+                return cast(Table, ServedTable(rows, identifier, entry.schema))
             _refuse_bound(identifier, entry)
             # Readers and writers use only methods that both kinds of tables have.
             return cast(Table, self._format_table(identifier, entry))
@@ -110,6 +120,24 @@ class RestTables:
             return table
         # Readers use only methods that both kinds of tables have, or are refused by name.
         return cast(Table, self._guarded(identifier, table))
+
+    def _of_rows(self, identifier: Identifier, refused: RestRefusedError) -> ServedTable | None:
+        """Return a table that the interface of catalogs does not have for the user, whose rows the server reads: one of
+        Iceberg's or Hive's format, or a format table with policies. None if there is none.
+        """
+        is_asked = self._options.rows_from is RowOrigin.SERVER
+        rows = self._client.rows() if is_asked and refused.status in (NOT_FOUND, NOT_IMPLEMENTED) else None
+        if rows is None:
+            return None
+        empty = TableSchema(id=0, fields=(), highest_field_id=-1)
+        try:
+            reader = ServedTable(rows, identifier, empty).open({"limit": 0})
+        except (TableNotFoundError, DatabaseNotFoundError, NotSupportedError):
+            return None
+        reader.close()
+        ids = FieldIds()
+        fields = fields_from_arrow(list(reader.schema), ids)
+        return ServedTable(rows, identifier, replace(empty, fields=fields, highest_field_id=ids.highest))
 
     def _served_rows(self, identifier: Identifier, entry: TableEntry) -> RestRows | None:
         """Return the calls by which the server reads the rows of a table; None if this client reads its files."""

@@ -19,7 +19,10 @@ from pyiceberg.table.snapshots import Snapshot
 from pyiceberg.table.update import AddSnapshotUpdate, SetSnapshotRefUpdate
 from pyiceberg.types import StringType
 
+from interbed.catalog.client.errors import DatabaseNotFoundError, TableNotFoundError
+from interbed.catalog.client.rest.through_server import ServedTable
 from interbed.catalog.server.rest.rows.streams import CHECK_SECONDS
+from interbed.storage.base.errors import NotSupportedError, TagNotFoundError
 from interbed.thrift_idl.hive_metastore import ttypes
 from tests.catalog.server.auth.delegation.connected import plain_client
 from tests.catalog.server.rest.rows.served_rows import END_OF_STREAM, ROWS, SHOWN, RowsServer, rows_server
@@ -194,6 +197,31 @@ def test_a_policy_whose_column_was_renamed_refuses_the_reader(server: RowsServer
         assert (refused.status, refused.error["type"]) == (501, "NotSupported")
         assert server.rows("ann", table="renamed").table.num_rows == 0
         assert server.rows("root", table="renamed").table.num_rows == 6
+
+
+@pytest.mark.parametrize("name", FORMATS)
+def test_interbeds_client_reads_by_the_server(server: RowsServer, name: str) -> None:
+    for user, expected in (("ann", SHOWN), ("bea", ROWS.to_pylist())):
+        with server.catalog(user, **{"read.rows-from": "server"}) as catalog:
+            table: Any = catalog.get_table(f"sales.{name}")
+            assert isinstance(table, ServedTable)
+            assert sorted(table.field_names) == sorted(ROWS.column_names)
+            assert table.scan(["id", "city", "phone"]).to_arrow().sort_by("id").to_pylist() == expected
+            assert table.count() == len(expected)
+            assert table.scan(["id"], "phone = '*Ulm' AND id < 9").to_arrow().num_rows == (user == "ann")
+            assert table.to_duckdb().filter("id > 5").project("id").fetchall() == [(6,)]
+    with server.catalog("eve", **{"read.rows-from": "server"}) as catalog, pytest.raises(DatabaseNotFoundError):
+        catalog.get_table(f"sales.{name}")
+
+
+def test_interbeds_client_reads_older_versions_of_an_iceberg_table(server: RowsServer) -> None:
+    with server.catalog("ann", **{"read.rows-from": "server"}) as catalog:
+        table: Any = catalog.get_table("sales.ice")
+        assert table.copy({"scan.tag-name": "first"}).to_arrow().to_pylist() == SHOWN[:1]
+        with pytest.raises(TagNotFoundError):
+            table.copy({"scan.tag-name": "none"}).to_arrow()
+    with server.catalog("ann") as catalog, pytest.raises((TableNotFoundError, NotSupportedError)):
+        catalog.get_table("sales.ice")
 
 
 # -- attacks -----------------------------------------------------------------------------------------------------------
