@@ -50,6 +50,10 @@ _NAMED_IN_BODY = frozenset(("createTable", "registerTable"))
 _DELEGATING = frozenset(("loadTable", *_NAMED_IN_BODY))
 
 
+_TO_REPEAT: Mapping[str, Mapping[str, str]] = {"properties": {}, "headers": {}}
+"""What requests for signatures have to repeat: nothing. Source: `RemoteSigningConfig` in Iceberg's specification."""
+
+
 class _NamedBody(msgspec.Struct, frozen=True):
     """The part of a body that names the new table."""
 
@@ -145,7 +149,7 @@ class DelegatedRoutes:
         try:
             if mechanism == _SIGNING:
                 self._signer(request).check(catalog_of(request), name.database, name.table)
-                return _with_config(answered, self._signing_properties(name), {})
+                return _with_config(answered, self._signing_properties(name), {"remote-signing-config": _TO_REPEAT})
             issued = self._issued(request, name)
         except CredentialsUnavailableError as error:
             raise _unavailable(error) from error

@@ -178,6 +178,8 @@ def test_only_clients_that_ask_are_sent_to_the_signer(signing: SigningServer, fo
     assert both["config"]["s3.endpoint"] == signing.store.endpoint
     assert both["config"]["signer.endpoint"] == f"{TABLE.removeprefix('/iceberg/')}/sign"
     assert "storage-credentials" not in both
+    assert both["remote-signing-config"] == {"properties": {}, "headers": {}}
+    assert "remote-signing-config" not in signing.ask(TABLE)[1]
     other = {"X-Iceberg-Access-Delegation": "vended-credentials"}
     assert "s3.remote-signing-enabled" not in signing.ask(TABLE, **other)[1]["config"]
     endpoints = signing.ask("/iceberg/v1/config")[1]["endpoints"]
