@@ -388,7 +388,7 @@ class CertifiedApplication:
         self._certificates = certificates
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Serve a request of a client whose certificate is still valid."""
+        """Serve a request, or refuse it with status 401."""
         client = client_of(scope)
         try:
             self._certificates.check(client.session.certificate)
