@@ -19,7 +19,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from interbed.storage.base.arrays import Mask, Positions
-from interbed.storage.base.arrow_values import from_numpy, one_array, to_numpy
+from interbed.storage.base.arrow_values import from_numpy, one_array, scalar_of, to_numpy
 from interbed.storage.base.errors import InvalidInputError, NotSupportedError
 from interbed.storage.base.incoming import IncomingRows, arrow_rows
 from interbed.storage.base.predicate.conditions import bound_filter
@@ -121,7 +121,7 @@ class ColumnValues:
             if not callable(value):
                 columns.append(one_array(self._constants.column(name)).take(from_numpy(sources)))
                 continue
-            made = value(rows)
+            made: Any = value(rows)
             array = one_array(made) if isinstance(made, pa.Array | pa.ChunkedArray) else pa.array(made)
             if len(array) != rows.num_rows:
                 raise InvalidInputError(
@@ -173,7 +173,9 @@ class RowValues:
         return and_(*conditions) if conditions else None
 
     def sources(self, rows: pa.RecordBatch) -> Positions:
-        return to_numpy(pc.fill_null(pc.index_in(self._key_of(rows), self._encoded), -1)).astype(np.int64)
+        return to_numpy(pc.fill_null(pc.index_in(self._key_of(rows), self._encoded), scalar_of(-1, pa.int32()))).astype(
+            np.int64
+        )
 
     def values(self, rows: pa.RecordBatch, sources: Positions) -> pa.RecordBatch:
         return self._rows.take(from_numpy(sources))

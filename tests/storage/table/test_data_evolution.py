@@ -52,7 +52,8 @@ def create(catalog: Catalog, schema: pa.Schema = SCHEMA, *, keys: Any = (), **op
 
 
 def rows(*ids: int) -> pa.Table:
-    return pa.table([pa.array(ids, pa.int32()), [f"v{i}" for i in ids], [i * 10 for i in ids]], schema=SCHEMA)
+    columns: list[Any] = [pa.array(ids, pa.int32()), [f"v{i}" for i in ids], [i * 10 for i in ids]]
+    return pa.table(columns, schema=SCHEMA)
 
 
 def all_of(table: Table, **arguments: Any) -> list[tuple[Any, ...]]:
@@ -510,7 +511,8 @@ def test_wide_rows_are_put_together_in_blocks(catalog: Catalog) -> None:
     count = 40_000
     text = np.random.default_rng(1).bytes(count * 300).hex()
     values = [text[i * 600 : (i + 1) * 600] for i in range(count)]
-    table.append(pa.table([pa.array(range(count), pa.int64()), values, values], schema=schema))
+    data: list[Any] = [pa.array(range(count), pa.int64()), values, values]
+    table.append(pa.table(data, schema=schema))
     table.update({"b": lambda batch: pc.utf8_reverse(batch["b"])}, reads=["b"])
     lengths = []
     for batch in table.scan(["a", "b"], threads=1).to_arrow_batch_reader():
