@@ -32,10 +32,11 @@ def test_java_reads_the_expected_rows_of_every_snapshot(java_paimon: JavaPaimon,
         assert seen.comparable() == snapshot["rows"]
 
 
-# Types that README.md lists as unreadable for them: MULTISET; nanoseconds in a merge; FLOAT partitions.
+# Types that README.md lists as unreadable for them: MULTISET; nanoseconds in a merge; FLOAT partitions;
+# column files of Java in Avro, or whose columns were renamed since.
 UNREADABLE = {
-    "python": {"pk_all_types", "append_unaware", "pk_all_key_types"},
-    "rust": {"pk_all_types", "append_unaware", "typed_partitions", "typed_partitions_legacy"},
+    "python": {"pk_all_types", "append_unaware", "pk_all_key_types", "append_columns"},
+    "rust": {"pk_all_types", "append_unaware", "typed_partitions", "typed_partitions_legacy", "append_columns"},
 }
 
 
