@@ -289,6 +289,9 @@ def _concatenations(
     for group in groups:
         # Files whose vectors lie in one index file go to one task, which reads and rewrites it once.
         shares = sharing_sections(group, lambda f: index_of[f.file_name].file_name if f.file_name in index_of else None)
+        if store.options.data_evolution_enabled:
+            # Without one of the files with columns of its rows a task would write obsolete values.
+            shares = [group]
         for pack in pack_in_order(shares, lambda share: sum(f.file_size for f in share), most):
             files = tuple(f for share in pack for f in share)
             indexes = {i.file_name: i for f in files if (i := index_of.get(f.file_name)) is not None}

@@ -28,6 +28,7 @@ from interbed.storage.lsm.file_read import FileRead
 from interbed.storage.meta.manifest.entry import DataFileMeta
 from interbed.storage.table.table import Table
 from interbed.storage.upkeep.column_update import column_change, update_columns
+from interbed.storage.upkeep.compact_tasks import plan_tasks, run_task
 from interbed.storage.upkeep.rewrite_indexes import rewrite_file_indexes
 from interbed.storage.views.builder.read import shard_of
 from tests.support.pages import Page
@@ -302,6 +303,21 @@ def test_a_compaction_joins_columns_and_adjacent_rows(catalog: Catalog) -> None:
     table.maintenance.remove_orphan_files(older_than=datetime.now(UTC))
     assert [row[:4] for row in all_of(table)] == [row[:4] for row in before]
     assert len(list(Path(table.location).glob("bucket-*/*"))) == 1
+
+
+def test_a_task_of_a_compaction_has_all_columns_of_its_rows(catalog: Catalog) -> None:
+    table = create(catalog, target__file__size="1 kb")
+    table.append(rows(*range(900)))
+    table.update({"n": 5})
+    table.update({"v": lambda batch: [f"{i * 7919}" for i in batch["id"].to_pylist()]}, reads=["id"])
+    before = all_of(table)
+    tasks = plan_tasks(table.store)
+    assert [len(task.files) for task in tasks] == [len(group.files) for group in row_range_groups(files_of(table))]
+    messages = [message for task in tasks for message in run_task(table.store, task, "user")]
+    FileStoreCommit(table.store, "user").commit(messages)
+    assert all(f.write_cols is None for f in files_of(table))
+    assert [row[:4] for row in all_of(table)] == [row[:4] for row in before]
+    assert table.maintenance.fsck().is_sound
 
 
 def test_rows_of_other_ids_between_are_not_joined(catalog: Catalog) -> None:
