@@ -38,7 +38,7 @@ from interbed.storage.meta.snapshot.manager import ChangelogManager
 from interbed.storage.meta.snapshot.snapshot import FIRST_SNAPSHOT_ID, CommitKind, Snapshot
 from interbed.storage.scan.change_range import SnapshotRange, chosen_range
 from interbed.storage.scan.manifest_reader import ManifestReader
-from interbed.storage.scan.split import DeletionFile, Plan, PlanStatistics, Split, append_groups
+from interbed.storage.scan.split import DeletionFile, Plan, PlanStatistics, Split, append_groups, column_groups
 from interbed.storage.scan.starting_point import has_changelog
 
 _log = logging.getLogger(__name__)
@@ -170,7 +170,13 @@ def record_splits(store: FileStore, snapshot_id: int, entries: Iterable[Manifest
         groups: Sequence[Sequence[DataFileMeta]] = [[e.file for e in found]]
         if not store.schema.has_primary_key and options.bucket < 0:
             target, cost = options.split_target_size, options.split_open_file_cost
-            groups = [g.files for g in append_groups(groups[0], target_size=target, open_file_cost=cost)]
+            if options.data_evolution_enabled:
+                from interbed.storage.lsm.column_groups import row_range_groups
+
+                sections = [group.files for group in row_range_groups(groups[0])]
+                groups = [g.files for g in column_groups(sections, target_size=target, open_file_cost=cost)]
+            else:
+                groups = [g.files for g in append_groups(groups[0], target_size=target, open_file_cost=cost)]
         whole = record_split(store, snapshot_id, found)
         splits += (replace(whole, files=tuple(files)) for files in groups)
     return splits

@@ -187,6 +187,10 @@ class MicroBatches:
     def _pieces(self, split: Split) -> list[Split]:
         if self._store.schema.has_primary_key or split.before is not None:
             return [split]
+        if self._store.options.data_evolution_enabled:
+            from interbed.storage.lsm.column_groups import row_range_groups
+
+            return [replace(split, files=group.files) for group in row_range_groups(split.files)]
         return [replace(split, files=(file,)) for file in split.files]
 
     def _check_commit(self, known: StreamPosition, planned: StreamPosition) -> None:

@@ -31,6 +31,7 @@ from interbed.storage.upkeep.column_update import column_change, update_columns
 from interbed.storage.upkeep.compact_tasks import plan_tasks, run_task
 from interbed.storage.upkeep.rewrite_indexes import rewrite_file_indexes
 from interbed.storage.views.builder.read import shard_of
+from interbed.storage.views.stream.micro_batches import BatchLimits, MicroBatches
 from tests.support.pages import Page
 
 COLUMNS: "list[pa.Field[Any]]" = [pa.field("id", pa.int32()), pa.field("v", pa.string()), pa.field("n", pa.int64())]
@@ -263,6 +264,21 @@ def test_changes_and_streams_have_new_rows_alone(catalog: Catalog) -> None:
     table.maintenance.expire_snapshots(retain_max=2, retain_min=2)
     assert [s.id for s in table.snapshots()] == [2, 3]
     assert [row["id"] for row in table.changes(2, 3).to_arrow().to_pylist()] == [2]
+
+
+def test_a_step_of_a_stream_has_all_columns_of_its_rows(catalog: Catalog) -> None:
+    table = create(catalog)
+    table.append(rows(1, 2))
+    table.append(rows(3))
+    table.update({"v": "x"})
+    batches = MicroBatches(table.store)
+    after, limits = batches.start(), BatchLimits(files=1)
+    found: list[tuple[Any, ...]] = []
+    while (end := batches.advance(after, limits, last_snapshot=3)) is not None:
+        step = table.new_read().to_reader(batches.splits(after, end)).read_all().to_pylist()
+        found += [tuple(row.values()) for row in step]
+        after = end
+    assert found == [(i, "x", i * 10) for i in (1, 2, 3)]
 
 
 def test_partitions_and_shards_are_read_and_updated(catalog: Catalog) -> None:
