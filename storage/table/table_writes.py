@@ -160,11 +160,15 @@ class TableWrites:
         fit, FilterError, CommitError, and NotSupportedError for other tables.
         """
         from interbed.storage.commit.contention import RetryPolicy
+        from interbed.storage.scan.fallback_checks import warn_of_branch_rows
         from interbed.storage.upkeep.column_update import column_change, update_columns
 
         change = column_change(self.store, self.name, values, filter, by=by, reads=reads)
+        warn_of_branch_rows(self.store, predicate=change.predicate())
         # After a conflict the rows are read again: a row that another writer has changed may no longer match.
-        return RetryPolicy.of(self.store.options).redo(lambda: update_columns(self.store, change, _new_commit_user()))
+        return RetryPolicy.of(self.store.options).redo(
+            lambda: update_columns(self.store.with_added_columns(), change, _new_commit_user())
+        )
 
     @changes_table
     def delete(self, filter: "str | Predicate") -> int | None:  # noqa: A002 - the field's word for it

@@ -191,6 +191,16 @@ def test_a_new_column_is_filled_without_reading_the_others(catalog: Catalog, mon
     assert table.scan(["id"], filter="name = 'v1'").to_arrow().num_rows == 0
 
 
+def test_a_table_that_was_opened_before_a_column_was_added_is_updated(catalog: Catalog) -> None:
+    table = create(catalog)
+    table.append(rows(1))
+    with catalog.get_table("db.t").update_schema() as change:
+        change.add_column("w", pa.int32())
+    catalog.get_table("db.t").update({"w": 5})
+    table.update({"v": "x"}, "n = 10")
+    assert catalog.get_table("db.t").scan().to_arrow().to_pylist() == [{"id": 1, "v": "x", "n": 10, "w": 5}]
+
+
 @pytest.mark.parametrize("file_format", ["parquet", "orc", "avro"])
 def test_random_updates_agree_with_a_model(catalog: Catalog, file_format: str) -> None:
     chance = random.Random(file_format)
