@@ -33,10 +33,10 @@ from interbed.storage.lsm.merge_function.api import (
     PicksNewest,
     PicksRows,
     block_memory_pool,
+    is_retract,
     no_columns,
     take_rows,
 )
-from interbed.storage.lsm.merge_function.whole_record import is_retract
 from interbed.storage.meta.schema.table_schema import SEQUENCE_NUMBER, VALUE_KIND
 
 _SLOTS_PER_ROW = 8

@@ -35,8 +35,7 @@ from interbed.storage.base.arrow_values import from_numpy
 from interbed.storage.base.row.kind import RowKind
 from interbed.storage.files.format.layout import DataFileLayout
 from interbed.storage.lsm.key_words import Order, group_ends, key_words, sort_groups
-from interbed.storage.lsm.merge_function.api import KeyGroups, Kinds, MergeFunction, take_rows
-from interbed.storage.lsm.merge_function.whole_record import DeduplicateMerge
+from interbed.storage.lsm.merge_function.api import DeduplicateMerge, KeyGroups, Kinds, MergeFunction, take_rows
 from interbed.storage.lsm.sort_merge import BLOCK_ROWS, MergePlan, RunBatch, RunInput, merge_runs
 from interbed.storage.lsm.write_buffer import BATCH_BYTES, Run, SpilledRun, concatenate, insertions, with_kinds
 from interbed.storage.meta.options.core import CoreOptions

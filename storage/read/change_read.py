@@ -29,8 +29,7 @@ from interbed.storage.base.types.data_type import MAX_LENGTH, ArrayType, AtomicT
 from interbed.storage.lsm.compact.changes import same_rows
 from interbed.storage.lsm.file_read import FileRead, ReadOptions, block_rows
 from interbed.storage.lsm.levels import interval_partition
-from interbed.storage.lsm.merge_function.api import KeyGroups, Kinds, take_rows
-from interbed.storage.lsm.merge_function.whole_record import is_retract
+from interbed.storage.lsm.merge_function.api import KeyGroups, Kinds, is_retract, take_rows
 from interbed.storage.lsm.merge_read import MergeRead, merge_function_for
 from interbed.storage.lsm.sort_merge import MergePlan, RunBatch, RunInput, merge_runs
 from interbed.storage.meta.bucket_mode import crosses_partitions

@@ -23,9 +23,8 @@ from interbed.storage.files.deletion_vectors import BucketDeletions
 from interbed.storage.lsm.compact.rewriter import Emit
 from interbed.storage.lsm.compact.strategy import Section, UpgradeRule
 from interbed.storage.lsm.key_words import sort_groups
-from interbed.storage.lsm.merge_function.api import LEVEL, KeyGroups, Kinds, MergeFunction, take_rows
+from interbed.storage.lsm.merge_function.api import LEVEL, KeyGroups, Kinds, MergeFunction, is_retract, take_rows
 from interbed.storage.lsm.merge_function.factory import NO_LEVEL, levels_of, lowest_above_0
-from interbed.storage.lsm.merge_function.whole_record import is_retract
 from interbed.storage.lsm.merge_read import merge_function_for
 from interbed.storage.lsm.older_rows import OlderRows
 from interbed.storage.meta.file_store import FileStore

@@ -14,7 +14,7 @@ from interbed.storage.base.arrays import Mask
 from interbed.storage.base.errors import InvalidOptionError
 from interbed.storage.base.row.kind import RowKind
 from interbed.storage.base.types.data_type import is_atomic
-from interbed.storage.lsm.merge_function.api import KeyGroups, Kinds
+from interbed.storage.lsm.merge_function.api import KeyGroups, Kinds, is_retract, single_rows
 from interbed.storage.lsm.merge_function.fields.fold import ColumnFold
 from interbed.storage.lsm.merge_function.fields.functions import (
     LAST_NON_NULL_VALUE,
@@ -25,7 +25,6 @@ from interbed.storage.lsm.merge_function.fields.functions import (
 )
 from interbed.storage.lsm.merge_function.partial_update import PartialUpdate, SequenceGroup
 from interbed.storage.lsm.merge_function.segments import KeyRows, Segments, assemble, finish, kinds_of_adds, merge_apart
-from interbed.storage.lsm.merge_function.whole_record import is_retract, single_rows
 from interbed.storage.meta.options.core import CoreOptions
 from interbed.storage.meta.options.lsm import MergeEngine
 from interbed.storage.meta.schema.table_schema import TableSchema

@@ -15,8 +15,7 @@ import pyarrow as pa
 
 from interbed.storage.base.arrays import Mask
 from interbed.storage.base.arrow_values import to_numpy
-from interbed.storage.lsm.merge_function.api import LEVEL, KeyGroups, Kinds, MergeFunction
-from interbed.storage.lsm.merge_function.whole_record import DeduplicateMerge, FirstRow
+from interbed.storage.lsm.merge_function.api import LEVEL, DeduplicateMerge, FirstRow, KeyGroups, Kinds, MergeFunction
 from interbed.storage.meta.options.core import CoreOptions
 from interbed.storage.meta.options.lsm import MergeEngine
 from interbed.storage.meta.schema.table_schema import TableSchema

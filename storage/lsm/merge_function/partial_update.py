@@ -21,7 +21,14 @@ from interbed.storage.base.arrays import Ints, Mask
 from interbed.storage.base.errors import InvalidInputError
 from interbed.storage.base.row.kind import RowKind
 from interbed.storage.lsm.key_words import Order, row_ranks
-from interbed.storage.lsm.merge_function.api import KeyGroups, Kinds, block_memory_pool, validity
+from interbed.storage.lsm.merge_function.api import (
+    KeyGroups,
+    Kinds,
+    block_memory_pool,
+    is_retract,
+    single_rows,
+    validity,
+)
 from interbed.storage.lsm.merge_function.fields.fold import ColumnFold, LastNonNullValue, LastValue, LateRows
 from interbed.storage.lsm.merge_function.fields.functions import FieldFunction
 from interbed.storage.lsm.merge_function.segments import (
@@ -35,7 +42,6 @@ from interbed.storage.lsm.merge_function.segments import (
     kinds_of_adds,
     merge_apart,
 )
-from interbed.storage.lsm.merge_function.whole_record import is_retract, single_rows
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

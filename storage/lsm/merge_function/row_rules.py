@@ -8,12 +8,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from interbed.storage.lsm.merge_function.aggregate import AggregateMerge
+from interbed.storage.lsm.merge_function.api import FIRST_ROW_REFUSAL, FirstRow
 from interbed.storage.lsm.merge_function.factory import merge_function_for
 from interbed.storage.lsm.merge_function.fields.fold import LastNonNullValue, LastValue
 from interbed.storage.lsm.merge_function.fields.functions import FieldFunction
 from interbed.storage.lsm.merge_function.partial_update import REFUSAL as PARTIAL_UPDATE_REFUSAL
 from interbed.storage.lsm.merge_function.partial_update import PartialUpdate, SequenceGroup
-from interbed.storage.lsm.merge_function.whole_record import FIRST_ROW_REFUSAL, FirstRow
 from interbed.storage.meta.options.core import CoreOptions
 from interbed.storage.meta.options.lsm import MergeEngine
 from interbed.storage.meta.schema.table_schema import TableSchema

@@ -22,7 +22,7 @@ from interbed.storage.base.errors import InvalidInputError, LogUnavailableError,
 from interbed.storage.log.kafka import LogSettings, error_of_another_table, identity_of
 from interbed.storage.log.kafka_eventual import KafkaWrittenRanges, bounds_of
 from interbed.storage.log.written import TouchedKeys, WrittenRange, WrittenRanges
-from interbed.storage.lsm.merge_function.whole_record import is_retract
+from interbed.storage.lsm.merge_function.api import is_retract
 from interbed.storage.meta.file_store import FileStore
 from interbed.storage.meta.options.log import LogConsistency
 from interbed.storage.meta.snapshot.snapshot import FIRST_SNAPSHOT_ID, Snapshot

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from interbed.storage.base.row.kind import RowKind
 from interbed.storage.base.types.arrow import type_to_arrow
-from interbed.storage.lsm.merge_function.whole_record import DeduplicateMerge
+from interbed.storage.lsm.merge_function.api import DeduplicateMerge
 from interbed.storage.lsm.sort_merge import MergePlan, RunBatch, RunInput, merge_runs
 from interbed.storage.meta.schema.table_schema import SEQUENCE_NUMBER, VALUE_KIND
 from tests.storage.lsm.keys import KEY_KINDS, KeyKind, key_array, key_order
