@@ -72,7 +72,6 @@ OFFERED: Mapping[str, tuple[str, ...]] = {
         "io.cached.blocks",
         "io.cached.file_io",
         "io.cached.options",
-        "io.deleting",
         "io.local",
         "io.hdfs.settings",
         "io.stores.options",

@@ -41,7 +41,7 @@ from interbed.storage.base.errors import (
 )
 from interbed.storage.base.path_name import is_path_name
 from interbed.storage.io.api import FileIO
-from interbed.storage.io.deleting import is_link, link_above
+from interbed.storage.io.parallel import is_link, link_above
 from interbed.storage.io.resolve import check_exclusive, file_io_for, normalize_path
 from interbed.storage.meta.options.format import is_object_table
 from interbed.storage.meta.schema.manager import SchemaManager

@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from interbed.storage.base.errors import StorageAccessError, SyncFailedError
 from interbed.storage.io.api import LOCAL_CAPABILITIES, FileStatus, FileSystemCapabilities
-from interbed.storage.io.deleting import check_deletable, delete_one_by_one
+from interbed.storage.io.parallel import check_deletable, delete_one_by_one
 
 SYNC_THREADS = 4
 """Files that are synced at the same time: the journal of the file system joins their transactions."""

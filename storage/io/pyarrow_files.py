@@ -21,7 +21,7 @@ from pyarrow import fs as pafs
 
 from interbed.storage.base.errors import MissingExtraError, StorageAccessError, missing_extra
 from interbed.storage.io.api import HDFS_CAPABILITIES, OBJECT_STORE_CAPABILITIES, FileStatus, ReadAhead
-from interbed.storage.io.deleting import check_deletable, delete_one_by_one
+from interbed.storage.io.parallel import check_deletable, delete_one_by_one
 from interbed.storage.io.prefetch.inputs import opened_by_ranges
 from interbed.storage.io.stores.options import FixedKeys, StoreSettings
 

@@ -26,7 +26,7 @@ from interbed.storage.base.errors import (
 )
 from interbed.storage.base.path_name import path_name
 from interbed.storage.commit.file_store_commit import FileStoreCommit
-from interbed.storage.io.deleting import delete_all_files, is_link
+from interbed.storage.io.parallel import delete_all_files, is_link
 from interbed.storage.meta.file_store import FileStore
 from interbed.storage.meta.manifest.entry import ManifestEntry
 from interbed.storage.meta.paths import MAIN_BRANCH

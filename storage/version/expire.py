@@ -24,8 +24,7 @@ from interbed.storage.base.errors import (
     NotSupportedError,
     plain_errors,
 )
-from interbed.storage.io.deleting import delete_files
-from interbed.storage.io.parallel import both, in_parallel
+from interbed.storage.io.parallel import both, delete_files, in_parallel
 from interbed.storage.meta.file_store import FileStore
 from interbed.storage.meta.options.core import CoreOptions
 from interbed.storage.meta.options.log import LogConsistency

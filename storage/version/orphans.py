@@ -39,8 +39,7 @@ from interbed.storage.base.errors import (
 )
 from interbed.storage.commit.file_store_commit import FileStoreCommit
 from interbed.storage.io.api import FileIO, FileStatus
-from interbed.storage.io.deleting import delete_all_files
-from interbed.storage.io.parallel import in_parallel
+from interbed.storage.io.parallel import delete_all_files, in_parallel
 from interbed.storage.meta.file_store import FileStore
 from interbed.storage.meta.options.core import DATA_FILE_PREFIX, CoreOptions
 from interbed.storage.meta.paths import COMMIT_TURN, MAIN_BRANCH

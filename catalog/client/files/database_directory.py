@@ -52,7 +52,7 @@ from interbed.storage.base.errors import (
     StorageAccessError,
 )
 from interbed.storage.io.api import FileIO
-from interbed.storage.io.deleting import is_link
+from interbed.storage.io.parallel import is_link
 from interbed.storage.version.orphans import OwnFiles
 from interbed.storage.version.own_paths import shortened
 

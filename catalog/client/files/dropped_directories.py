@@ -40,7 +40,7 @@ from interbed.storage.base.clock import Clock
 from interbed.storage.base.errors import InterbedError, InvalidInputError, StorageAccessError
 from interbed.storage.base.path_name import is_path_name
 from interbed.storage.io.api import FileIO
-from interbed.storage.io.deleting import is_link, link_above
+from interbed.storage.io.parallel import is_link, link_above
 from interbed.storage.io.resolve import normalize_path, scheme_of
 from interbed.storage.meta.file_store import FileStore
 from interbed.storage.meta.options.log import LogSystem

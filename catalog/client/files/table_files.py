@@ -38,8 +38,7 @@ from interbed.catalog.client.errors import CatalogError, TableExistsError
 from interbed.catalog.client.identifier import Identifier
 from interbed.storage.base.errors import StorageAccessError
 from interbed.storage.io.api import FileIO, FileStatus
-from interbed.storage.io.deleting import delete_all_files, is_link
-from interbed.storage.io.parallel import in_parallel
+from interbed.storage.io.parallel import delete_all_files, in_parallel, is_link
 from interbed.storage.meta.options.format import is_object_table
 from interbed.storage.meta.schema.manager import read_outline
 from interbed.storage.table.opening import open_store

@@ -25,7 +25,7 @@ from interbed.catalog.client.hive.entries import MetastoreEntries
 from interbed.catalog.client.hive.registration import LOCATION_PARAMETER, VIRTUAL_VIEW, is_view, same_location
 from interbed.catalog.client.identifier import Identifier, check_database_name
 from interbed.storage.base.errors import InvalidOptionError, StorageAccessError
-from interbed.storage.io.deleting import is_link
+from interbed.storage.io.parallel import is_link
 from interbed.storage.version.own_paths import shortened
 from interbed.thrift_idl.hive_metastore.ttypes import Database as HiveDatabase
 from interbed.thrift_idl.hive_metastore.ttypes import FieldSchema, PrincipalType, SerDeInfo, StorageDescriptor

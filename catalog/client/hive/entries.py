@@ -50,7 +50,7 @@ from interbed.catalog.client.identifier import (
 from interbed.catalog.client.options import CatalogOptions
 from interbed.storage.base.errors import InterbedError, InvalidOptionError, NotSupportedError
 from interbed.storage.io.api import FileIO
-from interbed.storage.io.deleting import is_link, link_above
+from interbed.storage.io.parallel import is_link, link_above
 from interbed.storage.io.resolve import FileOpener, file_io_for, local_path, normalize_path, respelled, same_file_system
 from interbed.storage.meta.file_store import FileStore, StoreEnvironment
 from interbed.storage.meta.schema.table_schema import TableSchema

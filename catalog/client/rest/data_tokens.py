@@ -28,7 +28,7 @@ from interbed.storage.base.memory_cache import LruCache
 from interbed.storage.io.api import FileIO, FileStatus, StoredEnd, VersionedFiles, WrappedFileIO, open_sized
 from interbed.storage.io.cached.options import PREFIX as CACHE_PREFIX
 from interbed.storage.io.cached.options import CacheOptions
-from interbed.storage.io.deleting import delete_together
+from interbed.storage.io.parallel import delete_together
 from interbed.storage.io.resolve import file_io_for
 
 if TYPE_CHECKING:

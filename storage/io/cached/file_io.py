@@ -18,7 +18,7 @@ import pyarrow as pa
 from interbed.storage.io.api import FileIO, StoredEnd, VersionedFiles, WrappedFileIO, open_sized
 from interbed.storage.io.cached.blocks import COUNTER, BlockFiles
 from interbed.storage.io.cached.options import CacheOptions, kind_of
-from interbed.storage.io.deleting import delete_together
+from interbed.storage.io.parallel import delete_together
 from interbed.storage.io.prefetch.inputs import opened_from
 
 _VERIFIED_MAX = 100_000

@@ -25,9 +25,9 @@ import pyarrow as pa
 from interbed.storage.base.backoff import NO_JITTER, ExponentialBackoff
 from interbed.storage.base.errors import StorageAccessError, load_extra
 from interbed.storage.io.api import HDFS_CAPABILITIES, FileStatus, ReadAhead
-from interbed.storage.io.deleting import check_deletable, delete_one_by_one
 from interbed.storage.io.hdfs.files import NOT_A_FILE, HdfsOutput, translated
 from interbed.storage.io.hdfs.settings import HdfsLogin
+from interbed.storage.io.parallel import check_deletable, delete_one_by_one
 from interbed.storage.io.prefetch.inputs import opened_by_ranges
 
 if TYPE_CHECKING:

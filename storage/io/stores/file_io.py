@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from interbed.storage.base.errors import StorageAccessError
 from interbed.storage.io.api import OBJECT_STORE_CAPABILITIES, FileStatus, ReadAhead, StoredEnd
-from interbed.storage.io.deleting import BATCH, check_deletable
+from interbed.storage.io.parallel import BATCH, check_deletable
 from interbed.storage.io.stores.objects import StoreObjects
 from interbed.storage.io.stores.options import StoreSettings
 from interbed.storage.io.stores.requests import is_missing_store, was_deleted

@@ -16,7 +16,7 @@ from urllib.parse import quote
 
 from interbed.storage.base.errors import StorageAccessError
 from interbed.storage.io.api import StoredEnd
-from interbed.storage.io.deleting import BATCH
+from interbed.storage.io.parallel import BATCH
 from interbed.storage.io.prefetch.content import WHOLE_BYTES, end_bytes
 from interbed.storage.io.stores import requests
 from interbed.storage.io.stores.options import StoreSettings

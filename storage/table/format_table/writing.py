@@ -32,7 +32,7 @@ from interbed.storage.files.format.layout import DataFileNames, file_schema
 from interbed.storage.files.format.writer import open_writer
 from interbed.storage.files.text.codec import TextFileWriter, text_codec
 from interbed.storage.io.api import FileIO, FileStatus, abort_output, write_errors
-from interbed.storage.io.deleting import delete_all_files, is_link
+from interbed.storage.io.parallel import delete_all_files, is_link
 from interbed.storage.table.format_table.definition import FormatDefinition
 from interbed.storage.table.format_table.directories import FormatDirectories, FormatPartition
 from interbed.storage.version.orphans import OrphansResult, age_limit

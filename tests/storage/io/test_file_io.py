@@ -20,10 +20,9 @@ from interbed.storage.io.api import (
     Latency,
     WrappedFileIO,
 )
-from interbed.storage.io.deleting import is_link
 from interbed.storage.io.faults import FaultyFileIO
 from interbed.storage.io.file_lock import DirectoryLock
-from interbed.storage.io.parallel import PendingFiles
+from interbed.storage.io.parallel import PendingFiles, is_link
 from interbed.storage.io.prefetch.inputs import SharedInputs
 from interbed.storage.io.pyarrow_files import PyarrowFileIO
 from interbed.storage.io.resolve import file_io_for

@@ -20,7 +20,7 @@ from interbed.storage.io.api import (
 )
 from interbed.storage.io.cached.file_io import CachedFileIO
 from interbed.storage.io.cached.options import CacheOptions
-from interbed.storage.io.deleting import BatchDeletion
+from interbed.storage.io.parallel import BatchDeletion
 from interbed.storage.io.stores.file_io import ObjectStoreFileIO
 
 PATH = "s3://lake/t/LATEST"
