@@ -188,7 +188,7 @@ OFFERED: Mapping[str, tuple[str, ...]] = {
         "upkeep.rewrite_indexes",
         "version.maintenance",
         "version.orphans",
-        "version.own_paths",
+        "version.references",
         "version.rollback",
         "version.tags",
     ),

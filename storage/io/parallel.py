@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
+_log = logging.getLogger(__name__)
+
 _T = TypeVar("_T")
 _S = TypeVar("_S")
 
@@ -260,7 +262,6 @@ class BatchDeletion(Protocol):
         ...
 
 
-_log = logging.getLogger(__name__)
 _ROOT = re.compile(r"/*|[A-Za-z][A-Za-z0-9+.\-]*:/*[^/]*/*")
 """Root of the local file system, or of a remote one: its bucket, container or host."""
 

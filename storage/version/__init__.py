@@ -2,6 +2,6 @@
 
 Read `references` (the histories that share a table's files, and the files that a snapshot refers to) first. `expire`
 deletes old snapshots, and `maintenance` what is due after a commit; `tags`, `branch` and `rollback` change which
-snapshots are kept. `orphans` and `fsck` clean up and check; `orphans` and `own_paths` limit every deletion to files
-that the table made itself.
+snapshots are kept. `orphans` and `fsck` clean up and check; `orphans` and `references` limit every deletion to the
+files that the table made itself.
 """

@@ -44,8 +44,7 @@ from interbed.storage.meta.snapshot.snapshot import CommitKind, Snapshot
 from interbed.storage.meta.snapshot.tag import TagManager
 from interbed.storage.scan.scan import TableScan
 from interbed.storage.version.expire import SnapshotExpiry
-from interbed.storage.version.own_paths import branch_files, shortened
-from interbed.storage.version.references import branch_names, half_branches
+from interbed.storage.version.references import branch_files, branch_names, half_branches, shortened
 from interbed.storage.version.rollback import restored
 from interbed.storage.version.tags import guarded
 from interbed.storage.write.commit_message import CommitMessage, DataIncrement

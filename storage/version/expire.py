@@ -34,8 +34,7 @@ from interbed.storage.meta.snapshot.history_journal import find_history_change
 from interbed.storage.meta.snapshot.manager import ChangelogManager
 from interbed.storage.meta.snapshot.progress import ConsumerManager, LogPositions
 from interbed.storage.meta.snapshot.snapshot import FIRST_SNAPSHOT_ID, Snapshot
-from interbed.storage.version.own_paths import own_paths
-from interbed.storage.version.references import References, roots_of_others, tagged
+from interbed.storage.version.references import References, own_paths, roots_of_others, tagged
 
 _log = logging.getLogger(__name__)
 

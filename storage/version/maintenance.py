@@ -19,8 +19,7 @@ from interbed.storage.meta.snapshot.manager import ChangelogManager
 from interbed.storage.meta.snapshot.progress import ConsumerManager
 from interbed.storage.meta.snapshot.snapshot import Snapshot
 from interbed.storage.version.expire import SnapshotExpiry
-from interbed.storage.version.own_paths import own_paths
-from interbed.storage.version.references import References, roots_of_others
+from interbed.storage.version.references import References, own_paths, roots_of_others
 from interbed.storage.version.tags import create_automatic_tags, expire_tags
 
 _log = logging.getLogger(__name__)

@@ -51,7 +51,7 @@ from interbed.storage.meta.snapshot.tag import GUARD_PREFIX, TagManager
 from interbed.storage.scan.starting_point import has_changelog
 from interbed.storage.version.branch import BranchManager, clear_away
 from interbed.storage.version.expire import SnapshotExpiry
-from interbed.storage.version.own_paths import (
+from interbed.storage.version.references import (
     BRANCHES,
     BUCKET,
     CHECKSUM,
@@ -62,9 +62,12 @@ from interbed.storage.version.own_paths import (
     OF_TABLE,
     PARTITION,
     UUID,
+    References,
+    all_branches,
     own_paths,
+    place,
+    tagged,
 )
-from interbed.storage.version.references import References, all_branches, place, tagged
 
 _log = logging.getLogger(__name__)
 

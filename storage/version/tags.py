@@ -40,8 +40,7 @@ from interbed.storage.meta.snapshot.history_journal import HistoryChange, change
 from interbed.storage.meta.snapshot.progress import ConsumerManager
 from interbed.storage.meta.snapshot.snapshot import BATCH_COMMIT_IDENTIFIER, Snapshot
 from interbed.storage.meta.snapshot.tag import Tag, TagManager, check_tag_name, new_tag
-from interbed.storage.version.own_paths import own_paths
-from interbed.storage.version.references import KeptVersions, References, roots_of_others, tagged
+from interbed.storage.version.references import KeptVersions, References, own_paths, roots_of_others, tagged
 
 
 def create_tag(store: FileStore, tag: Tag) -> bool:

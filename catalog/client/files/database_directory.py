@@ -54,7 +54,7 @@ from interbed.storage.base.errors import (
 from interbed.storage.io.api import FileIO
 from interbed.storage.io.parallel import is_link
 from interbed.storage.version.orphans import OwnFiles
-from interbed.storage.version.own_paths import shortened
+from interbed.storage.version.references import shortened
 
 ABANDONED_MILLIS = 7 * 24 * 3600 * 1000
 """A query that writes no file for that long counts as killed."""

@@ -43,7 +43,7 @@ from interbed.storage.meta.options.format import is_object_table
 from interbed.storage.meta.schema.manager import read_outline
 from interbed.storage.table.opening import open_store
 from interbed.storage.version.orphans import OwnFiles, own_files
-from interbed.storage.version.own_paths import OF_TABLE, shortened
+from interbed.storage.version.references import OF_TABLE, shortened
 
 _log = logging.getLogger(__name__)
 

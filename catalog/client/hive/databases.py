@@ -26,7 +26,7 @@ from interbed.catalog.client.hive.registration import LOCATION_PARAMETER, VIRTUA
 from interbed.catalog.client.identifier import Identifier, check_database_name
 from interbed.storage.base.errors import InvalidOptionError, StorageAccessError
 from interbed.storage.io.parallel import is_link
-from interbed.storage.version.own_paths import shortened
+from interbed.storage.version.references import shortened
 from interbed.thrift_idl.hive_metastore.ttypes import Database as HiveDatabase
 from interbed.thrift_idl.hive_metastore.ttypes import FieldSchema, PrincipalType, SerDeInfo, StorageDescriptor
 from interbed.thrift_idl.hive_metastore.ttypes import Table as HiveTable

@@ -15,7 +15,7 @@ from interbed.storage.base.errors import CorruptFileError
 from interbed.storage.commit.file_store_commit import FileStoreCommit
 from interbed.storage.meta.paths import TablePaths
 from interbed.storage.table.table import Table
-from interbed.storage.version.own_paths import own_paths
+from interbed.storage.version.references import own_paths
 from interbed.storage.write.commit_message import CommitMessage
 from tests.support.hostile_names import LEADING_OUT
 from tests.support.tally import Tally
