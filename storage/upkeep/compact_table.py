@@ -35,11 +35,13 @@ from interbed.storage.scan.support import check_writable
 from interbed.storage.upkeep.append_compact import (
     FileConcatenator,
     FileGroup,
+    PostponedPartition,
     plan_append_compaction,
     plan_column_compaction,
+    postponed_partitions,
+    take_up,
 )
 from interbed.storage.upkeep.compact_result import CompactionResult, PlannedCompaction, Progress, result_of
-from interbed.storage.upkeep.take_up_postponed import PostponedPartition, postponed_partitions, take_up
 from interbed.storage.write.commit_message import CommitMessage
 
 COMPACTION_THREADS = min(4, os.cpu_count() or 1)

@@ -26,7 +26,14 @@ from interbed.storage.scan.live_files import RestoredBuckets
 from interbed.storage.scan.partition_filter import PartitionChoice
 from interbed.storage.scan.split import pack_in_order, sharing_sections
 from interbed.storage.scan.support import check_writable
-from interbed.storage.upkeep.append_compact import sort_range, sort_ranges, sort_unit, sort_units
+from interbed.storage.upkeep.append_compact import (
+    PostponedPartition,
+    sort_range,
+    sort_ranges,
+    sort_unit,
+    sort_units,
+    take_up,
+)
 from interbed.storage.upkeep.compact_table import (
     compact_buckets,
     concatenated_groups,
@@ -35,7 +42,6 @@ from interbed.storage.upkeep.compact_table import (
     total_buckets,
     waiting_partitions,
 )
-from interbed.storage.upkeep.take_up_postponed import PostponedPartition, take_up
 from interbed.storage.write.commit_message import CommitMessage
 from interbed.storage.write.sort.external import SortRanges, SortUnit
 from interbed.storage.write.sort.key import OrderStrategy, SortOrder

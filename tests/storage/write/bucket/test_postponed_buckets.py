@@ -13,9 +13,9 @@ from interbed.storage.meta.file_store import FileStore
 from interbed.storage.meta.paths import POSTPONE_BUCKET
 from interbed.storage.meta.snapshot.snapshot import CommitKind
 from interbed.storage.read.change_read import ChangeRead
+from interbed.storage.upkeep import append_compact as postponed_compact
 from interbed.storage.upkeep import compact_table as table_compact
-from interbed.storage.upkeep import take_up_postponed as postponed_compact
-from interbed.storage.upkeep.take_up_postponed import PostponedPartition
+from interbed.storage.upkeep.append_compact import PostponedPartition
 from interbed.storage.write.commit_message import CommitMessage
 from tests.storage.write.bucket.tables import expected, make_table, read, restored, rows
 from tests.support.examples import examples
