@@ -132,7 +132,7 @@ text.""",
 `catalog.get_table` returns a FormatTable for a directory of plain files, and an ObjectTable for a list of files:
 [format-tables.md](format-tables.md).""",
         ("FormatTable", "ObjectTable"),
-        ("FormatTable", "ObjectTable"),
+        ("FormatTable",),
     ),
     PageSection(
         "Reading",

@@ -65,7 +65,7 @@ from interbed.catalog.server.service.access.objects import Privilege
 from interbed.catalog.server.service.access.policies import ReaderRules
 from interbed.catalog.server.service.names import normalized
 from interbed.storage.base.errors import InvalidInputError, NotSupportedError
-from interbed.storage.meta.options.format_table import is_object_table
+from interbed.storage.meta.options.format import is_object_table
 from interbed.storage.meta.paths import TablePaths
 from interbed.storage.meta.schema.table_schema import Schema
 from interbed.storage.table.opening import schema_manager
