@@ -10,14 +10,15 @@ import pytest
 
 import interbed
 from interbed.catalog.client.hive.catalog import HiveCatalog
-from interbed.catalog.server.process.embedded import start_server, stop_server
+from interbed.catalog.server.process.command import start_server, stop_server
 from interbed.storage.base.errors import InvalidInputError, NotSupportedError
 from interbed.storage.io.resolve import file_io_for
 from interbed.storage.meta.schema.change import SetOption
 from tests.support.servers.enforcing_store import EnforcingStore, enforcing_store
 
 BUCKET, OTHER = "lake", "other"
-SCHEMA = pa.schema([("id", pa.int64()), ("name", pa.string())])
+COLUMNS: "list[pa.Field[Any]]" = [pa.field("id", pa.int64()), pa.field("name", pa.string())]
+SCHEMA = pa.schema(COLUMNS)
 EMPTY = pa.schema([])
 ROWS = pa.table({"id": [1, 2], "name": ["a", "b"]})
 OPTIONS = {"bucket": "1"}

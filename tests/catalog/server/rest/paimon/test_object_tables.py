@@ -60,7 +60,7 @@ def test_an_object_table_is_listed_by_its_type(
     assert [row[0] for row in rows] == ["a b/c=d/thréé", "a b/two.png", "one", "schema/schema-0"]
     assert listed(hive.get_table(name)) == rows
     path = ("databases", database, "tables")
-    rest.create_table(database, "with_columns", **OPTIONS)
+    rest.create_table(database, "with_columns", partitioned=False, **OPTIONS)
     assert [field.name for field in hive.get_table(f"{database}.with_columns").fields] == COLUMNS
     catalog.drop_table(f"{database}.with_columns")
     assert rest.get(*path, tableType="object-table")["tables"] == ["o"]

@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from interbed.catalog.server.process.embedded import RunningServer, start_server, stop_server
+from interbed.catalog.server.process.command import RunningServer, start_server, stop_server
 from tests.support.waits import at_most
 
 STORES = 70
