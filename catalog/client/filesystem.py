@@ -46,8 +46,8 @@ from interbed.storage.io.resolve import check_exclusive, file_io_for, normalize_
 from interbed.storage.meta.options.format import is_object_table
 from interbed.storage.meta.schema.manager import SchemaManager
 from interbed.storage.meta.schema.table_schema import TableSchema
-from interbed.storage.table.opening import find_store, open_store, opened_table, schema_manager
-from interbed.storage.table.table import Table
+from interbed.storage.table.opening import find_store, open_store, schema_manager
+from interbed.storage.table.table import Table, opened_table
 
 if TYPE_CHECKING:
     from interbed.catalog.client.files.dropped_directories import DroppedDirectories

@@ -5,14 +5,13 @@ and skips level 0.
 """
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING
 
 from interbed.storage.base.bucket_id import by_bucket
 from interbed.storage.base.errors import InvalidOptionError
 from interbed.storage.io.api import FileIO
 from interbed.storage.meta import file_store
 from interbed.storage.meta.file_store import FileStore, StoreEnvironment, StoreHooks
-from interbed.storage.meta.options.format import is_object_table
 from interbed.storage.meta.options.log import LogConsistency
 from interbed.storage.meta.paths import TablePaths
 from interbed.storage.meta.schema.manager import SchemaManager
@@ -20,7 +19,6 @@ from interbed.storage.meta.schema.table_schema import TableSchema
 
 if TYPE_CHECKING:
     from interbed.storage.meta.store_environment import WriteLog
-    from interbed.storage.table.table import Table
 
 
 def _check_options(
@@ -134,15 +132,3 @@ def _check_compacted(store: FileStore) -> None:
             "rows of them, or show old ones. Stop its writers, compact it fully (interbed table compact --full, "
             "table.compact(full=True)), then switch."
         )
-
-
-def opened_table(name: str, store: FileStore) -> "Table":
-    """Return the table of a file store, an ObjectTable if its schema says so."""
-    if is_object_table(store.schema.options):
-        from interbed.storage.table.object_table import ObjectTable
-
-        # Readers use only methods that both kinds of tables have, or are refused by name.
-        return cast("Table", ObjectTable(name, store.location, store.file_io, store.schema))
-    from interbed.storage.table.table import Table
-
-    return Table(name, store)

@@ -9,12 +9,13 @@ from collections.abc import Mapping, Sequence
 from copy import copy
 from dataclasses import replace
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from interbed.storage.base.errors import InvalidInputError
 from interbed.storage.base.types.column_names import check_asked_once
 from interbed.storage.meta.file_store import FileStore, changes_table
 from interbed.storage.meta.options.core import CoreOptions
+from interbed.storage.meta.options.format import is_object_table
 from interbed.storage.meta.schema.system_fields import readable_by_name, readable_fields
 from interbed.storage.meta.schema.table_schema import TableSchema
 from interbed.storage.table.described import DescribedTable, ScannedRows
@@ -346,3 +347,13 @@ def _bound(given: "str | Predicate", store: FileStore) -> "Predicate":
     from interbed.storage.base.predicate.conditions import bound_filter
 
     return bound_filter(given, readable_fields(store.schema))
+
+
+def opened_table(name: str, store: FileStore) -> Table:
+    """Return the table of a file store, an ObjectTable if its schema says so."""
+    if is_object_table(store.schema.options):
+        from interbed.storage.table.object_table import ObjectTable
+
+        # Readers use only methods that both kinds of tables have, or are refused by name.
+        return cast(Table, ObjectTable(name, store.location, store.file_io, store.schema))
+    return Table(name, store)

@@ -41,8 +41,8 @@ from interbed.storage.meta.file_store import FileStore
 from interbed.storage.meta.options.format import is_object_table
 from interbed.storage.meta.schema.change import SchemaChange
 from interbed.storage.meta.schema.table_schema import Schema, TableSchema
-from interbed.storage.table.opening import opened_table, schema_manager
-from interbed.storage.table.table import Table
+from interbed.storage.table.opening import schema_manager
+from interbed.storage.table.table import Table, opened_table
 
 if TYPE_CHECKING:
     from interbed.catalog.client.hive.format_tables import HiveFormatTables
