@@ -80,6 +80,7 @@ class ObjectTable(ScannedRows, RowsTable):
 
     @property
     def arrow_schema(self) -> "pa.Schema":
+        """The Arrow schema of the rows."""
         return self.schema.arrow
 
     @property
@@ -108,6 +109,7 @@ class ObjectTable(ScannedRows, RowsTable):
         return ObjectTable(self.name, self.location, self.file_io, replace(self.schema, options=options))
 
     def rows(self, wanted: Collection[str]) -> Sequence[Row]:
+        """Return a row of each file; a scan gets them in parts."""
         return [row for part in self.parts(wanted) for row in part]
 
     def parts(self, wanted: Collection[str]) -> Iterator[Sequence[Row]]:

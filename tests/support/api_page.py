@@ -129,10 +129,10 @@ text.""",
     PageSection(
         "Format tables and object tables",
         """\
-`catalog.get_table` returns a FormatTable for a directory of plain files, and an ObjectTable for a list of files:
-[format-tables.md](format-tables.md).""",
+`catalog.get_table` returns a FormatTable for a directory of plain files, and an ObjectTable for one of files of any
+kind, which are its rows: [format-tables.md](format-tables.md).""",
         ("FormatTable", "ObjectTable"),
-        ("FormatTable",),
+        ("FormatTable", "ObjectTable"),
     ),
     PageSection(
         "Reading",
