@@ -60,7 +60,7 @@ from interbed.catalog.client.hive.registration import (
 )
 from interbed.catalog.client.identifier import Identifier
 from interbed.catalog.client.staging import TableFill, publish_replacement
-from interbed.storage.base.errors import CommitStateUnknownError, InterbedError, InvalidOptionError
+from interbed.storage.base.errors import CommitStateUnknownError, InterbedError, InvalidOptionError, NotSupportedError
 from interbed.storage.io.resolve import respelled
 from interbed.storage.meta.file_store import table_paths
 from interbed.storage.meta.options.format import is_object_table
@@ -373,6 +373,11 @@ class HiveTables:
             entry = self._entries.table(identifier)
             self._renames.finish(identifier, entry)
             store = self._entries.open(identifier, entry)
+            if is_object_table(store.schema.options):
+                raise NotSupportedError(
+                    f"The object table '{identifier}' is not altered: drop it and create it again with other "
+                    "properties; its files stay."
+                )
             self._bring_up_to_date(identifier, entry, store.schema)
             changed = store.schemas.change(changes, check=_check_change)
             try:

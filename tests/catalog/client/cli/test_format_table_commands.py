@@ -75,5 +75,5 @@ def test_commands_read_an_object_table(server: str, tmp_path: Path) -> None:
         refused = run(server, line)
         assert refused.exit_code != 0
         assert "is an object table; it takes" in refused.output
-    assert run(server, "table drop shop.o").exit_code == 0
+    assert run(server, "table drop shop.o --yes").exit_code == 0
     assert (tmp_path / "one.txt").exists()
