@@ -173,9 +173,8 @@ class RowValues:
         return and_(*conditions) if conditions else None
 
     def sources(self, rows: pa.RecordBatch) -> Positions:
-        return to_numpy(pc.fill_null(pc.index_in(self._key_of(rows), self._encoded), scalar_of(-1, pa.int32()))).astype(
-            np.int64
-        )
+        places: Any = pc.fill_null(pc.index_in(self._key_of(rows), self._encoded), scalar_of(-1, pa.int32()))
+        return to_numpy(places).astype(np.int64)
 
     def values(self, rows: pa.RecordBatch, sources: Positions) -> pa.RecordBatch:
         return self._rows.take(from_numpy(sources))
