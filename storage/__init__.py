@@ -153,7 +153,6 @@ OFFERED: Mapping[str, tuple[str, ...]] = {
         "files.format.readers",
         "files.text.options",
         "read.arrow_rows",
-        "read.parallel",
     ),
     "writes of files that are not of interbed's tables": (
         "base.types.nested",

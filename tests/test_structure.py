@@ -133,7 +133,6 @@ CATCHERS = {
     "spark_ext/process/worker.py": "Spark gets the error of its task",
     "storage/base/prefetch.py": "the thread that reads raises the error",
     "storage/files/format/api.py": "the writer raises the error after the encoder",
-    "storage/read/parallel.py": "the thread that reads raises the error",
 }
 """Modules that catch every error without raising it there, with the reason; others name the errors that they expect."""
 

@@ -37,11 +37,10 @@ from interbed.storage.base.arrow_values import from_numpy
 from interbed.storage.base.errors import CorruptFileError, NotSupportedError
 from interbed.storage.base.predicate.evaluate import mask
 from interbed.storage.base.predicate.expr import Comparison, Op, Predicate, columns_of
-from interbed.storage.base.prefetch import PrefetchingIterator, chain_prefetched, map_in_threads
+from interbed.storage.base.prefetch import PrefetchingIterator, chain_prefetched, map_in_threads, read_in_parallel
 from interbed.storage.files.deletion_vectors import EMPTY, DeletionVector, decode
 from interbed.storage.files.format.api import data_file_errors
 from interbed.storage.io.api import open_sized
-from interbed.storage.read.parallel import read_ahead
 
 ROW_ID = NestedField(2147483540, "_row_id", LongType(), required=False)
 LAST_UPDATED = NestedField(2147483539, "_last_updated_sequence_number", LongType(), required=False)
@@ -349,7 +348,7 @@ class TaskRead:
         # The next files of an object store are opened meanwhile.
         is_far = bool(data) and self._files.is_far(data[0].file.path)
         ahead = min(count, len(data) - count) if is_far else 0
-        return pa.RecordBatchReader.from_batches(self._arrow, read_ahead(sources, count, ahead=ahead))
+        return pa.RecordBatchReader.from_batches(self._arrow, read_in_parallel(sources, count, ahead=ahead))
 
     def _rows(self, task: DataTask, deletions: DeletedRows, use_threads: bool) -> Iterator[pa.RecordBatch]:
         wanted = _with(self._schema, self._projected, self._filtered | deletions.key_ids(task))

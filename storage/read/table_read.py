@@ -15,6 +15,7 @@ import pyarrow as pa
 from interbed.storage.base.arrays import Positions
 from interbed.storage.base.byte_budget import first_within, longest_first
 from interbed.storage.base.predicate.expr import Predicate
+from interbed.storage.base.prefetch import read_in_parallel
 from interbed.storage.files.file_index.api import EVERYTHING
 from interbed.storage.files.format.api import DecodeTally
 from interbed.storage.lsm.file_read import FileRead, ReadOptions, block_rows, prefetched_files
@@ -24,7 +25,6 @@ from interbed.storage.lsm.sort_merge import BLOCK_ROWS, MIN_BATCH_ROWS
 from interbed.storage.meta.file_store import FileStore
 from interbed.storage.meta.manifest.entry import DataFileMeta
 from interbed.storage.read.columns import DeletionReader, ReadColumns
-from interbed.storage.read.parallel import read_ahead
 from interbed.storage.scan.explain import DecodedExplanation, Explanation, ReadExplanation
 from interbed.storage.scan.pruning import BucketSelector
 from interbed.storage.scan.split import Split
@@ -140,7 +140,7 @@ class TableRead:
             partial(self.to_batches, split, use_threads=use_threads, readers=readers + min(readers, ahead), limit=few)
             for split in splits
         ]
-        return pa.RecordBatchReader.from_batches(self.schema, read_ahead(sources, readers, ahead=ahead))
+        return pa.RecordBatchReader.from_batches(self.schema, read_in_parallel(sources, readers, ahead=ahead))
 
     def _default_threads(self, splits: Sequence[Split]) -> int:
         if self._predicate is not None and self._merge is not None and all(s.branch is None for s in splits):

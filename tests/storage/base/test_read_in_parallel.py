@@ -8,7 +8,7 @@ from itertools import islice
 import pyarrow as pa
 import pytest
 
-from interbed.storage.read.parallel import QUEUED_BATCHES, read_ahead
+from interbed.storage.base.prefetch import QUEUED_BATCHES, read_in_parallel
 from tests.support.waits import at_most, wait_until
 
 
@@ -32,10 +32,10 @@ def _wait_until(condition: "threading.Event") -> None:
 def test_batches_of_several_sources_alternate_in_a_fixed_order() -> None:
     sources = [partial(_numbers, 100 * i, count) for i, count in enumerate((3, 1, 2, 0, 2))]
     for _ in range(5):
-        assert _values(read_ahead(sources, 2)) == [0, 100, 1, 2, 200, 201, 400, 401]
-    assert _values(read_ahead(sources, 1)) == [0, 1, 2, 100, 200, 201, 400, 401]
-    assert sorted(_values(read_ahead(sources, 99))) == [0, 1, 2, 100, 200, 201, 400, 401]
-    assert _values(read_ahead([], 4)) == []
+        assert _values(read_in_parallel(sources, 2)) == [0, 100, 1, 2, 200, 201, 400, 401]
+    assert _values(read_in_parallel(sources, 1)) == [0, 1, 2, 100, 200, 201, 400, 401]
+    assert sorted(_values(read_in_parallel(sources, 99))) == [0, 1, 2, 100, 200, 201, 400, 401]
+    assert _values(read_in_parallel([], 4)) == []
 
 
 def test_a_source_is_read_ahead_no_further_than_the_queue() -> None:
@@ -49,7 +49,7 @@ def test_a_source_is_read_ahead_no_further_than_the_queue() -> None:
                 full.set()
             yield _batch(i)
 
-    stream = read_ahead([counted, partial(_numbers, 0, 1000)], 2)
+    stream = read_in_parallel([counted, partial(_numbers, 0, 1000)], 2)
     next(stream)
     _wait_until(full)
     assert len(made) <= QUEUED_BATCHES + 2
@@ -61,7 +61,7 @@ def test_an_error_is_raised_after_the_batches_before_it() -> None:
         yield _batch(1)
         raise ValueError("broken")
 
-    stream = read_ahead([failing, partial(_numbers, 10, 2)], 2)
+    stream = read_in_parallel([failing, partial(_numbers, 10, 2)], 2)
     assert _values(islice(stream, 2)) == [1, 10]
     with pytest.raises(ValueError, match="broken"):
         list(stream)
@@ -77,7 +77,7 @@ def test_closing_a_stream_closes_its_sources_and_ends_its_threads() -> None:
         finally:
             event.set()
 
-    stream = read_ahead([partial(endless, event) for event in closed], 2)
+    stream = read_in_parallel([partial(endless, event) for event in closed], 2)
     next(stream)
     stream.close()
     for event in closed:
