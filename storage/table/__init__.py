@@ -2,7 +2,6 @@
 
 Read `opening` and `table` first. `Table` has the methods of `table_writes`, `table_changes` and `table_names`
 (pypaimon's). Its parts `versions`, `maintenance` and `access` are in `table_versions`, `table_maintenance` and
-`table_access`. Each method imports what it needs when it is called.
-`option_rules` and `schema_update` check options; `row_views` has the views `t$ro` and
-`t$row_tracking`.
+`described`. Each method imports what it needs when it is called. `option_rules` and `schema_update` check options;
+`row_views` has the views `t$ro` and `t$row_tracking`.
 """

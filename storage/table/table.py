@@ -18,9 +18,8 @@ from interbed.storage.meta.options.core import CoreOptions
 from interbed.storage.meta.options.format import is_object_table
 from interbed.storage.meta.schema.system_fields import readable_by_name, readable_fields
 from interbed.storage.meta.schema.table_schema import TableSchema
-from interbed.storage.table.described import DescribedTable, ScannedRows
+from interbed.storage.table.described import DescribedTable, ScannedRows, TableAccess
 from interbed.storage.table.opening import open_store
-from interbed.storage.table.table_access import TableAccess
 from interbed.storage.table.table_changes import TableChanges
 from interbed.storage.table.table_maintenance import TableMaintenance
 from interbed.storage.table.table_names import PypaimonNames

@@ -8,9 +8,9 @@ import pytest
 
 import interbed
 from interbed.storage.base.errors import NotSupportedError
+from interbed.storage.table.described import TableAccess
 from interbed.storage.table.row_views import ReadOptimizedTable
 from interbed.storage.table.table import Table
-from interbed.storage.table.table_access import TableAccess
 from interbed.storage.table.table_maintenance import TableMaintenance
 from interbed.storage.table.table_versions import TableVersions
 
