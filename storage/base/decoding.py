@@ -1,4 +1,5 @@
-"""Decoding of bytes of any origin: decompression up to a limit, metadata files in gzip, and base 64 in one form.
+"""Decoding of bytes of any origin: decompression up to a limit, metadata files in gzip, base 64 in one form, and JSON
+objects of metadata files.
 
 Python's decompressors return at most a given number of bytes at a time: one byte more than the limit shows that there
 are more, and no more than that is held. Source: RFC 1952.
@@ -6,14 +7,23 @@ are more, and no more than that is held. Source: RFC 1952.
 Base 64 of values that come in as text is that of RFC 4648, section 4, in its only canonical form. A text of another
 form may stand for the same bytes: its last character has bits that belong to no byte, or characters of other alphabets
 are in between. Two texts of one value would be two keys, and a damaged text another value.
+
+Snapshots, schemas and consumers are JSON objects without a checksum. Damage is detected where it leaves invalid JSON, a
+value of another type, or a member name that differs in one letter, which readers would treat as absent.
 """
 
+import json
 import zlib
 from base64 import b64decode, b64encode, urlsafe_b64decode, urlsafe_b64encode
-from collections.abc import Callable
-from typing import Protocol
+from collections.abc import Callable, Mapping
+from typing import Any, Protocol
+
+from interbed.storage.base.errors import CorruptFileError
 
 _GZIP = b"\x1f\x8b"
+
+MemberType = type | tuple[type, ...]
+_LEAST, _MOST = -(2**63), 2**63 - 1
 
 
 class TooManyBytesError(ValueError):
@@ -106,3 +116,38 @@ def bytes_of_base64url(text: str) -> bytes:
     if urlsafe_b64encode(found).decode("ascii").rstrip("=") != text:
         raise ValueError(f"{text[:40]!r} is no text in base 64 for addresses: no encoder writes it")
     return found
+
+
+def read_object(content: str | bytes, members: Mapping[str, MemberType], *, source: str, what: str) -> dict[str, Any]:
+    """Return the object in a file, by member name; `members` are the known ones with their types, besides null.
+
+    Members with other names are passed through. Raises CorruptFileError naming `source` when it is no `what`.
+    """
+    try:
+        value = json.loads(content)
+    except (ValueError, RecursionError) as error:
+        raise CorruptFileError(f"{source} is not {what}: {error}") from error
+    if not isinstance(value, dict):
+        raise CorruptFileError(f"{source} is not {what}: it holds {type(value).__name__} instead of an object.")
+    for name, content_of in value.items():
+        expected = members.get(name)
+        if expected is None:
+            similar = next((m for m in members if m not in value and _is_misread(name, m)), None)
+            if similar is not None:
+                raise CorruptFileError(f"{source} is damaged: it has a member {name!r} where {similar!r} belongs.")
+        elif content_of is not None and not _fits(content_of, expected):
+            raise CorruptFileError(f"{source} is not {what}: its member {name!r} is {content_of!r:.100}.")
+    return value
+
+
+def _is_misread(name: str, known: str) -> bool:
+    """Return whether two names differ in one letter."""
+    return len(name) == len(known) and sum(a != b for a, b in zip(name, known, strict=True)) == 1
+
+
+def _fits(value: object, expected: MemberType) -> bool:
+    if isinstance(value, bool):
+        return expected is bool
+    if isinstance(value, int) and not _LEAST <= value <= _MOST:
+        return False
+    return isinstance(value, expected)

@@ -36,11 +36,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from interbed.storage.base.arrow_values import from_numpy, scalar_of
+from interbed.storage.base.decoding import read_object
 from interbed.storage.base.errors import CorruptFileError
 from interbed.storage.base.row.kind import RowKind
 from interbed.storage.base.types.arrow import fields_to_schema
 from interbed.storage.log.json_text import ObjectReader, object_texts
-from interbed.storage.meta.json_object import read_object
 from interbed.storage.meta.schema.table_schema import TableSchema
 
 Kinds = npt.NDArray[np.int8]

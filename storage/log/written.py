@@ -16,8 +16,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
+from interbed.storage.base.decoding import read_object
 from interbed.storage.base.errors import CorruptFileError
-from interbed.storage.meta.json_object import read_object
 
 WRITTEN_HEADER = "written"
 

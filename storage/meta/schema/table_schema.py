@@ -13,6 +13,7 @@ from dataclasses import fields as members_of
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Protocol
 
+from interbed.storage.base.decoding import MemberType, read_object
 from interbed.storage.base.errors import (
     CorruptFileError,
     InvalidInputError,
@@ -33,7 +34,6 @@ from interbed.storage.base.types.data_type import (
     field_to_json,
 )
 from interbed.storage.io.api import FileIO
-from interbed.storage.meta.json_object import MemberType, read_object
 from interbed.storage.meta.manifest.entry import ROW_ID
 from interbed.storage.meta.options.core import BUCKET, PARTITION, PRIMARY_KEY, CoreOptions
 from interbed.storage.meta.paths import TablePaths

@@ -21,10 +21,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from interbed.storage.base.backoff import NO_JITTER, ExponentialBackoff
+from interbed.storage.base.decoding import read_object
 from interbed.storage.base.errors import CorruptFileError, InvalidInputError
 from interbed.storage.base.path_name import path_name
 from interbed.storage.io.api import FileIO
-from interbed.storage.meta.json_object import read_object
 from interbed.storage.meta.paths import TablePaths
 
 _log = logging.getLogger(__name__)

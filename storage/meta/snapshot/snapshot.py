@@ -13,6 +13,7 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Any, Protocol, runtime_checkable
 
+from interbed.storage.base.decoding import read_object
 from interbed.storage.base.errors import (
     CommitStateUnknownError,
     CorruptFileError,
@@ -24,7 +25,6 @@ from interbed.storage.base.errors import (
 )
 from interbed.storage.io.api import FileIO
 from interbed.storage.io.resolve import check_exclusive
-from interbed.storage.meta.json_object import read_object
 from interbed.storage.meta.manifest.entry import ManifestEntry
 from interbed.storage.meta.paths import TablePaths
 

@@ -17,13 +17,13 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from interbed.storage.base.decoding import MemberType, read_object
 from interbed.storage.base.errors import CorruptFileError, InvalidInputError, plain_errors
 from interbed.storage.base.row.binary_row import decode_row, decode_rows
 from interbed.storage.base.row.python_values import python_value
 from interbed.storage.base.row.values import order_key, parse_text
 from interbed.storage.base.types.data_type import ArrayType, AtomicType, DataField, DataType, MapType, RowType, TypeRoot
 from interbed.storage.meta.file_store import FileStore
-from interbed.storage.meta.json_object import MemberType, read_object
 from interbed.storage.meta.manifest.entry import DataFileMeta
 from interbed.storage.meta.schema.system_fields import readable_by_name
 from interbed.storage.meta.schema.table_schema import TableSchema

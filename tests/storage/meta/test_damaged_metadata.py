@@ -13,8 +13,8 @@ import pyarrow as pa
 import pytest
 
 import interbed
+from interbed.storage.base.decoding import read_object
 from interbed.storage.base.errors import CorruptFileError, InvalidOptionError
-from interbed.storage.meta.json_object import read_object
 from interbed.storage.meta.schema.table_schema import TableSchema
 from interbed.storage.meta.snapshot.snapshot import Snapshot
 from interbed.storage.table.table import Table
