@@ -1,13 +1,13 @@
 """Live files of a snapshot, and files that it changed: manifests read with the filters of one scan.
 
-`RestoredBuckets` are the files of buckets that writers and compactions continue. `partition_sums` counts the files,
-rows and bytes of each partition.
+`BucketRestore` is the protocol of the files that exist before a write: `RestoredBuckets` are those of a snapshot, which
+writers and compactions continue. `partition_sums` counts the files, rows and bytes of each partition.
 """
 
 from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TypeVar
+from typing import Protocol, TypeVar
 
 from interbed.storage.base.bucket_id import BucketId, by_bucket
 from interbed.storage.base.errors import InvalidInputError
@@ -166,6 +166,41 @@ def _may_hold_bucket(manifest: ManifestFileMeta, buckets: Collection[int]) -> bo
     return low is None or high is None or any(low <= b <= high for b in buckets)
 
 
+class BucketRestore(Protocol):
+    """The files of a snapshot that a writer continues."""
+
+    @property
+    def snapshot_id(self) -> int | None:
+        """The id of the snapshot, None when there is none."""
+        ...
+
+    def max_sequence_number(self, bucket_id: BucketId) -> int:
+        """Return the highest sequence number in the bucket, -1 when it is empty."""
+        ...
+
+    def total_buckets(self, partition: bytes) -> int | None:
+        """Return the number of buckets with which the files of the partition were written, None when it has no
+        files.
+        """
+        ...
+
+    def files(self, bucket_id: BucketId) -> Sequence[DataFileMeta]:
+        """Return the data files of the bucket."""
+        ...
+
+    def index_files(self, bucket_id: BucketId) -> Sequence[IndexFileMeta]:
+        """Return the index files of the bucket."""
+        ...
+
+    def buckets(self) -> Sequence[BucketId]:
+        """Return all buckets that have files."""
+        ...
+
+    def buckets_of(self, partition: bytes) -> Sequence[int]:
+        """Return the buckets of a partition that have data files or index files, ascending."""
+        ...
+
+
 class RestoredBuckets:
     """Live files of a snapshot (None: of an empty table) by partition, a serialised BinaryRow, and bucket."""
 
@@ -250,6 +285,53 @@ def restore_buckets(
         return RestoredBuckets(None, ())
     check_not_replaced(store, snapshot)
     return RestoredBuckets(snapshot.id, live.entries(snapshot)[0], live.index_entries(snapshot))
+
+
+class NothingBefore:
+    """The restore of an overwrite: existing files are ignored, with their sequence numbers and their number of
+    buckets.
+    """
+
+    snapshot_id: int | None = None
+
+    def max_sequence_number(self, bucket_id: BucketId) -> int:
+        return -1
+
+    def total_buckets(self, partition: bytes) -> int | None:
+        return None
+
+    def files(self, bucket_id: BucketId) -> Sequence[DataFileMeta]:
+        return ()
+
+    def index_files(self, bucket_id: BucketId) -> Sequence[IndexFileMeta]:
+        return ()
+
+    def buckets(self) -> Sequence[BucketId]:
+        return ()
+
+    def buckets_of(self, partition: bytes) -> Sequence[int]:
+        return ()
+
+
+class LatestBuckets:
+    """Cache of the files of the newest snapshot for one writer: read at the first use, and again after `forget`."""
+
+    def __init__(self, ask: Callable[[], BucketRestore]) -> None:
+        self._ask = ask
+        self._known: BucketRestore | None = None
+        self.snapshot_id: int | None = None
+        """The snapshot that was read last, also after `forget`; None before the first read, or when there was none."""
+
+    def get(self) -> BucketRestore:
+        """Return the files of the newest snapshot."""
+        if self._known is None:
+            self._known = self._ask()
+            self.snapshot_id = self._known.snapshot_id
+        return self._known
+
+    def forget(self) -> None:
+        """Read the newest snapshot again at the next use, to see the commits of other writers."""
+        self._known = None
 
 
 K = TypeVar("K", bound=Hashable)

@@ -238,7 +238,7 @@ class Table(DescribedTable, ScannedRows, TableWrites, TableChanges, PypaimonName
 
         With `batch`, the rows of a table with postponed buckets go to real buckets, if no other rows wait there.
         """
-        from interbed.storage.write.bucket_restore import NothingBefore
+        from interbed.storage.scan.live_files import NothingBefore
         from interbed.storage.write.bucket_strategy import batch_strategy_of, strategy_of
         from interbed.storage.write.table_write import TableWrite
 

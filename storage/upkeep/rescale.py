@@ -22,11 +22,11 @@ from interbed.storage.meta.options.core import BUCKET
 from interbed.storage.meta.options.lsm import ChangelogProducer
 from interbed.storage.meta.schema.change import SetOption
 from interbed.storage.read.table_read import TableRead
+from interbed.storage.scan.live_files import NothingBefore
 from interbed.storage.scan.partition_filter import PartitionChoice
 from interbed.storage.scan.scan import TableScan
 from interbed.storage.scan.support import check_writable
 from interbed.storage.upkeep.compact_table import compact_table
-from interbed.storage.write.bucket_restore import NothingBefore
 from interbed.storage.write.commit_message import CommitMessage, as_compaction
 from interbed.storage.write.table_write import TableWrite
 

@@ -17,7 +17,7 @@ from interbed.storage.lsm.write_buffer import Kinds
 from interbed.storage.meta.bucket_mode import BucketMode, bucket_mode
 from interbed.storage.meta.file_store import FileStore
 from interbed.storage.meta.paths import POSTPONE_BUCKET
-from interbed.storage.scan.live_files import restore_buckets
+from interbed.storage.scan.live_files import LatestBuckets, restore_buckets
 from interbed.storage.write.bucket.cross_partition import CrossPartition
 from interbed.storage.write.bucket.dynamic import DynamicBuckets
 from interbed.storage.write.bucket.route import (
@@ -28,7 +28,6 @@ from interbed.storage.write.bucket.route import (
     RoutedRows,
     Router,
 )
-from interbed.storage.write.bucket_restore import LatestBuckets
 from interbed.storage.write.bucket_writer import FlushedFiles
 from interbed.storage.write.commit_message import CommitMessage, WriteBasis
 

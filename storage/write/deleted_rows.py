@@ -20,8 +20,8 @@ from interbed.storage.lsm.file_read import FileRead, ReadOptions, block_rows
 from interbed.storage.meta.file_store import FileStore
 from interbed.storage.meta.manifest.index_manifest import DELETION_VECTORS, IndexFileMeta
 from interbed.storage.read.columns import DeletionReader
+from interbed.storage.scan.live_files import BucketRestore
 from interbed.storage.scan.split import Split
-from interbed.storage.write.bucket_restore import BucketRestore
 from interbed.storage.write.commit_message import CommitMessage, DataIncrement
 from interbed.storage.write.table_write import TableWrite
 

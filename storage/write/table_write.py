@@ -34,7 +34,7 @@ from interbed.storage.meta.bucket_mode import BucketMode, bucket_mode
 from interbed.storage.meta.file_store import FileStore
 from interbed.storage.meta.options.lsm import ChangelogProducer, MergeEngine
 from interbed.storage.meta.snapshot.snapshot import CommitKind
-from interbed.storage.scan.live_files import restore_buckets
+from interbed.storage.scan.live_files import BucketRestore, LatestBuckets, NothingBefore, restore_buckets
 from interbed.storage.scan.partition_filter import (
     PartitionChoice,
     PartitionFilter,
@@ -45,7 +45,6 @@ from interbed.storage.scan.partition_filter import (
 from interbed.storage.scan.support import check_writable
 from interbed.storage.write.bucket.cross_partition import ReplacingCrossPartition
 from interbed.storage.write.bucket.route import RoutedRows
-from interbed.storage.write.bucket_restore import BucketRestore, LatestBuckets, NothingBefore
 from interbed.storage.write.bucket_strategy import BucketStrategy, CrossPartitionStrategy, MakeStrategy, strategy_of
 from interbed.storage.write.bucket_writer import BucketWriter, spill_of
 from interbed.storage.write.commit_message import CommitMessage

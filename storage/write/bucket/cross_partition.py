@@ -23,13 +23,13 @@ from interbed.storage.meta.file_store import FileStore
 from interbed.storage.meta.options.lsm import MergeEngine
 from interbed.storage.meta.snapshot.snapshot import CommitKind
 from interbed.storage.read.table_read import TableRead
+from interbed.storage.scan.live_files import BucketRestore
 from interbed.storage.scan.partition_filter import PartitionFilter
 from interbed.storage.scan.scan import TableScan
 from interbed.storage.scan.split import Split
 from interbed.storage.write.bucket.key_locations import NOWHERE, KeyHashes, KeyLocations, Locations
 from interbed.storage.write.bucket.partition_buckets import MAX_BUCKET, DynamicBucketRules, take_space, too_many_buckets
 from interbed.storage.write.bucket.route import PlacedRows, distinct_partitions
-from interbed.storage.write.bucket_restore import BucketRestore
 
 _BUCKET_BITS = 16
 _BUCKET_MASK = (1 << _BUCKET_BITS) - 1

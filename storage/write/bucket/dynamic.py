@@ -23,9 +23,9 @@ from interbed.storage.lsm.file_read import FileRead, ReadOptions, block_rows
 from interbed.storage.meta.bucket_mode import DYNAMIC_BUCKETS
 from interbed.storage.meta.file_store import FileStore
 from interbed.storage.meta.manifest.index_manifest import HASH_INDEX, IndexFileMeta
+from interbed.storage.scan.live_files import BucketRestore
 from interbed.storage.write.bucket.partition_buckets import DynamicBucketRules, Hashes, PartitionBuckets
 from interbed.storage.write.bucket.route import Numbers
-from interbed.storage.write.bucket_restore import BucketRestore
 from interbed.storage.write.commit_message import CommitMessage
 
 _HASH_BYTES = 4
