@@ -51,7 +51,7 @@ class SnapshotQuery(ArrowRows):
             return self
         if mode is StartupMode.INCREMENTAL:
             # Imported here: other queries need no ranges.
-            from interbed.storage.scan.change_range import with_fixed_range
+            from interbed.storage.scan.starting_point import with_fixed_range
 
             return replace(self, store=with_fixed_range(self.store))
         if mode in (StartupMode.LATEST_FULL, StartupMode.LATEST):

@@ -6,7 +6,7 @@ Where an overwrite may have moved keys to other buckets, the splits that delete 
 comparison of two snapshots has one split for each partition. Only append tables without buckets, whose rows have no
 order, spread their files over several splits.
 
-Batch reads are of the range of snapshots that options name (change_range.py). `incremental-between-scan-mode` chooses
+Batch reads are of the range of snapshots that options name (starting_point.py). `incremental-between-scan-mode` chooses
 the source of the changes: new files (`delta`), changelog files (`changelog`), either by the table's producer (`auto`),
 or a comparison of the two snapshots (`diff`). Documentation page: `flink/sql-query`, Batch Incremental.
 """
@@ -36,10 +36,9 @@ from interbed.storage.meta.options.stream import (
 )
 from interbed.storage.meta.snapshot.manager import ChangelogManager
 from interbed.storage.meta.snapshot.snapshot import FIRST_SNAPSHOT_ID, CommitKind, Snapshot
-from interbed.storage.scan.change_range import SnapshotRange, chosen_range
 from interbed.storage.scan.manifest_reader import ManifestReader
 from interbed.storage.scan.split import DeletionFile, Plan, PlanStatistics, Split, append_groups, column_groups
-from interbed.storage.scan.starting_point import has_changelog
+from interbed.storage.scan.starting_point import SnapshotRange, chosen_range, has_changelog
 
 _log = logging.getLogger(__name__)
 

@@ -27,10 +27,9 @@ from interbed.storage.meta.snapshot.snapshot import Snapshot
 from interbed.storage.read.arrow_rows import ArrowRows, limited
 from interbed.storage.read.change_read import ROW_KIND, AuditRead, ChangeRead, audit_fields
 from interbed.storage.scan.change_plan import plan_between, snapshot_changed
-from interbed.storage.scan.change_range import SnapshotRange
 from interbed.storage.scan.scan import TableScan
 from interbed.storage.scan.split import Plan
-from interbed.storage.scan.starting_point import at_snapshot, oldest_with_changes
+from interbed.storage.scan.starting_point import SnapshotRange, at_snapshot, oldest_with_changes
 from interbed.storage.scan.support import check_readable
 from interbed.storage.views.builder.read import ViewReadBuilder
 from interbed.storage.views.stream.stream_scan import StreamLimits, StreamScan, TableStream, streamed

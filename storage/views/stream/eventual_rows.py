@@ -20,9 +20,9 @@ from interbed.storage.meta.snapshot.snapshot import CommitKind, Snapshot
 from interbed.storage.read.change_read import ChangeRead
 from interbed.storage.read.point_lookup import PointLookup
 from interbed.storage.scan.change_plan import plan_between
-from interbed.storage.scan.change_range import SnapshotRange
 from interbed.storage.scan.scan import TableScan
 from interbed.storage.scan.split import Split
+from interbed.storage.scan.starting_point import SnapshotRange
 from interbed.storage.views.stream.log_stream import check_log_stream
 
 KEYS_AT_ONCE = 10_000
