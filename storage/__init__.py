@@ -180,7 +180,6 @@ OFFERED: Mapping[str, tuple[str, ...]] = {
         "upkeep.bucket_health",
         "upkeep.changed_rows",
         "upkeep.compact_table",
-        "upkeep.compact_result",
         "upkeep.compact_tasks",
         "upkeep.health",
         "upkeep.job_files",

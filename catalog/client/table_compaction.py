@@ -16,7 +16,7 @@ from interbed.catalog.client.table_parts import as_object_table
 from interbed.storage.base.errors import InterbedError, InvalidInputError, NotSupportedError
 from interbed.storage.scan.partition_filter import Partitions
 from interbed.storage.table.table import Table
-from interbed.storage.upkeep.compact_result import CompactionResult, PlannedCompaction
+from interbed.storage.write.commit_message import CompactionResult, PlannedCompaction
 
 if TYPE_CHECKING:
     from interbed.iceberg.optimize.compact import IcebergCompaction

@@ -192,7 +192,6 @@ if TYPE_CHECKING:
     from interbed.storage.table.table_maintenance import TableMaintenance
     from interbed.storage.table.table_versions import TableVersions
     from interbed.storage.upkeep.bucket_health import BucketHealth
-    from interbed.storage.upkeep.compact_result import CompactionResult, PlannedCompaction
     from interbed.storage.upkeep.health import HealthReason, TableHealth
     from interbed.storage.upkeep.rescale import RescaleResult
     from interbed.storage.version.expire import ExpiryResult
@@ -201,6 +200,7 @@ if TYPE_CHECKING:
     from interbed.storage.views.levels import TableLevels
     from interbed.storage.views.stream.stream_scan import TableStream
     from interbed.storage.views.system.table import SystemTable
+    from interbed.storage.write.commit_message import CompactionResult, PlannedCompaction
 
 __version__ = "0.1.0"
 
@@ -407,7 +407,7 @@ _HOLDS = {
     "interbed.storage.table.table_versions": "TableVersions",
     "interbed.storage.scan.summary.estimate": "TableStatistics",
     "interbed.storage.upkeep.bucket_health": "BucketHealth",
-    "interbed.storage.upkeep.compact_result": "CompactionResult PlannedCompaction",
+    "interbed.storage.write.commit_message": "CompactionResult PlannedCompaction",
     "interbed.storage.upkeep.health": "HealthReason TableHealth",
     "interbed.storage.upkeep.rescale": "RescaleResult",
     "interbed.storage.version.expire": "ExpiryResult",

@@ -38,8 +38,8 @@ if TYPE_CHECKING:
     from interbed.storage.scan.explain import Explanation
     from interbed.storage.scan.partition_filter import Partitions
     from interbed.storage.scan.scan import TableScan
-    from interbed.storage.upkeep.compact_result import CompactionResult, Progress
     from interbed.storage.views.levels import TableLevels
+    from interbed.storage.write.commit_message import CompactionResult, Progress
     from interbed.storage.write.table_write import TableWrite
 
 

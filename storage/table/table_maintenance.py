@@ -21,13 +21,13 @@ if TYPE_CHECKING:
     from interbed.storage.meta.schema.table_schema import TableSchema
     from interbed.storage.scan.partition_filter import PartitionChoice, Partitions
     from interbed.storage.scan.summary.estimate import TableStatistics
-    from interbed.storage.upkeep.compact_result import PlannedCompaction
     from interbed.storage.upkeep.health import TableHealth
     from interbed.storage.upkeep.rescale import RescaleResult
     from interbed.storage.upkeep.rewrite_indexes import IndexRewrite
     from interbed.storage.version.expire import ExpiryResult
     from interbed.storage.version.fsck import FsckResult
     from interbed.storage.version.orphans import OrphansResult
+    from interbed.storage.write.commit_message import PlannedCompaction
     from interbed.storage.write.sort.key import SortOrder
 
 _ICEBERG = "metadata.iceberg.storage"

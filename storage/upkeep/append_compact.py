@@ -40,8 +40,14 @@ from interbed.storage.meta.schema.table_schema import VALUE_KIND
 from interbed.storage.scan.live_files import RestoredBuckets, restore_buckets
 from interbed.storage.scan.partition_filter import PartitionChoice
 from interbed.storage.scan.support import check_rows_in_files, check_writable
-from interbed.storage.upkeep.compact_result import CompactionResult, PlannedCompaction, Progress, result_of
-from interbed.storage.write.commit_message import CommitMessage, as_compaction
+from interbed.storage.write.commit_message import (
+    CommitMessage,
+    CompactionResult,
+    PlannedCompaction,
+    Progress,
+    as_compaction,
+    result_of,
+)
 from interbed.storage.write.sort.external import ExternalSort, PartitionRows, Rows, RowsOfRange, SortRanges, SortUnit
 from interbed.storage.write.sort.key import Sample, SortKey, SortOrder, is_curve
 from interbed.storage.write.table_write import TableWrite

@@ -41,8 +41,13 @@ from interbed.storage.upkeep.append_compact import (
     postponed_partitions,
     take_up,
 )
-from interbed.storage.upkeep.compact_result import CompactionResult, PlannedCompaction, Progress, result_of
-from interbed.storage.write.commit_message import CommitMessage
+from interbed.storage.write.commit_message import (
+    CommitMessage,
+    CompactionResult,
+    PlannedCompaction,
+    Progress,
+    result_of,
+)
 
 COMPACTION_THREADS = min(4, os.cpu_count() or 1)
 """Number of buckets compacted at the same time; each holds a block of the merge and a row group, not its files."""

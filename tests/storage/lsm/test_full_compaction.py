@@ -20,8 +20,8 @@ from interbed.storage.meta.schema.table_schema import Schema
 from interbed.storage.read.table_read import TableRead
 from interbed.storage.scan.scan import TableScan
 from interbed.storage.table.opening import open_store, schema_manager
-from interbed.storage.upkeep.compact_result import CompactionResult
 from interbed.storage.upkeep.compact_table import compact_table
+from interbed.storage.write.commit_message import CompactionResult
 from interbed.storage.write.table_write import TableWrite
 from tests.support.examples import examples
 
