@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from interbed.storage.base.errors import InvalidInputError
-from interbed.storage.base.quantities import parse_duration_millis
+from interbed.storage.base.shown_text import parse_duration_millis
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

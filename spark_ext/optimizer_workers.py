@@ -26,7 +26,7 @@ from interbed.optimizer.service.scheduler_client import SchedulerClient
 from interbed.optimizer.service.worker import OptimizerWorker, WorkerSettings, opened_with
 from interbed.spark_ext.session import PYTHON
 from interbed.storage.base.errors import InvalidOptionError
-from interbed.storage.base.quantities import parse_duration_millis, parse_memory
+from interbed.storage.base.shown_text import parse_duration_millis, parse_memory
 
 IDLE_SECONDS = 60.0
 

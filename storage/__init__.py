@@ -84,7 +84,6 @@ OFFERED: Mapping[str, tuple[str, ...]] = {
         "base.path_name",
         "base.predicate.expr",
         "base.predicate.operands",
-        "base.quantities",
         "base.row.binary_row",
         "base.row.kind",
         "base.row.python_values",

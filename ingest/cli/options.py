@@ -32,7 +32,7 @@ class DurationParameter(click.ParamType):  # type: ignore[type-arg]
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
         from interbed.storage.base.errors import InvalidInputError
-        from interbed.storage.base.quantities import parse_duration_millis
+        from interbed.storage.base.shown_text import parse_duration_millis
 
         if isinstance(value, float):
             return value

@@ -329,7 +329,7 @@ def worker(
     from interbed.optimizer.service.local_workers import LOG_FORMAT, place
     from interbed.optimizer.service.scheduler_client import SchedulerClient
     from interbed.optimizer.service.worker import OptimizerWorker, WorkerSettings, opened_with
-    from interbed.storage.base.quantities import parse_duration_millis, parse_memory
+    from interbed.storage.base.shown_text import parse_duration_millis, parse_memory
 
     logging.basicConfig(level=log_level, format=LOG_FORMAT)
     settings = WorkerSettings(

@@ -22,8 +22,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from interbed.optimizer.flow.process import Process, TableSummary, WorkKind, WorkNeed
 from interbed.storage.base.errors import InvalidInputError, InvalidOptionError
-from interbed.storage.base.quantities import parse_duration_millis, parse_memory
-from interbed.storage.base.shown_text import did_you_mean
+from interbed.storage.base.shown_text import did_you_mean, parse_duration_millis, parse_memory
 
 if TYPE_CHECKING:
     from interbed.storage.meta.options.optimizing import SelfOptimizing

@@ -34,7 +34,7 @@ from interbed.spark_ext.write.writer import CommitToken, decode_messages, encode
 from interbed.storage.base.byte_budget import longest_first
 from interbed.storage.base.errors import CommitFailedError, InterbedError
 from interbed.storage.base.predicate.conditions import bound_filter
-from interbed.storage.base.quantities import parse_duration_millis
+from interbed.storage.base.shown_text import parse_duration_millis
 from interbed.storage.meta.bucket_mode import BucketMode, bucket_mode
 from interbed.storage.scan.partition_filter import PartitionChoice
 from interbed.storage.table.table import Table

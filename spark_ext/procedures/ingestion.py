@@ -24,7 +24,7 @@ from interbed.spark_ext.procedures.procedure import (
     required,
     with_blocks,
 )
-from interbed.storage.base.quantities import parse_duration_millis
+from interbed.storage.base.shown_text import parse_duration_millis
 
 ROUND_ROWS = 500_000
 """Messages of a round before its commit, by default."""

@@ -17,7 +17,7 @@ from enum import Enum, auto
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 from interbed.storage.base.errors import InvalidOptionError, NotSupportedError, StorageAccessError
-from interbed.storage.base.quantities import parse_memory
+from interbed.storage.base.shown_text import parse_memory
 
 if TYPE_CHECKING:
     import pyarrow as pa

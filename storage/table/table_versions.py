@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from interbed.storage.base.clock import Moment, moment_millis
 from interbed.storage.base.errors import InvalidInputError, NotSupportedError, SnapshotNotFoundError
-from interbed.storage.base.quantities import parse_duration_millis
+from interbed.storage.base.shown_text import parse_duration_millis
 from interbed.storage.meta.paths import MAIN_BRANCH
 from interbed.storage.table.described import TablePart
 

@@ -81,7 +81,7 @@ def scope_of(
 ) -> "CompactionScope":
     """Return the scope of the options of `scope_options`; raise BadParameter and InvalidOptionError."""
     from interbed.catalog.client.table_compaction import CompactionScope
-    from interbed.storage.base.quantities import parse_duration_millis
+    from interbed.storage.base.shown_text import parse_duration_millis
 
     idle = None
     if partition_idle_time is not None:
@@ -393,7 +393,7 @@ def compaction(
     Table options decide: num-sorted-run.compaction-trigger, compaction.size-ratio, target-file-size and so on. With
     --vary several values of one option go through the same commits.
     """
-    from interbed.storage.base.quantities import parse_duration_millis
+    from interbed.storage.base.shown_text import parse_duration_millis
     from interbed.storage.views.figure import require_drawing
     from interbed.storage.views.simulate.simulation import plot_simulations
     from interbed.storage.views.simulate.simulator import simulate

@@ -34,7 +34,7 @@ from interbed.catalog.client.hive.connection import (
 )
 from interbed.catalog.client.hive.extended_calls import KeptDrops, ThriftGrants
 from interbed.storage.base.errors import InvalidOptionError
-from interbed.storage.base.quantities import parse_duration_millis
+from interbed.storage.base.shown_text import parse_duration_millis
 from interbed.thrift_idl.hive_metastore import ttypes
 
 T = TypeVar("T")

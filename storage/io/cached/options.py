@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from interbed.storage.base.errors import InvalidOptionError
-from interbed.storage.base.quantities import parse_memory
+from interbed.storage.base.shown_text import parse_memory
 
 
 class Kind(StrEnum):

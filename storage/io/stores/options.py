@@ -26,7 +26,7 @@ from interbed.storage.base.errors import (
     StorageAccessError,
     is_installed,
 )
-from interbed.storage.base.quantities import parse_duration_millis
+from interbed.storage.base.shown_text import parse_duration_millis
 
 _TUNING = re.compile(
     r"(?:hadoop\.)?(?:s3|fs\.(?:s3|s3n|s3a|gs|azure|abfs|abfss|wasb|wasbs))\.(?:impl|.*\.impl|connection\..*|threads\..*"

@@ -12,7 +12,7 @@ from typing import TypeVar
 
 from interbed.storage.base.errors import InvalidOptionError
 from interbed.storage.base.path_name import is_name_part, is_path_name
-from interbed.storage.base.quantities import parse_duration_millis, parse_memory
+from interbed.storage.base.shown_text import parse_duration_millis, parse_memory
 
 _E = TypeVar("_E", bound=StrEnum)
 

@@ -3,7 +3,7 @@
 import pytest
 
 from interbed.storage.base.errors import InvalidOptionError
-from interbed.storage.base.quantities import parse_duration_millis, parse_memory
+from interbed.storage.base.shown_text import parse_duration_millis, parse_memory
 
 HOUR = 3_600_000
 
