@@ -11,8 +11,14 @@ from interbed.storage.base.errors import CorruptFileError, UnsupportedVersionErr
 from interbed.storage.base.predicate.expr import And, Leaf, Not, Or, Predicate, leaves_of, push_not
 from interbed.storage.base.predicate.operands import InnerReference, Reference, column_of
 from interbed.storage.base.types.data_type import DataField, MapType
-from interbed.storage.files.file_index.api import EVERYTHING, INDEX_SUFFIX, IndexReader, Selection
-from interbed.storage.files.file_index.container import IndexContainer, name_of_key
+from interbed.storage.files.file_index.api import (
+    EVERYTHING,
+    INDEX_SUFFIX,
+    IndexContainer,
+    IndexReader,
+    Selection,
+    name_of_key,
+)
 from interbed.storage.io.api import FileIO
 from interbed.storage.meta.manifest.entry import DataFileMeta
 

@@ -17,8 +17,7 @@ from interbed.storage.base.row.values import type_name
 from interbed.storage.base.row.words import Array
 from interbed.storage.base.types.data_type import STRINGS, AtomicType, DataField, DataType, MapType, TypeRoot, is_atomic
 from interbed.storage.files.file_index import bitmap, bloom_filter, bsi, range_bitmap
-from interbed.storage.files.file_index.api import FileIndexes, IndexReader, IndexWriter
-from interbed.storage.files.file_index.container import encode_container, name_of_key
+from interbed.storage.files.file_index.api import FileIndexes, IndexReader, IndexWriter, encode_container, name_of_key
 from interbed.storage.files.file_index.values import MAX_LONG_DECIMAL, ValueForm
 from interbed.storage.meta.options.reader import OptionReader
 

@@ -8,7 +8,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from interbed.storage.files.file_index.container import IndexContainer
+from interbed.storage.files.file_index.api import IndexContainer
 from interbed.storage.meta.manifest.entry import DataFileMeta
 from tests.support.peers.interbed import InterbedTable, interbed_table
 from tests.support.peers.java import JavaPaimon, JavaTable

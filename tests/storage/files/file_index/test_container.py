@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from interbed.storage.base.errors import CorruptFileError, InvalidOptionError, UnsupportedVersionError
 from interbed.storage.base.types.data_type import AtomicType, DataField, MapType, TypeRoot
-from interbed.storage.files.file_index.container import IndexContainer, encode_container
+from interbed.storage.files.file_index.api import IndexContainer, encode_container
 from interbed.storage.files.file_index.spec import FileIndexSpec, TableFileIndexWriter
 
 NAMES = st.text(st.characters(exclude_categories=["Cs"]) | st.just("\0"), max_size=6)
