@@ -41,10 +41,10 @@ from pyiceberg.transforms import VoidTransform
 
 from interbed.iceberg.meta.live_files import FileContent, LiveFile, live_files
 from interbed.iceberg.meta.table_metadata import readable_fields
-from interbed.storage.base.byte_budget import longest_first
 from interbed.storage.base.errors import CorruptFileError
 from interbed.storage.base.predicate import expr as ours
 from interbed.storage.base.predicate.expr import Predicate
+from interbed.storage.base.prefetch import longest_first
 from interbed.storage.base.types.data_type import AtomicType, DataField, TypeRoot
 
 TARGET_BYTES = 128 << 20

@@ -60,7 +60,6 @@ OFFERED: Mapping[str, tuple[str, ...]] = {
         "base.avro.decode",
         "base.backoff",
         "base.decoding",
-        "base.byte_budget",
         "base.memory_cache",
         "base.bucket_id",
         "base.clock",

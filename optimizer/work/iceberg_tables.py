@@ -39,9 +39,9 @@ from interbed.optimizer.flow.process import (
 )
 from interbed.optimizer.flow.tables import PlannedTask, TableMeasurement, WorkPlan
 from interbed.optimizer.work.payload import decode_snapshot, encode_snapshot
-from interbed.storage.base.byte_budget import longest_first, spread
 from interbed.storage.base.clock import now_millis
 from interbed.storage.base.errors import InvalidInputError, NotSupportedError
+from interbed.storage.base.prefetch import longest_first, spread
 from interbed.storage.meta.options.optimizing import OPTIMIZING_ENABLED, SelfOptimizing
 from interbed.storage.upkeep.compact_tasks import BUNDLES_OF_A_WORKER
 

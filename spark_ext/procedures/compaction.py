@@ -31,9 +31,9 @@ from interbed.spark_ext.procedures.procedure import (
 )
 from interbed.spark_ext.values.predicates import partitions_by_text
 from interbed.spark_ext.write.writer import CommitToken, decode_messages, encode_messages
-from interbed.storage.base.byte_budget import longest_first
 from interbed.storage.base.errors import CommitFailedError, InterbedError
 from interbed.storage.base.predicate.conditions import bound_filter
+from interbed.storage.base.prefetch import longest_first
 from interbed.storage.base.shown_text import parse_duration_millis
 from interbed.storage.meta.bucket_mode import BucketMode, bucket_mode
 from interbed.storage.scan.partition_filter import PartitionChoice

@@ -35,8 +35,8 @@ from interbed.spark_ext.ingestion.writing import table_number
 from interbed.spark_ext.procedures.procedure import Answer, Job, ProcedureCall, begun, handle_of
 from interbed.spark_ext.write.writer import CommitToken
 from interbed.storage.base.backoff import NO_JITTER, ExponentialBackoff
-from interbed.storage.base.byte_budget import spread
 from interbed.storage.base.errors import CommitConflictError, CommitFailedError, CommitStateUnknownError, InterbedError
+from interbed.storage.base.prefetch import spread
 from interbed.storage.table.table import Table
 from interbed.storage.upkeep.job_files import delete_unnamed
 from interbed.storage.write.commit_message import CommitMessage

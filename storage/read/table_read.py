@@ -13,9 +13,8 @@ import numpy as np
 import pyarrow as pa
 
 from interbed.storage.base.arrays import Positions
-from interbed.storage.base.byte_budget import first_within, longest_first
 from interbed.storage.base.predicate.expr import Predicate
-from interbed.storage.base.prefetch import read_in_parallel
+from interbed.storage.base.prefetch import first_within, longest_first, read_in_parallel
 from interbed.storage.files.file_index.api import EVERYTHING
 from interbed.storage.files.format.api import DecodeTally
 from interbed.storage.lsm.file_read import FileRead, ReadOptions, block_rows, prefetched_files

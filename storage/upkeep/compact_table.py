@@ -14,9 +14,9 @@ from datetime import timedelta
 from functools import partial
 
 from interbed.storage.base.bucket_id import BucketId
-from interbed.storage.base.byte_budget import ByteBudget, first_within, longest_first
 from interbed.storage.base.clock import local_millis
 from interbed.storage.base.errors import InterbedError, InvalidInputError
+from interbed.storage.base.prefetch import ByteBudget, first_within, longest_first
 from interbed.storage.commit.basis import RowsRead
 from interbed.storage.commit.contention import RetryPolicy
 from interbed.storage.commit.file_store_commit import FileStoreCommit

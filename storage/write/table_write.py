@@ -23,8 +23,8 @@ import pyarrow as pa
 
 from interbed.storage.base.arrow_values import from_numpy
 from interbed.storage.base.bucket_id import BucketId
-from interbed.storage.base.byte_budget import ByteBudget, longest_first
 from interbed.storage.base.errors import InvalidInputError
+from interbed.storage.base.prefetch import ByteBudget, longest_first
 from interbed.storage.base.row.kind import RowKind
 from interbed.storage.files.format.layout import DataFileNames
 from interbed.storage.lsm.compact.manager import CompactionPlanner, CompactManager

@@ -27,7 +27,7 @@ from rich.console import Console
 from rich.table import Table as View
 
 import interbed
-from interbed.storage.base.byte_budget import longest_first
+from interbed.storage.base.prefetch import longest_first
 from interbed.storage.commit.file_store_commit import FileStoreCommit
 from interbed.storage.lsm.compact.rewriter import run_compaction
 from interbed.storage.meta.file_store import FileStore

@@ -17,9 +17,9 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from interbed.storage.base.byte_budget import longest_first
 from interbed.storage.base.errors import InvalidInputError, NotSupportedError, load_extra
 from interbed.storage.base.predicate.expr import And, Predicate, bind, columns_of, restrict_to
+from interbed.storage.base.prefetch import longest_first
 from interbed.storage.base.row.kind import RowKind
 from interbed.storage.base.row.python_values import pandas_frame, python_values
 from interbed.storage.base.types.arrow import fields_to_schema

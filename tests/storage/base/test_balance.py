@@ -6,7 +6,7 @@ from itertools import product
 from hypothesis import given
 from hypothesis import strategies as st
 
-from interbed.storage.base.byte_budget import longest_first, spread
+from interbed.storage.base.prefetch import longest_first, spread
 
 COSTS = st.lists(st.integers(0, 1_000) | st.sampled_from([0, 1, 7, 1 << 40]), max_size=40)
 BINS = st.integers(1, 9)

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from interbed.storage.base.byte_budget import BudgetClosedError, ByteBudget
+from interbed.storage.base.prefetch import BudgetClosedError, ByteBudget
 from tests.support.waits import at_most
 
 SECONDS_MAX = at_most(60)
