@@ -20,9 +20,8 @@ from interbed.storage.meta.schema.system_fields import readable_by_name, readabl
 from interbed.storage.meta.schema.table_schema import TableSchema
 from interbed.storage.table.described import DescribedTable, ScannedRows, TableAccess
 from interbed.storage.table.opening import open_store
-from interbed.storage.table.table_changes import TableChanges
 from interbed.storage.table.table_maintenance import TableMaintenance
-from interbed.storage.table.table_names import PypaimonNames
+from interbed.storage.table.table_methods import PypaimonNames, TableChanges
 from interbed.storage.table.table_versions import TableVersions
 from interbed.storage.table.table_writes import TableWrites
 

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import interbed
-from interbed.storage.table.table_names import PypaimonNames
+from interbed.storage.table.table_methods import PypaimonNames
 
 INTERNAL = {("Table", "access"), ("TableVersions", "store"), ("TableMaintenance", "store")}
 """Members that the layers above storage use; they are not part of the API."""
