@@ -151,7 +151,8 @@ def select_groups(
         null = restrict_to(predicate, absent)
         if not isinstance(null, AlwaysTrue):
             rows: Any = array_of([group.row_count for group in found], pa.int64())
-            result[numbers] &= select(null, {}, {}, dict.fromkeys(absent, rows), rows)
+            counts: dict[Any, Any] = dict.fromkeys(absent, rows)
+            result[numbers] &= select(null, {}, {}, counts, rows)
     return result
 
 

@@ -12,7 +12,7 @@ matched with those of the table by row id or by other columns.
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Protocol, TypeAlias
+from typing import Any, Protocol, TypeAlias, cast
 
 import numpy as np
 import pyarrow as pa
@@ -173,8 +173,8 @@ class RowValues:
         return and_(*conditions) if conditions else None
 
     def sources(self, rows: pa.RecordBatch) -> Positions:
-        places: Any = pc.fill_null(pc.index_in(self._key_of(rows), self._encoded), scalar_of(-1, pa.int32()))
-        return to_numpy(places).astype(np.int64)
+        places = pc.fill_null(pc.index_in(self._key_of(rows), self._encoded), scalar_of(-1, pa.int32()))
+        return to_numpy(cast("pa.Array[Any]", places)).astype(np.int64)
 
     def values(self, rows: pa.RecordBatch, sources: Positions) -> pa.RecordBatch:
         return self._rows.take(from_numpy(sources))

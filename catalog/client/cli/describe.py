@@ -85,10 +85,11 @@ def describe(chosen: CatalogChoice, name: str, as_json: bool) -> None:
                 found = _format_description(of_files)
             elif of_objects is not None:
                 found = _object_description(of_objects)
+            elif is_of_iceberg(opened):
+                found = _iceberg_description(opened)
             else:
-                if not is_of_iceberg(opened):
-                    check_no_system_table(name, opened)
-                found = _iceberg_description(opened) if is_of_iceberg(opened) else _description(opened)
+                check_no_system_table(name, opened)
+                found = _description(opened)
     except UNREADABLE as error:
         if "$" in name or "/" in name:
             raise
@@ -180,7 +181,7 @@ def _object_description(table: "ObjectTable") -> dict[str, Any]:
     """Return the description of an object table, in the form of _format_description."""
     from interbed.storage.base.shown_text import all_masked
 
-    sizes = table.scan(columns=["length"]).to_arrow()["length"].to_pylist()
+    sizes: list[Any] = table.scan(columns=["length"]).to_arrow()["length"].to_pylist()
     return {
         "table": table.name,
         "format": "files of any kind, listed as rows",
