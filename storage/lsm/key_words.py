@@ -1,24 +1,32 @@
-"""Key columns as order-preserving unsigned 64-bit words, and the sort that groups equal keys by them.
+"""Key columns as order-preserving unsigned 64-bit words, the sort that groups equal keys by them, and their search.
 
 A string or binary takes one word for every eight bytes, without the prefix that all values share. Values are read in
 place: in steps of their width if all have one length, otherwise at their offsets. Single keys (the bounds of batches
-and blocks) are tuples that Python compares.
+and blocks) are tuples that Python compares. Many keys are searched at once in unique keys in ascending order, of which
+every SAMPLE_EVERY-th is a sample. They are compared with the samples, and then with the keys of the blocks that may
+contain them, by the sort of the merge.
 """
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from interbed.storage.base.arrays import Mask, Words
-from interbed.storage.base.arrow_values import to_numpy
+from interbed.storage.base.arrays import Mask, Positions, Words, distinct
+from interbed.storage.base.arrow_values import one_array, taken, to_numpy
 
 _WORD_BYTES = 8
 _PROBES = 16
 """Values that are sampled for a common prefix before all are compared: most columns have none."""
+
+KeyColumns = Sequence["pa.Array[Any]"]
+
+SAMPLE_EVERY = 512
+"""The distance of two samples, in keys."""
 
 
 def words_of_bytes(array: "pa.Array[Any]", most: int) -> Iterator[Words]:
@@ -154,7 +162,7 @@ def sort_groups(
     if rows == 0:
         return np.empty(0, np.int64), np.empty(0, np.bool_)
     long_head = sorted_head * 2 > rows
-    numbers = integers(_one_array(columns[0])) if long_head and len(columns) == 1 else None
+    numbers = integers(one_array(columns[0])) if long_head and len(columns) == 1 else None
     if numbers is not None:
         order, starts = _merge_into_head(numbers, sorted_head)
     else:
@@ -183,13 +191,13 @@ def key_words(columns: Sequence[Column], *, descending: bool = False) -> list[Wo
     """
     words: list[Words] = []
     for column in columns:
-        words.extend(_column_words(_one_array(column), descending=descending))
+        words.extend(_column_words(one_array(column), descending=descending))
     return words
 
 
 def lazy_words(column: Column) -> Iterator[Words]:
     """Yield the words of one column without nulls, lazily: the first ones often distinguish all values."""
-    array = _one_array(column)
+    array = one_array(column)
     if pa.types.is_string(array.type) or pa.types.is_binary(array.type):
         yield from words_of_bytes(array, MAX_LAZY_WORDS)
     else:
@@ -305,12 +313,6 @@ def refine_groups(order: Order, starts: Mask, words: Sequence[Words]) -> Order:
     return refined
 
 
-def _one_array(column: Column) -> "pa.Array[Any]":
-    if isinstance(column, pa.ChunkedArray):
-        return column.combine_chunks()
-    return column
-
-
 def _column_words(array: "pa.Array[Any]", *, descending: bool) -> list[Words]:
     if not array.null_count:
         values = _value_words(array)
@@ -424,6 +426,62 @@ def comparable_value(value: object) -> Any:
     return (1, value)
 
 
+class SortedKeys:
+    """Key columns whose rows ascend, which `find` searches without copying them. Safe for several threads."""
+
+    def __init__(self, columns: KeyColumns) -> None:
+        self._columns = list(columns)
+        self._count = len(self._columns[0])
+        self._numbers = integers(self._columns[0]) if len(self._columns) == 1 else None
+
+    def __len__(self) -> int:
+        return self._count
+
+    @cached_property
+    def _samples(self) -> KeyColumns:
+        # Computed on first use: integers are found without samples.
+        every = np.arange(0, self._count, SAMPLE_EVERY)
+        return [taken(c, every) for c in self._columns]
+
+    def find(self, keys: KeyColumns) -> Positions:
+        """Return for each key its position, -1 if it is missing. Keys are columns, in any order of rows."""
+        asked = len(keys[0])
+        found = np.full(asked, -1, np.int64)
+        if not asked or not self._count:
+            return found
+        if self._numbers is not None:
+            wanted_numbers = integers(_as(keys[0], self._columns[0].type))
+            if wanted_numbers is not None:
+                places = np.minimum(np.searchsorted(self._numbers, wanted_numbers), self._count - 1)
+                return np.where(self._numbers[places] == wanted_numbers, places, -1)
+        blocks = count_below(self._samples, keys, or_equal=True) - 1
+        wanted = distinct(blocks[blocks >= 0])
+        if not len(wanted):
+            return found
+        near = (wanted[:, None] * SAMPLE_EVERY + np.arange(SAMPLE_EVERY)).reshape(-1)
+        near = near[near < self._count]
+        candidates = [taken(c, near) for c in self._columns]
+        order, starts = sort_groups([_joined(c, k) for c, k in zip(candidates, keys, strict=True)])
+        # The sort is stable, so the first of equal keys is one of ours.
+        first = order[np.flatnonzero(starts)][np.cumsum(starts) - 1]
+        hit = (order >= len(near)) & (first < len(near))
+        found[order[hit] - len(near)] = near[first[hit]]
+        return found
+
+
+def count_below(samples: KeyColumns, keys: KeyColumns, *, or_equal: bool) -> Positions:
+    """Return for each key the number of samples (which ascend) less than it, with `or_equal` at most it."""
+    count = len(keys[0])
+    # The sort is stable, so of equal keys the first operand counts as less.
+    pairs = zip(samples, keys, strict=True)
+    order, _ = sort_groups([_joined(s, k) if or_equal else _joined(_as(k, s.type), s) for s, k in pairs])
+    is_key = order >= len(samples[0]) if or_equal else order < count
+    below = np.cumsum(~is_key)
+    ranks = np.empty(count, np.int64)
+    ranks[order[is_key] - (len(samples[0]) if or_equal else 0)] = below[is_key]
+    return ranks
+
+
 def _comparable(scalar: "pa.Scalar[Any]") -> Any:
     if not scalar.is_valid:
         return (0,)
@@ -432,3 +490,11 @@ def _comparable(scalar: "pa.Scalar[Any]") -> Any:
         number: Any = scalar
         return (1, number.value)
     return comparable_value(scalar.as_py())
+
+
+def _as(column: "pa.Array[Any]", arrow: pa.DataType) -> "pa.Array[Any]":
+    return column if column.type == arrow else column.cast(arrow)
+
+
+def _joined(left: "pa.Array[Any]", right: "pa.Array[Any]") -> "pa.Array[Any]":
+    return pa.concat_arrays([left, _as(right, left.type)])

@@ -32,9 +32,8 @@ from interbed.storage.base.types.data_type import DataType
 from interbed.storage.files.deletion_vectors import DeletionVector
 from interbed.storage.io.scratch import local_disk_errors, new_scratch_directory, remove_scratch_directory
 from interbed.storage.lsm.file_read import FileRead, ReadOptions, block_rows
-from interbed.storage.lsm.key_words import comparable_key
+from interbed.storage.lsm.key_words import SortedKeys, comparable_key
 from interbed.storage.lsm.levels import Levels, SortedRun
-from interbed.storage.lsm.sorted_keys import SortedKeys
 from interbed.storage.meta.file_store import FileStore
 from interbed.storage.meta.manifest.entry import DataFileMeta
 from interbed.storage.meta.schema.table_schema import SEQUENCE_NUMBER, VALUE_KIND

@@ -27,8 +27,7 @@ from interbed.storage.files.format.pages.footer import Footer, read_footer
 from interbed.storage.files.format.pages.index import GroupPages
 from interbed.storage.io.api import open_sized
 from interbed.storage.lsm.file_read import MAX_INDEXED_ROWS, FileRead, ReadOptions
-from interbed.storage.lsm.key_words import row_ranks
-from interbed.storage.lsm.sorted_keys import KeyColumns, SortedKeys
+from interbed.storage.lsm.key_words import KeyColumns, SortedKeys, row_ranks
 from interbed.storage.meta.file_store import FileStore
 from interbed.storage.meta.manifest.entry import DataFileMeta
 

@@ -29,10 +29,9 @@ from interbed.storage.base.types.data_type import INTEGERS, STRINGS, DataField, 
 from interbed.storage.files.deletion_vectors import DeletionVector
 from interbed.storage.files.format.readers import begin_loading
 from interbed.storage.lsm.file_read import FileRead, ReadOptions
-from interbed.storage.lsm.key_words import row_ranks
+from interbed.storage.lsm.key_words import SortedKeys, row_ranks
 from interbed.storage.lsm.levels import SortedRun
 from interbed.storage.lsm.merge_read import MergeRead, merge_function_for
-from interbed.storage.lsm.sorted_keys import SortedKeys
 from interbed.storage.meta.bucket_function import assign_buckets, bucket_function
 from interbed.storage.meta.file_store import FileStore
 from interbed.storage.meta.manifest.entry import DataFileMeta

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 import interbed
 from interbed.storage.base.bucket_id import BucketId
-from interbed.storage.lsm import sorted_keys
+from interbed.storage.lsm import key_words
 from interbed.storage.lsm.older_rows import LookupFile, LookupFiles, shared_lookup_files, write_lookup_file
 from interbed.storage.meta.file_store import FileStore
 from interbed.storage.meta.manifest.entry import EMPTY_ROW
@@ -42,7 +42,7 @@ def test_every_key_is_found_at_its_position(
     batches = (rows.slice(i, batch_rows) for i in range(0, len(keys), batch_rows))
     write_lookup_file(directory, batches, SCHEMA, ["a", "b"])
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(sorted_keys, "SAMPLE_EVERY", every)
+        patch.setattr(key_words, "SAMPLE_EVERY", every)
         file = LookupFile(directory, ["a", "b"])
         found = file.find(columns(asked))
     assert found.tolist() == [keys.index(k) if k in there else -1 for k in asked]
