@@ -13,10 +13,9 @@ from interbed.storage.base.predicate.expr import Comparison, Op, Predicate, and_
 from interbed.storage.files.format.api import DecodeTally
 from interbed.storage.meta.file_store import FileStore
 from interbed.storage.meta.options.lsm import MergeEngine
-from interbed.storage.read.table_read import TableRead
+from interbed.storage.read.table_read import KeySpread, TableRead
 from interbed.storage.scan.split import Split
 from interbed.storage.scan.summary.aggregates import Aggregate, AggregateFunction, Top, aggregated
-from interbed.storage.scan.summary.key_spread import KeySpread
 
 _ROWS = (Aggregate(function=AggregateFunction.COUNT_ROWS),)
 _RECORDS_OF_A_FILE = 20_000

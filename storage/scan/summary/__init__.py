@@ -1,5 +1,5 @@
 """Answers and estimates from metadata alone, without reading rows.
 
 `aggregates` gives exact answers (COUNT, MIN, MAX, the files of a top n); `estimate` gives an optimizer row counts,
-sizes and column statistics; `key_spread` estimates how many records share key ranges, for the choice of a way to read.
+sizes and column statistics.
 """

@@ -13,8 +13,8 @@ from interbed.storage.base.predicate.expr import And, Comparison, In, Op, Or, Pr
 from interbed.storage.base.predicate.grammar import parse_filter
 from interbed.storage.files.format.api import DecodeTally
 from interbed.storage.meta.bucket_function import assign_buckets
+from interbed.storage.read.table_read import KeySpread
 from interbed.storage.scan.pruning import BucketSelector
-from interbed.storage.scan.summary.key_spread import KeySpread
 from interbed.storage.table.table import Table
 
 BUCKETS = 4
