@@ -276,8 +276,8 @@ def _one_batch(table: pa.Table) -> pa.RecordBatch:
 def update_columns(store: FileStore, change: ColumnChange, commit_user: str) -> int | None:
     """Write new values of columns of the newest snapshot; return the snapshot's id, None if no row matched.
 
-    Raises CommitConflictError when another writer changed the
-    same columns of the same rows meanwhile, SchemaMismatchError for values that do not fit; then nothing is changed.
+    Raises CommitConflictError when another writer has changed the same columns of the same rows meanwhile, and
+    SchemaMismatchError for values that do not fit. Then nothing is changed.
     """
     snapshot = SnapshotRead.of(store.newest_snapshot())
     writer = _ColumnWriter(store, change)
