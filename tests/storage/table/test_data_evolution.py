@@ -2,7 +2,6 @@
 
 import random
 from collections.abc import Iterator, Mapping
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -31,8 +30,12 @@ from interbed.storage.upkeep.column_update import column_change, update_columns
 from interbed.storage.upkeep.compact_tasks import plan_tasks, run_task
 from interbed.storage.upkeep.rewrite_indexes import rewrite_file_indexes
 from interbed.storage.views.builder.read import shard_of
+from interbed.storage.version.orphans import remove_orphan_files
 from interbed.storage.views.stream.micro_batches import BatchLimits, MicroBatches
 from tests.support.pages import Page
+
+LATER = 4_102_444_800
+"""A time when all files are old, in seconds since the epoch."""
 
 COLUMNS: "list[pa.Field[Any]]" = [pa.field("id", pa.int32()), pa.field("v", pa.string()), pa.field("n", pa.int64())]
 SCHEMA = pa.schema(COLUMNS)
@@ -326,7 +329,7 @@ def test_a_compaction_joins_columns_and_adjacent_rows(catalog: Catalog) -> None:
     assert {row[4] for row in all_of(table)} == {3}
     assert table.compact().snapshot_id is None
     table.maintenance.expire_snapshots(retain_max=1, retain_min=1)
-    table.maintenance.remove_orphan_files(older_than=datetime.now(UTC))
+    remove_orphan_files(table.store, older_than_millis=(LATER - 1) * 1000, clock=lambda: LATER)
     assert [row[:4] for row in all_of(table)] == [row[:4] for row in before]
     assert len(list(Path(table.location).glob("bucket-*/*"))) == 1
 
