@@ -29,8 +29,8 @@ from interbed.storage.table.table import Table
 from interbed.storage.upkeep.column_update import column_change, update_columns
 from interbed.storage.upkeep.compact_tasks import plan_tasks, run_task
 from interbed.storage.upkeep.rewrite_indexes import rewrite_file_indexes
-from interbed.storage.views.builder.read import shard_of
 from interbed.storage.version.orphans import remove_orphan_files
+from interbed.storage.views.builder.read import shard_of
 from interbed.storage.views.stream.micro_batches import BatchLimits, MicroBatches
 from tests.support.pages import Page
 
