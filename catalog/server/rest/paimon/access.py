@@ -20,6 +20,7 @@ from typing import Any, TypeVar
 from thrift.protocol.TBinaryProtocol import TBinaryProtocolAccelerated
 from thrift.transport.TTransport import CReadableTransport, TTransportBase
 
+from interbed.catalog.client.errors import TableNotFoundError
 from interbed.catalog.client.hive.client import HiveMetastoreClient
 from interbed.catalog.client.hive.connection import acting_user
 from interbed.catalog.client.hive.registration import same_location
@@ -191,11 +192,15 @@ class CatalogAccess:
     def table_for_rows(self, request: RestRequest, name: TableName) -> object:
         """Return a table of any format for reading its rows, as the server itself opens it: the caller of this method
         checks privileges on columns, and applies policies. Files outside of the table's directories are refused. Errors
-        as by Catalog.get_table; TableNotFoundError for a table that the client does not see.
+        as by Catalog.get_table, also for what the client does not see.
         """
         seen = self.catalog(request)
         assert isinstance(seen, RegisteredCatalog), "the prefix is a catalog of the metastore"
-        seen.client.get_table(name.identifier.database, name.identifier.table)
+        try:
+            seen.client.get_table(name.identifier.database, name.identifier.table)
+        except TableNotFoundError:
+            seen.client.get_database(name.identifier.database)
+            raise
         # A reader of some columns may not list partitions, by which its rows are found.
         own = Principal(name=request.session.user or OPTIMIZER, mechanism=Mechanism.OPTIMIZER)
         opened = self.catalog(replace(request, session=request.session.of(own)))
