@@ -34,7 +34,7 @@ from interbed.catalog.server.rest.paimon.files import files_of_warehouse, suspen
 from interbed.catalog.server.rest.paimon.refusals import ResourceType, invalid, missing, unsupported
 from interbed.catalog.server.service.model import PAIMON_KINDS, VIEW_KINDS, TableKind
 from interbed.catalog.server.service.tables.tables import TableService
-from interbed.storage.base.errors import CorruptFileError, is_installed
+from interbed.storage.base.errors import CorruptFileError, NotSupportedError, is_installed
 from interbed.storage.io.api import ConfinedFileIO, FileIO
 from interbed.storage.meta.paths import MAIN_BRANCH, TablePaths
 from interbed.storage.table.table import Table
@@ -173,13 +173,15 @@ class RegisteredCatalog(HiveCatalog, ServedCatalog):
         """Return a table of any format for reading its rows.
 
         Metadata may name any file, and the server's keys open it. So files outside of the table's directory are
-        refused, but those of registered partitions. Errors as by get_table.
+        refused, but those of registered partitions. Errors as by get_table; NotSupportedError for an object table.
         """
         self._reads_rows = True
         self._entries.format_tables = self._entries.tables_of_hive = True
         if is_installed("pyiceberg"):
             self.instead_of_iceberg = None
         found: object = self.get_table(identifier)
+        if as_object_table(found) is not None:
+            raise NotSupportedError(f"The server reads no rows of the object table '{identifier}': list its files.")
         if isinstance(found, Table):
             store = found.store
             return Table(found.name, replace(store, file_io=ConfinedFileIO(store.file_io, store.location)))

@@ -166,6 +166,14 @@ def test_tables_of_unknown_formats_are_refused_by_name(server: RowsServer) -> No
     assert "'sales.others'" in answer.error["message"]
 
 
+def test_object_tables_are_refused_by_name(server: RowsServer) -> None:
+    with server.catalog("root") as catalog:
+        catalog.create_table("sales.things", pa.schema([]), options={"type": "object-table"})
+    answer = server.rows("root", table="things")
+    assert (answer.status, answer.error["type"]) == (501, "NotSupported")
+    assert "'sales.things'" in answer.error["message"]
+
+
 def test_older_versions_of_an_iceberg_table(server: RowsServer) -> None:
     with iceberg(server) as catalog:
         first, second = (each.snapshot_id for each in catalog.load_table("sales.ice").metadata.snapshots)
