@@ -327,7 +327,7 @@ class FormatTable(DescribedTable, ArrowRows):
 OF_TABLES = frozenset(
     (
         *("store", "versions", "maintenance", "access", "snapshots", "latest_snapshot", "levels", "branch", "get"),
-        *("get_many", "explain", "new_scan", "new_read", "new_write", "new_commit", "compact", "delete"),
+        *("get_many", "explain", "new_scan", "new_read", "new_write", "new_commit", "compact", "delete", "update"),
         *("write_changes", "update_schema", "merge_schema", "delete_partitions", "refresh", "changes"),
         *("new_stream_read_builder", "new_batch_write_builder", "new_stream_write_builder", "list_tags", "stream"),
         *("new_postpone_fixed_bucket_write_builder", "new_change_read", "new_stream_scan", "audit_log", "binlog"),
