@@ -250,7 +250,7 @@ def test_the_error_names_a_damaged_manifest(tmp_path: Path, prefix: str, content
     ("key", "value"),
     [
         ("sequence.snapshot-ordering", "true"),
-        ("type", "object-table"),
+        ("type", "materialized-table"),
     ],
 )
 def test_tables_with_unsupported_features_are_refused_by_their_option(tmp_path: Path, key: str, value: str) -> None:
