@@ -134,13 +134,27 @@ def object_schema(given: Schema) -> Schema:
 
     Raises InvalidInputError for other columns and for keys.
     """
-    columns, wanted = ([(f.name, f.type.with_nullable(True)) for f in fields] for fields in (given.fields, FIELDS))
-    if given.partition_keys or given.primary_keys or columns not in ([], wanted):
+    if not _has_columns(given):
         raise InvalidInputError(
             "An object table has the columns path, name, length, mtime, atime and owner, and no keys: create it "
             "without columns."
         )
     return Schema(FIELDS, (), (), given.options, given.comment)
+
+
+def _has_columns(schema: Schema | TableSchema) -> bool:
+    """Return whether a schema has the columns of object tables, or none, and no keys."""
+    columns, wanted = ([(f.name, f.type.with_nullable(True)) for f in fields] for fields in (schema.fields, FIELDS))
+    return not (schema.partition_keys or schema.primary_keys) and columns in ([], wanted)
+
+
+def check_columns(name: str, schema: TableSchema) -> None:
+    """Raise NotSupportedError unless the schema of a table has the columns of object tables."""
+    if not _has_columns(schema):
+        raise NotSupportedError(
+            f"The table '{name}' has the option 'type' = 'object-table' and columns or keys of another table: "
+            f"{', '.join(schema.names)}. Remove the option from its newest schema if its rows are in data files."
+        )
 
 
 def check_object_table(schema: TableSchema, before: TableSchema | None = None) -> None:

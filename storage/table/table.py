@@ -348,10 +348,13 @@ def _bound(given: "str | Predicate", store: FileStore) -> "Predicate":
 
 
 def opened_table(name: str, store: FileStore) -> Table:
-    """Return the table of a file store, an ObjectTable if its schema says so."""
+    """Return the table of a file store, an ObjectTable if its schema says so; raises NotSupportedError for a schema of
+    an object table with other columns.
+    """
     if is_object_table(store.schema.options):
-        from interbed.storage.table.object_table import ObjectTable
+        from interbed.storage.table.object_table import ObjectTable, check_columns
 
+        check_columns(name, store.schema)
         # Readers use only methods that both kinds of tables have, or are refused by name.
         return cast(Table, ObjectTable(name, store.location, store.file_io, store.schema))
     return Table(name, store)

@@ -19,6 +19,7 @@ from interbed.iceberg.publish.place import (
     kept,
     references,
 )
+from interbed.storage.base.errors import NotSupportedError
 from interbed.storage.base.types.data_type import ArrayType, AtomicType, DataField, DataType, TypeRoot
 from interbed.storage.meta.manifest.entry import FileKind, ManifestEntry
 from interbed.storage.meta.options.core import CoreOptions
@@ -38,7 +39,6 @@ COARSE = AtomicType(TypeRoot.TIMESTAMP, precision=6)
         (INT, TEXT, False),
         (AtomicType(TypeRoot.TINYINT), INT, True),
         (AtomicType(TypeRoot.FLOAT), AtomicType(TypeRoot.DOUBLE), True),
-        (COARSE, FINE, False),
         (AtomicType(TypeRoot.TIMESTAMP, precision=3), COARSE, True),
         (AtomicType(TypeRoot.DECIMAL, precision=5, scale=2), AtomicType(TypeRoot.DECIMAL, precision=9, scale=2), True),
         (AtomicType(TypeRoot.DECIMAL, precision=5, scale=2), AtomicType(TypeRoot.DECIMAL, precision=9, scale=3), False),
@@ -51,6 +51,11 @@ def test_type_changes_are_accepted_where_iceberg_allows_them(before: DataType, a
     old, new = DataField(id=1, name="x", type=before), DataField(id=1, name="y", type=after)
     assert first_changed([old], [new]) == (None if is_read else "y")
     assert first_changed([old], [DataField(id=2, name="x", type=after)]) is None
+
+
+def test_nanoseconds_are_refused_because_files_have_them_as_int96() -> None:
+    with pytest.raises(NotSupportedError, match=r"TIMESTAMP\(9\).*INT96"):
+        first_changed([DataField(id=1, name="x", type=COARSE)], [DataField(id=1, name="x", type=FINE)])
 
 
 def entry(kind: FileKind, name: str, level: int) -> tuple[str, ManifestEntry]:

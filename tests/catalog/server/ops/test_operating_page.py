@@ -19,7 +19,7 @@ def test_the_table_of_settings_matches_the_code() -> None:
 
 def test_settings_named_in_the_text_exist() -> None:
     page = PAGE.read_text(encoding="utf-8")
-    options = set(re.findall(r"(?<=\s--)[a-z-]+(?= )", page.split("## Locks")[0])) - {"config", "hive-site"}
+    options = set(re.findall(r"(?<=\s--)[a-z-]+(?= )", page.split("## Locks")[0])) - {"config", "hive-site", "profile"}
     assert {name.replace("-", "_") for name in options} <= set(SETTINGS)
     variables = set(re.findall(rf"{ENVIRONMENT_PREFIX}[A-Z_]+", page)) - {
         "INTERBED_SERVER_CONFIG",
@@ -35,7 +35,7 @@ def test_the_list_of_metrics_matches_the_code() -> None:
     families = [family for family in text_string_to_metric_families(rendered) if family.name.startswith("interbed_")]
     # The parser removes the suffixes of counters' names.
     exposed = {family.name + ("_total" if family.type == "counter" else "") for family in families}
-    documented = set(re.findall(r"`(interbed_[a-z_]+)`", PAGE.read_text(encoding="utf-8")))
+    documented = set(re.findall(r"`(interbed_[a-z_]+)`", PAGE.with_name("metrics.md").read_text(encoding="utf-8")))
     assert documented == exposed
 
 
