@@ -285,9 +285,7 @@ class EventLoop:
         self.ended(connection.session.link)
 
     def ended(self, link: ClientLink | None) -> None:
-        """Make room for another connection in place of one that is closed; from any thread. `link` is None if it was
-        not served.
-        """
+        """Make room for another connection after one was closed, with its `link` if it was served; from any thread."""
         if link is not None and not self._stopping.is_set():
             self._on_disconnect(link)
         self._on_closed()
