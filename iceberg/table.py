@@ -6,7 +6,7 @@ files. A table is loaded from a directory, or from a metadata file.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
-from datetime import datetime
+from datetime import UTC, datetime
 from functools import cached_property
 from typing import Any
 
@@ -22,7 +22,8 @@ from interbed.iceberg.meta.table_metadata import readable_fields, schema_to_arro
 from interbed.iceberg.plan import FilePlan, plan_read
 from interbed.iceberg.read.files import OURS_ALONE, STORE_OPTIONS, TableFiles, static_table, store_options
 from interbed.iceberg.read.task_read import TaskRead
-from interbed.iceberg.upkeep import IcebergUpkeep, millis_of
+from interbed.iceberg.upkeep import IcebergUpkeep
+from interbed.storage.base.clock import moment_millis
 from interbed.storage.base.errors import (
     BranchNotFoundError,
     CorruptFileError,
@@ -357,7 +358,7 @@ class IcebergTable(IcebergUpkeep, ArrowRows):
                 raise SnapshotNotFoundError(f"The table '{self.name}' has no snapshot {snapshot_id}.")
             return found, self._schema_of(found)
         assert timestamp is not None
-        found = self.metadata.snapshot_as_of_timestamp(millis_of(timestamp))
+        found = self.metadata.snapshot_as_of_timestamp(moment_millis(timestamp, UTC))
         if found is None:
             raise SnapshotNotFoundError(f"The table '{self.name}' has no snapshot that is as old as {timestamp}.")
         return found, self._schema_of(found)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from pyiceberg.table import Table as Metadata
 
 from interbed.iceberg.meta.table_metadata import is_published, readable_fields
+from interbed.storage.base.clock import moment_millis
 from interbed.storage.base.errors import InvalidInputError, NotSupportedError
 from interbed.storage.base.predicate.conditions import bound_filter
 from interbed.storage.base.predicate.expr import AlwaysFalse, Comparison, IsNull, Op, Or, Predicate, and_, bind
@@ -106,7 +107,7 @@ class IcebergUpkeep:
         if retain_last is not None and retain_last < 1:
             raise InvalidInputError(f"At least one snapshot is retained, not {retain_last}.")
         retention = SnapshotRetention(
-            older_than_millis=None if older_than is None else millis_of(older_than), retain_last=retain_last
+            older_than_millis=None if older_than is None else moment_millis(older_than, UTC), retain_last=retain_last
         )
         result = expire_snapshots(home, retention, dry_run=dry_run, clock=clock)
         if not dry_run:
@@ -123,7 +124,7 @@ class IcebergUpkeep:
         """
         from interbed.iceberg.optimize.expire import remove_orphan_files
 
-        limit = None if older_than is None else millis_of(older_than)
+        limit = None if older_than is None else moment_millis(older_than, UTC)
         return remove_orphan_files(self.required_home(), limit, dry_run=dry_run)
 
     def compact_manifests(self) -> int | None:
@@ -201,26 +202,6 @@ class IcebergUpkeep:
                 return None
             choices.append(reduce(and_, parts))
         return bind(Or(tuple(choices)), fields) if choices else AlwaysFalse()
-
-
-def millis_of(moment: datetime | int | str) -> int:
-    """Return the milliseconds since the epoch of a time, which is in UTC if it has no time zone.
-
-    Raises InvalidInputError for what is no time.
-    """
-    if isinstance(moment, int) and not isinstance(moment, bool):
-        return moment
-    if isinstance(moment, str):
-        try:
-            moment = datetime.fromisoformat(moment)
-        except ValueError:
-            raise InvalidInputError(
-                f"Not a time: {moment!r}; write '2026-01-31 12:00:00', which is in UTC, or milliseconds."
-            ) from None
-    if not isinstance(moment, datetime):
-        raise InvalidInputError(f"Not a time: {moment!r}; give a datetime, a text, or milliseconds since the epoch.")
-    known = moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment
-    return int(known.timestamp() * 1000)
 
 
 def _check_unknown(bucket: int | None, partition_idle_time: timedelta | None) -> None:

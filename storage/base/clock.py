@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Callable
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime, timedelta, tzinfo
 from typing import TypeAlias
 
 from interbed.storage.base.errors import InvalidInputError
@@ -41,14 +41,20 @@ def from_local(local: int, now: int) -> int:
     return local if offset is None else local - offset // timedelta(milliseconds=1)
 
 
-def moment_millis(moment: Moment) -> int:
-    """Return a time in milliseconds since the epoch; a time without a zone is local. Raises InvalidInputError."""
-    if isinstance(moment, bool):
-        raise InvalidInputError(f"Not a time: {moment!r}.")
-    if isinstance(moment, int):
+def moment_millis(moment: Moment, zone: tzinfo | None = None) -> int:
+    """Return a time in milliseconds since the epoch; a time without a zone is of `zone`, by default local.
+
+    Raises InvalidInputError for what is no time.
+    """
+    if isinstance(moment, int) and not isinstance(moment, bool):
         return moment
     try:
         parsed = datetime.fromisoformat(moment) if isinstance(moment, str) else moment
     except ValueError:
-        raise InvalidInputError(f"Not a time: {moment!r}; write '2026-01-31 12:00:00', or milliseconds.") from None
-    return instant_millis(parsed)
+        within = "" if zone is None else f" which is in {zone},"
+        raise InvalidInputError(
+            f"Not a time: {moment!r}; write '2026-01-31 12:00:00',{within} or milliseconds."
+        ) from None
+    if not isinstance(parsed, datetime):
+        raise InvalidInputError(f"Not a time: {moment!r}; give a datetime, a text, or milliseconds since the epoch.")
+    return instant_millis(parsed if zone is None or parsed.tzinfo is not None else parsed.replace(tzinfo=zone))
