@@ -414,8 +414,7 @@ class Ingestion:
             place = messages.place(message.index)
             match self._settings.bad_messages:
                 case BadMessages.STOP:
-                    has_topics = not isinstance(self._source, SnapshotSource)
-                    raise BadMessageError.at(place, message.reason, has_topics=has_topics)
+                    raise BadMessageError.at(place, message.reason, has_topics=messages.has_topics)
                 case BadMessages.SKIP:
                     _log.warning("%s It is skipped.", refusal_text(place, message.reason))
                 case BadMessages.DEAD_LETTER:

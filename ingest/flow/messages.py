@@ -6,7 +6,7 @@ A position is the offset of the next message to be read, as in Kafka's consumer 
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any, ClassVar, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -23,6 +23,9 @@ class Messages:
 
     `keys` and `values` are binary arrays; a null value is a tombstone. All columns have the same length.
     """
+
+    has_topics: ClassVar[bool] = True
+    """Whether a message that can't be taken may be put into another topic."""
 
     topic: str
     partitions: npt.NDArray[np.int32]

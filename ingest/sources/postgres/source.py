@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import pyarrow as pa
@@ -23,14 +23,19 @@ from interbed.ingest.flow.messages import Messages, Positions, SourceGapError, S
 from interbed.ingest.sources.postgres.connection import PostgresConnections, lsn_of, lsn_text, quoted
 from interbed.ingest.sources.postgres.replication import WAY_OUT, Replication, Slot
 from interbed.ingest.sources.postgres.snapshot import PostgresSnapshot, snapshot_of
-from interbed.ingest.sources.postgres.tables import DatabaseCatalog, PostgresPublication, check_rights, check_tables
+from interbed.ingest.sources.postgres.tables import (
+    UNCHANGEABLE,
+    DatabaseCatalog,
+    PostgresPublication,
+    check_rights,
+    check_tables,
+)
 from interbed.ingest.sources.source import LagUnit
 from interbed.storage.base.backoff import NO_JITTER, ExponentialBackoff
 from interbed.storage.base.errors import InvalidInputError
 
 _log = logging.getLogger(__name__)
 
-NO_KEY = "it {}: once it is published, PostgreSQL refuses to UPDATE or DELETE its rows"
 RESTART_SECONDS = 30.0
 """How long a server may take to restart."""
 
@@ -38,6 +43,8 @@ RESTART_SECONDS = 30.0
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WalMessages(Messages):
     """Messages of the WAL of a database, whose offsets are positions in it."""
+
+    has_topics: ClassVar[bool] = False
 
     def place(self, index: int) -> str:
         """Return the position of a message in the WAL, for people."""
@@ -98,7 +105,9 @@ class PostgresSource:
         possible = {} if is_there else self._publication.publishable(connection)
         found = self._publication.tables(connection) if is_there else list(possible)
         without_key = {
-            table: NO_KEY.format(why) for table, why in possible.items() if why is not None and self._may_skip(table)
+            table: f"it {why}: {UNCHANGEABLE}"
+            for table, why in possible.items()
+            if why is not None and self._may_skip(table)
         }
         check = check_tables(
             self._connections, connection, self._publication.name, found, self._is_wanted, self.catalog

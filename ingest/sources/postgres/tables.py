@@ -84,7 +84,7 @@ class PostgresPublication:
         for table, why in found.items():
             if why is not None:
                 raise InvalidInputError(
-                    f"The table {table} {why}: once it is published, PostgreSQL refuses to UPDATE or DELETE its rows. "
+                    f"The table {table} {why}: {UNCHANGEABLE}. "
                     "Give it a primary key and REPLICA IDENTITY DEFAULT, or ALTER TABLE … REPLICA IDENTITY FULL; leave "
                     f"it out by --excluding-tables; or create the publication {quoted(self.name)} yourself."
                 )
@@ -163,6 +163,8 @@ _NO_IDENTITY = {
     "i": "has a REPLICA IDENTITY whose index was dropped",
 }
 """Reasons, by pg_class.relreplident, why rows have no replica identity."""
+UNCHANGEABLE = "once it is published, PostgreSQL refuses to UPDATE or DELETE its rows"
+"""What a missing replica identity means for a table."""
 _PUBLISHABLE = """
     SELECT n.nspname, c.relname, c.relreplident = 'f' OR EXISTS (
         SELECT FROM pg_index i WHERE i.indrelid = c.oid
