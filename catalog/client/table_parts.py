@@ -22,16 +22,20 @@ if TYPE_CHECKING:
 
 def as_format_table(table: object) -> "FormatTable | None":
     """Return an opened table if it is a format table; import nothing for that."""
-    module: Any = sys.modules.get("interbed.storage.table.format_table.format_table")
-    found: Any = table
-    return found if module is not None and isinstance(found, module.FormatTable) else None
+    found: FormatTable | None = _if_of("interbed.storage.table.format_table.format_table", "FormatTable", table)
+    return found
 
 
 def as_object_table(table: object) -> "ObjectTable | None":
     """Return an opened table if it is an object table; import nothing for that."""
-    module: Any = sys.modules.get("interbed.storage.table.object_table")
-    found: Any = table
-    return found if module is not None and isinstance(found, module.ObjectTable) else None
+    found: ObjectTable | None = _if_of("interbed.storage.table.object_table", "ObjectTable", table)
+    return found
+
+
+def _if_of(module: str, name: str, table: object) -> Any:
+    """Return a table of a class; None for another one, also where the module of the class is not loaded."""
+    loaded = sys.modules.get(module)
+    return table if loaded is not None and isinstance(table, getattr(loaded, name)) else None
 
 
 class TableParts(ABC):

@@ -153,12 +153,29 @@ def _state(found: dict[str, Any]) -> str:
 
 def _format_description(table: "FormatTable") -> dict[str, Any]:
     """Return the description of a format table, in the form of _description; it has files instead of a snapshot."""
+    partitions = table.partitions()
+    files = {
+        "count": sum(each.file_count for each in partitions),
+        "bytes": sum(each.size for each in partitions),
+        "partitions": len(partitions),
+    }
+    return _files_description(table, f"files of the format {table.file_format}", files)
+
+
+def _object_description(table: "ObjectTable") -> dict[str, Any]:
+    """Return the description of an object table, in the form of _format_description."""
+    sizes: list[Any] = table.scan(columns=["length"]).to_arrow()["length"].to_pylist()
+    files = {"count": len(sizes), "bytes": sum(sizes)}
+    return _files_description(table, "files of any kind, listed as rows", files)
+
+
+def _files_description(table: "FormatTable | ObjectTable", file_format: str, files: dict[str, int]) -> dict[str, Any]:
     from interbed.storage.base.shown_text import all_masked
 
-    found, partitions = table.schema, table.partitions()
+    found = table.schema
     return {
         "table": table.name,
-        "format": f"files of the format {table.file_format}",
+        "format": file_format,
         "comment": found.comment,
         "location": table.location,
         "schema": found.id,
@@ -169,33 +186,7 @@ def _format_description(table: "FormatTable") -> dict[str, Any]:
         "own": _own(found.options),
         "notes": [],
         "snapshot": None,
-        "files": {
-            "count": sum(each.file_count for each in partitions),
-            "bytes": sum(each.size for each in partitions),
-            "partitions": len(partitions),
-        },
-    }
-
-
-def _object_description(table: "ObjectTable") -> dict[str, Any]:
-    """Return the description of an object table, in the form of _format_description."""
-    from interbed.storage.base.shown_text import all_masked
-
-    sizes: list[Any] = table.scan(columns=["length"]).to_arrow()["length"].to_pylist()
-    return {
-        "table": table.name,
-        "format": "files of any kind, listed as rows",
-        "comment": table.schema.comment,
-        "location": table.location,
-        "schema": table.schema.id,
-        "columns": [_column(field, (), ()) for field in table.schema.fields],
-        "primary_keys": [],
-        "partition_keys": [],
-        "options": all_masked(dict(sorted(table.schema.options.items()))),
-        "own": _own(table.schema.options),
-        "notes": [],
-        "snapshot": None,
-        "files": {"count": len(sizes), "bytes": sum(sizes)},
+        "files": files,
     }
 
 

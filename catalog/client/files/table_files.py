@@ -195,9 +195,9 @@ def _is_dropped(file_io: FileIO, location: str) -> bool:
 def surveyed(file_io: FileIO, location: str) -> OwnFiles:
     """Return the own files and the foreign files in the directory of a table."""
     if holds_objects(file_io, location):
-        schemas = f"{location}/{_FIRST_SCHEMA}".rpartition("/")[0]
-        others = [e.path for e in (*file_io.list(location), *file_io.list(schemas)) if e.path != schemas]
         own = f"{location}/{_FIRST_SCHEMA}"
+        schemas = own.rpartition("/")[0]
+        others = [e.path for e in (*file_io.list(location), *file_io.list(schemas)) if e.path != schemas]
         return OwnFiles(files=[own], directories=[schemas], foreign=[path for path in others if path != own])
     return own_files(file_io, location, lambda: open_store(location, file_io))
 

@@ -144,8 +144,8 @@ class HiveTables:
     def _opened(self, identifier: Identifier, schema: TableSchema, directory: str) -> Table:
         """Return the table in a directory, whether or not the metastore knows it."""
         entries = self._entries
-        told = respelled(directory, entries.warehouse_uri)
-        return Table(str(identifier), open_store(told, entries.files_of(directory), schema=schema))
+        location = respelled(directory, entries.warehouse_uri)
+        return Table(str(identifier), open_store(location, entries.files_of(directory), schema=schema))
 
     def _fill_and_register(
         self,
