@@ -11,7 +11,7 @@ conditions of a filter are evaluated file by file first, so that of the other fi
 Source: documentation page `append-table/data-evolution`, Paimon's DataEvolutionSplitRead.
 """
 
-from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Any
@@ -154,6 +154,12 @@ def select_groups(
             counts: dict[Any, Any] = dict.fromkeys(absent, rows)
             result[numbers] &= select(null, {}, {}, counts, rows)
     return result
+
+
+def matching_positions(batches: Iterable[pa.RecordBatch], predicate: Predicate) -> Positions:
+    """Return the positions, as the column ROW_INDEX has them, of the rows that a predicate selects."""
+    found = [to_numpy(batch.column(ROW_INDEX).filter(mask(predicate, batch))) for batch in batches]
+    return np.concatenate([np.empty(0, np.int64), *found])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -321,8 +327,7 @@ class ColumnGroupRead:
                 wanted=wanted,
             ),
         )
-        found = [to_numpy(batch.column(ROW_INDEX).filter(mask(own, batch))) for batch in batches]
-        positions = np.concatenate([np.empty(0, np.int64), *found])
+        positions = matching_positions(batches, own)
         return None if len(positions) == file.row_count else positions
 
     def _read(self, fields: Sequence[DataField]) -> FileRead:

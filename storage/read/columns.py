@@ -157,7 +157,7 @@ class LocatedRead:
     def __init__(
         self, store: FileStore, columns: Sequence[str] | None = None, predicate: Predicate | None = None
     ) -> None:
-        check_rows_in_files(store, "A change of rows by their positions (DELETE, UPDATE, MERGE)")
+        check_rows_in_files(store)
         self._store = store
         self._columns = ReadColumns.of(store.schema, columns, predicate)
         self._files = FileRead(store, self._columns.fields)

@@ -37,7 +37,9 @@ def check_writable(store: FileStore) -> None:
     commit_listeners(store.options.raw)
 
 
-def check_rows_in_files(store: FileStore, what: str) -> None:
+def check_rows_in_files(
+    store: FileStore, what: str = "A change of rows by their positions (DELETE, UPDATE, MERGE)"
+) -> None:
     """Raise NotSupportedError for a table whose rows are put together from several files; `what` can't do that."""
     if store.options.data_evolution_enabled:
         raise NotSupportedError(

@@ -25,14 +25,13 @@ from interbed.storage.base.arrow_values import from_numpy, one_array, to_numpy
 from interbed.storage.base.bucket_id import BucketId
 from interbed.storage.base.errors import CommitConflictError, NotSupportedError, SchemaMismatchError
 from interbed.storage.base.incoming import ArrowData, arrow_rows
-from interbed.storage.base.predicate.evaluate import mask
 from interbed.storage.base.predicate.expr import Predicate, columns_of
 from interbed.storage.base.row.binary_row import encode_rows
 from interbed.storage.base.row.kind import RowKind
 from interbed.storage.commit.basis import RowsRead, SnapshotRead
 from interbed.storage.commit.file_store_commit import FileStoreCommit
 from interbed.storage.files.deletion_vectors import DeletionVector
-from interbed.storage.lsm.column_groups import ColumnGroupRead, GroupOptions, row_range_groups
+from interbed.storage.lsm.column_groups import ColumnGroupRead, GroupOptions, matching_positions, row_range_groups
 from interbed.storage.lsm.merge_function.row_rules import combined_columns, kept_columns
 from interbed.storage.meta.bucket_mode import BucketMode, bucket_mode
 from interbed.storage.meta.file_store import FileStore
@@ -64,7 +63,7 @@ class SnapshotRows:
     """Rows of the newest snapshot, and the commit of changes that are computed from them."""
 
     def __init__(self, store: FileStore, commit_user: str) -> None:
-        check_rows_in_files(store, "A change of rows by their positions (DELETE, UPDATE, MERGE)")
+        check_rows_in_files(store)
         self._readable = store
         # Rows of a fallback branch can't be changed from here.
         self.store = store if store.options.fallback_branch is None else store.with_options({FALLBACK_BRANCH: ""})
@@ -348,9 +347,7 @@ def _delete_in_groups(store: FileStore, predicate: Predicate, commit_user: str) 
         deleted_of = deletions.of(split.deletion_files)
         for group in row_range_groups(split.files):
             options = GroupOptions(predicate=predicate, deleted=deleted_of(group.oldest), with_position=True)
-            batches = read.batches(group, split.path_of, options)
-            found = [to_numpy(batch.column(ROW_INDEX).filter(mask(predicate, batch))) for batch in batches]
-            positions = np.concatenate([np.empty(0, np.int64), *found])
+            positions = matching_positions(read.batches(group, split.path_of, options), predicate)
             if len(positions):
                 marked.setdefault(split.bucket_id, {})[group.oldest.file_name] = positions
     messages = vector_messages(store, restore_buckets(store), marked)

@@ -3,8 +3,8 @@ the values: the first, last, greatest or least one.
 
 A fold keeps one accumulator for each slot (see `segments`). Every method takes slots and, in parallel, the numbers of
 the rows with their new values; a slot occurs once in a call. Accumulators are null at first. `FieldValues` keeps them
-as Python values, for functions whose results grow. Functions that pick
-a value keep row numbers instead, so that all types are handled alike and each result is copied once.
+as Python values, for functions whose results grow. Functions that pick a value keep row numbers instead, so that all
+types are handled alike and each result is copied once.
 """
 
 from collections.abc import Callable, Iterable
