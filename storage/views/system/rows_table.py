@@ -125,12 +125,12 @@ class RowsTable(ABC):
 
     @property
     def primary_keys(self) -> list[str]:
-        """No columns, for a system table."""
+        """No columns."""
         return []
 
     @property
     def partition_keys(self) -> list[str]:
-        """No columns, for a system table."""
+        """No columns."""
         return []
 
     def row_type(self) -> RowType:

@@ -200,7 +200,7 @@ READ_ELSEWHERE: dict[str, OptionMeaning] = {
     "partition.mark-done-action": OptionMeaning(
         "list of success-file | done-partition | mark-event | http-report | custom",
         "success-file",
-        "How partitions are marked as done; by the first two only, while Java's tables may have the others.",
+        "How partitions are marked as done. interbed carries out the first two, and refuses others.",
     ),
     "path": OptionMeaning("text", "", "Where the table lies."),
     "primary-key": OptionMeaning("list of names", "", "The primary key, if the statement has no other place for it."),
