@@ -125,12 +125,12 @@ class RowsTable(ABC):
 
     @property
     def primary_keys(self) -> list[str]:
-        """No columns."""
+        """No columns: such tables have no keys and no partitions."""
         return []
 
     @property
     def partition_keys(self) -> list[str]:
-        """No columns."""
+        """No columns: such tables have no keys and no partitions."""
         return []
 
     def row_type(self) -> RowType:
