@@ -33,7 +33,7 @@ EARLIER, LATER = 1_500_000_000, 4_102_444_800
 
 
 @dataclass(frozen=True)
-class Strangers:
+class StrangeClients:
     """A server, and tokens that it refuses, by what is wrong with them."""
 
     server: MetastoreUnderTest
@@ -53,7 +53,7 @@ def _signed(key: object, **changes: object) -> str:
 
 
 @pytest.fixture(scope="module")
-def strangers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Strangers]:
+def strangers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[StrangeClients]:
     """Run a server that takes tokens and JWTs on both ports."""
     directory = tmp_path_factory.mktemp("strangers")
     keys = directory / "keys.json"
@@ -74,7 +74,7 @@ def strangers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Strangers]:
             "a JWT of another key": _signed(OTHER_KEY),
             "a JWT for another audience": _signed(KEY, aud="another"),
         }
-        yield Strangers(server, tokens)
+        yield StrangeClients(server, tokens)
 
 
 def _each_answer(
@@ -90,7 +90,7 @@ def _each_answer(
                 yield method, path, answer.status, answer.read()
 
 
-def _connected(strangers: Strangers) -> socket.socket:
+def _connected(strangers: StrangeClients) -> socket.socket:
     return socket.create_connection(("127.0.0.1", strangers.server.port), timeout=at_most(30))
 
 
@@ -110,7 +110,7 @@ ONE_WAY = {each for each in METHODS if not hasattr(ThriftHiveMetastore, f"{each}
 
 
 @pytest.mark.attack("forged tokens")
-def test_no_route_is_served_to_a_stranger(strangers: Strangers, tmp_path: Path, tally: Tally) -> None:
+def test_no_route_is_served_to_a_stranger(strangers: StrangeClients, tmp_path: Path, tally: Tally) -> None:
     with guarded_rest(tmp_path) as rest:
         requests = [
             (
@@ -131,7 +131,7 @@ def test_no_route_is_served_to_a_stranger(strangers: Strangers, tmp_path: Path, 
 
 
 @pytest.mark.attack("forged tokens")
-def test_no_method_is_served_to_a_stranger_over_http(strangers: Strangers, tally: Tally) -> None:
+def test_no_method_is_served_to_a_stranger_over_http(strangers: StrangeClients, tally: Tally) -> None:
     requests = [("POST", "/metastore", _message(method)) for method in METHODS]
     assert len(requests) > 150
     for wrong, headers in strangers.headers.items():
@@ -142,7 +142,7 @@ def test_no_method_is_served_to_a_stranger_over_http(strangers: Strangers, tally
 
 
 @pytest.mark.attack("SASL")
-def test_no_method_is_served_to_a_stranger_on_the_port_of_thrift(strangers: Strangers, tally: Tally) -> None:
+def test_no_method_is_served_to_a_stranger_on_the_port_of_thrift(strangers: StrangeClients, tally: Tally) -> None:
     for method in METHODS:
         message = _message(method)
         with _connected(strangers) as connection:
@@ -159,7 +159,7 @@ def test_no_method_is_served_to_a_stranger_on_the_port_of_thrift(strangers: Stra
 
 
 @pytest.mark.attack("SASL")
-def test_no_negotiation_of_a_stranger_is_completed(strangers: Strangers) -> None:
+def test_no_negotiation_of_a_stranger_is_completed(strangers: StrangeClients) -> None:
     for wrong, token in strangers.tokens.items():
         with _connected(strangers) as connection:
             connection.sendall(START + response("ann", token))
