@@ -58,6 +58,19 @@ def check_java() -> None:
         raise SparkSetupError(f"Spark needs Java {JAVA_MIN} or newer, and {java} is Java {version}. {_java_advice()}.")
 
 
+def java_found() -> str | None:
+    """Return the Java that PySpark would start, and its version where it is known; None without one."""
+    java = _java()
+    version = None if java is None else _java_version(java)
+    return None if java is None else f"{java}, Java {version}" if version is not None else str(java)
+
+
+def spark_found() -> str | None:
+    """Return the Spark that PySpark would start, and its version where it is known; None without one."""
+    home, version = spark_home(), _spark_version()
+    return None if home is None else f"{home}, Spark {version}" if version is not None else home
+
+
 def _java_advice() -> str:
     return f"Install one (Debian: apt-get install openjdk-{JAVA_MIN}-jre-headless) and set JAVA_HOME to its directory"
 

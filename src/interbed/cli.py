@@ -22,6 +22,7 @@ _COMMANDS = {
         "interbed.catalog.client.cli.maintenance:compact",
         "Compact the tables of databases or of the whole catalog.",
     ),
+    "doctor": ("interbed.doctor:doctor", "Check an installation: packages, Java, a catalog, a server."),
     "ingest": ("interbed.ingest.cli:ingest", "Bring changes of other systems into tables."),
     "locks": ("interbed.catalog.server.cli.locks:locks", "Look at the locks of a metastore and release them."),
     "metastore": (
@@ -38,7 +39,7 @@ _COMMANDS = {
 """Where each command is, and what the list of commands says of it. They are imported on use: a server must not wait for
 what only tables need, and `--help` for nothing."""
 
-_OF_A_CATALOG = frozenset({"catalog", "compact", "ingest", "optimizer", "sql", "table"})
+_OF_A_CATALOG = frozenset({"catalog", "compact", "doctor", "ingest", "optimizer", "sql", "table"})
 
 
 def _what_was_committed() -> str:
