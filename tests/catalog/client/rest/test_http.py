@@ -21,6 +21,8 @@ from tests.catalog.client.rest.answering_server import (
 )
 from tests.support.servers.ports import free_port
 
+pytestmark = pytest.mark.integration
+
 SECRET = "a-secret-token"
 
 

@@ -70,6 +70,7 @@ def test_a_token_of_dlf_is_loaded_again_an_hour_before_it_expires() -> None:
     assert "Credential=key-1006401/" in provider.headers(GET)["Authorization"]
 
 
+@pytest.mark.integration
 def test_the_metadata_service_names_the_role_and_its_token() -> None:
     token = {"AccessKeyId": "id", "AccessKeySecret": "hidden", "Expiration": "2026-01-31T12:00:00Z"}
 

@@ -46,6 +46,7 @@ def verifier(keys: SigningKeys) -> JwtVerifier:
     return JwtVerifier(JwtRules(issuer=ISSUER, audience=AUDIENCE), keys, clock=lambda: NOW)
 
 
+@pytest.mark.integration
 @pytest.mark.parametrize("header", HEADERS)
 @pytest.mark.parametrize("address", ADDRESSES)
 def test_no_header_of_a_token_names_the_address_of_a_key(header: str, address: str) -> None:
@@ -79,6 +80,7 @@ def test_an_address_without_authenticity_is_no_setting(address: str) -> None:
         url_fetcher(address)
 
 
+@pytest.mark.integration
 @pytest.mark.parametrize("address", ADDRESSES)
 def test_metadata_of_the_issuer_do_not_lead_elsewhere(address: str) -> None:
     with served(Issuer([public_jwk(OWN, "own")])) as issuer:
@@ -88,6 +90,7 @@ def test_metadata_of_the_issuer_do_not_lead_elsewhere(address: str) -> None:
         assert issuer.requests == ["/.well-known/openid-configuration"]
 
 
+@pytest.mark.integration
 @pytest.mark.parametrize("status", [301, 302, 303, 307, 308])
 @pytest.mark.parametrize(
     "target", ["file:///etc/passwd", "http://169.254.169.254/", "own", "gopher://127.0.0.1/", "//x"]

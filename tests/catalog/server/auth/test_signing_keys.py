@@ -155,6 +155,7 @@ def test_documents_without_usable_keys_give_none(document: Any) -> None:
         source.keys.find("first")
 
 
+@pytest.mark.integration
 def test_keys_by_discovery_and_by_address() -> None:
     with served(Issuer([KEY])) as issuer:
         assert SigningKeys(discovering_fetcher(issuer.url)).find("first").key_id == "first"
@@ -162,6 +163,7 @@ def test_keys_by_discovery_and_by_address() -> None:
         assert SigningKeys(url_fetcher(f"{issuer.url}/keys")).find("first").key_id == "first"
 
 
+@pytest.mark.integration
 @pytest.mark.attack("SSRF by the address of keys")
 def test_metadata_of_another_issuer_are_refused() -> None:
     with served(Issuer([KEY])) as issuer:
@@ -171,6 +173,7 @@ def test_metadata_of_another_issuer_are_refused() -> None:
             fetch()
 
 
+@pytest.mark.integration
 @pytest.mark.attack("SSRF by the address of keys")
 def test_redirects_and_long_documents_are_refused() -> None:
     with served(Issuer([KEY])) as issuer:

@@ -30,6 +30,8 @@ from interbed.catalog.server.service.access.objects import Privilege
 from interbed.catalog.server.settings import ServerSettings
 from tests.support.waits import at_most
 
+pytestmark = pytest.mark.integration
+
 BODY_BYTES_MAX = 1 << 20
 
 
