@@ -17,8 +17,8 @@ from interbed.catalog.server.database.engine import open_engine
 from interbed.catalog.server.database.schema import downgrade, latest_revision
 from interbed.cli import main
 from interbed.doctor import (
-    Finding,
-    Verdict,
+    CheckFinding,
+    CheckVerdict,
     check_authorities,
     check_certificate,
     check_database,
@@ -36,7 +36,7 @@ from tests.support.servers.postgres import postgres_server
 DAY_SECONDS = 86_400
 
 
-def verdicts(findings: Iterator[Finding] | list[Finding]) -> dict[str, str]:
+def verdicts(findings: Iterator[CheckFinding] | list[CheckFinding]) -> dict[str, str]:
     """Return the verdict of each subject."""
     return {each.subject: str(each.verdict) for each in findings}
 
@@ -59,7 +59,7 @@ def test_this_installation_is_sound() -> None:
 
 def test_an_older_python_is_reported() -> None:
     (found,) = check_python((3, 10))
-    assert found.verdict is Verdict.FAILED
+    assert found.verdict is CheckVerdict.FAILED
     assert found.remedy == "Install Python 3.11 or newer."
 
 
@@ -71,7 +71,7 @@ def test_packages_that_are_missing_are_named() -> None:
 
     required = ["click>=8", "pyarrow>=20", "boto3>=1.34; extra == 'aws'", 'polars>=1.0 ; extra == "polars"']
     needed, extras = check_packages(required, installed)
-    assert needed.verdict is Verdict.FAILED
+    assert needed.verdict is CheckVerdict.FAILED
     assert needed.found == "missing: click"
     assert extras.found == "installed: polars; not installed: aws"
 
@@ -161,7 +161,7 @@ def test_the_database_of_a_server_is_examined_without_changing_it(tmp_path: Path
         connection.exec_driver_sql("UPDATE alembic_version SET version_num = '9999'")
     engine.dispose()
     (newer,) = check_database(url)
-    assert newer.verdict is Verdict.FAILED
+    assert newer.verdict is CheckVerdict.FAILED
     assert "a newer interbed" in newer.found
 
 
@@ -193,7 +193,7 @@ def test_a_database_on_postgresql_is_examined() -> None:
         assert found == {"server: database": "ok", "server: database: clock": "ok"}
         assert verdicts(check_database(url, clock=lambda: time.time() + 60))["server: database: clock"] == "warning"
         (absent,) = check_database(f"{url}_absent")
-    assert absent.verdict is Verdict.FAILED
+    assert absent.verdict is CheckVerdict.FAILED
 
 
 @pytest.fixture(scope="module")
@@ -215,8 +215,11 @@ def test_the_end_of_certificates_is_reported(certificates: Path, days: int, expe
 
 def test_a_key_of_another_certificate_is_reported(certificates: Path) -> None:
     found = check_certificate("own", certificates / "server.pem", certificates / "client.key")
-    assert found.verdict is Verdict.FAILED
-    assert check_certificate("own", certificates / "absent.pem", certificates / "client.key").verdict is Verdict.FAILED
+    assert found.verdict is CheckVerdict.FAILED
+    assert (
+        check_certificate("own", certificates / "absent.pem", certificates / "client.key").verdict
+        is CheckVerdict.FAILED
+    )
     assert verdicts(check_authorities("a", certificates / "ca.key")) == {"a": "failed"}
 
 

@@ -46,7 +46,7 @@ _EXTRA = re.compile(r"""extra\s*==\s*["']([^"']+)["']""")
 _INTERNAL_EXTRAS = frozenset({"demo"})
 
 
-class Verdict(StrEnum):
+class CheckVerdict(StrEnum):
     """Result of a check."""
 
     OK = "ok"
@@ -56,32 +56,32 @@ class Verdict(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Finding:
+class CheckFinding:
     """Result of one check; `remedy` is what to do, None where there is nothing to do."""
 
     subject: str
-    verdict: Verdict
+    verdict: CheckVerdict
     found: str
     remedy: str | None = None
 
 
-Checks = Iterator[Finding]
+Checks = Iterator[CheckFinding]
 
 
-def _ok(subject: str, found: str) -> Finding:
-    return Finding(subject=subject, verdict=Verdict.OK, found=found)
+def _ok(subject: str, found: str) -> CheckFinding:
+    return CheckFinding(subject=subject, verdict=CheckVerdict.OK, found=found)
 
 
-def _failed(subject: str, found: object, remedy: str | None = None) -> Finding:
-    return Finding(subject=subject, verdict=Verdict.FAILED, found=str(found), remedy=remedy)
+def _failed(subject: str, found: object, remedy: str | None = None) -> CheckFinding:
+    return CheckFinding(subject=subject, verdict=CheckVerdict.FAILED, found=str(found), remedy=remedy)
 
 
-def _warning(subject: str, found: str, remedy: str) -> Finding:
-    return Finding(subject=subject, verdict=Verdict.WARNING, found=found, remedy=remedy)
+def _warning(subject: str, found: str, remedy: str) -> CheckFinding:
+    return CheckFinding(subject=subject, verdict=CheckVerdict.WARNING, found=found, remedy=remedy)
 
 
-def _skipped(subject: str, found: str) -> Finding:
-    return Finding(subject=subject, verdict=Verdict.SKIPPED, found=found)
+def _skipped(subject: str, found: str) -> CheckFinding:
+    return CheckFinding(subject=subject, verdict=CheckVerdict.SKIPPED, found=found)
 
 
 def check_python(running: tuple[int, int] = sys.version_info[:2]) -> Checks:
@@ -187,7 +187,7 @@ def check_warehouse(
         yield _clock(f"{subject}: clock", off)
 
 
-def _exclusive(subject: str, location: str, file_io: "FileIO", *, is_exclusive: bool, has_locks: bool) -> Finding:
+def _exclusive(subject: str, location: str, file_io: "FileIO", *, is_exclusive: bool, has_locks: bool) -> CheckFinding:
     if file_io.exclusive_create and not is_exclusive:
         return _failed(
             subject,
@@ -206,7 +206,7 @@ def _exclusive(subject: str, location: str, file_io: "FileIO", *, is_exclusive: 
     )
 
 
-def _clock(subject: str, off_seconds: float) -> Finding:
+def _clock(subject: str, off_seconds: float) -> CheckFinding:
     if off_seconds <= CLOCK_SECONDS_MAX:
         return _ok(subject, f"within {CLOCK_SECONDS_MAX:.0f} s of this machine's")
     return _warning(
@@ -255,7 +255,7 @@ def check_server(settings: "ServerSettings", clock: Callable[[], float] = time.t
 
 
 def check_database(url: str, clock: Callable[[], float] = time.time) -> Checks:
-    """Check the database of a server: whether it can be reached, its migrations, and who may read its file."""
+    """Check the database of a server: whether it can be reached, its migrations, and the users that may read its file."""
     from sqlalchemy import text
     from sqlalchemy.exc import SQLAlchemyError
 
@@ -308,7 +308,9 @@ def check_database(url: str, clock: Callable[[], float] = time.time) -> Checks:
         yield _warning(f"{subject}: permissions", exposed, f"Run: chmod 600 {file}*")
 
 
-def check_certificate(subject: str, certificate: Path, key: Path, clock: Callable[[], float] = time.time) -> Finding:
+def check_certificate(
+    subject: str, certificate: Path, key: Path, clock: Callable[[], float] = time.time
+) -> CheckFinding:
     """Check that a certificate and its key belong together, and when the certificate ends.
 
     A handshake in memory reads the certificate as clients do. Its end is that of the first certificate of the file.
@@ -351,7 +353,7 @@ def _own_certificate(server: ssl.SSLContext, certificate: Path) -> Mapping[str, 
     return ends[0].getpeercert() or {}
 
 
-def _end_of(subject: str, shown: str, certificate: Mapping[str, object], clock: Callable[[], float]) -> Finding:
+def _end_of(subject: str, shown: str, certificate: Mapping[str, object], clock: Callable[[], float]) -> CheckFinding:
     ends_at = ssl.cert_time_to_seconds(str(certificate["notAfter"]))
     date = datetime.fromtimestamp(ends_at, UTC).date()
     days = int((ends_at - clock()) // _DAY_SECONDS)
@@ -367,7 +369,7 @@ def _common_name(certificate: Mapping[str, object]) -> str:
     return names[0] if names else "without a common name"
 
 
-def _server_settings(config: Path | None, environ: Mapping[str, str]) -> "ServerSettings | Finding | None":
+def _server_settings(config: Path | None, environ: Mapping[str, str]) -> "ServerSettings | CheckFinding | None":
     """Return the settings of a server, None where none are given, a finding where they are wrong."""
     from interbed.catalog.server.setting_kinds import ENVIRONMENT_PREFIX, ServerSettingsError
     from interbed.catalog.server.settings import load
@@ -387,7 +389,7 @@ def _checks(chosen: CatalogChoice, config: Path | None) -> Checks:
     if chosen.name is not None or chosen.options:
         yield from check_catalog(chosen)
     settings = _server_settings(config, os.environ)
-    if isinstance(settings, Finding):
+    if isinstance(settings, CheckFinding):
         yield settings
     elif settings is not None:
         yield from check_server(settings)
@@ -419,7 +421,7 @@ def doctor(chosen: CatalogChoice, config: Path | None, as_json: bool) -> None:
                 print_line(f"{'':<11}  {each.remedy}")
     if as_json:
         click.echo(json.dumps([asdict(each) for each in findings], indent=2))
-    if any(each.verdict is Verdict.FAILED for each in findings):
+    if any(each.verdict is CheckVerdict.FAILED for each in findings):
         sys.exit(1)
 
 
