@@ -255,7 +255,7 @@ def check_server(settings: "ServerSettings", clock: Callable[[], float] = time.t
 
 
 def check_database(url: str, clock: Callable[[], float] = time.time) -> Checks:
-    """Check the database of a server: whether it can be reached, its migrations, and the users that may read its file."""
+    """Check the database of a server: whether it can be reached, its migrations, and the users that may read it."""
     from sqlalchemy import text
     from sqlalchemy.exc import SQLAlchemyError
 
