@@ -22,8 +22,8 @@ from interbed.storage.base.errors import (
 )
 from interbed.storage.base.types.data_type import AtomicType, TypeRoot
 from interbed.storage.meta.schema.change import AddColumn, SetOption
-from interbed.testing import metastore
 from tests.bad_input.tables import GOOD, SCHEMA, unchanged
+from tests.support.servers.metastore import metastore
 from tests.support.servers.metastore import table as hive_table
 
 

@@ -5,9 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from interbed.testing import metastore
 from tests.support.servers.java_metastore import java_metastore
-from tests.support.servers.metastore import BACKENDS, MetastoreUnderTest, metastore_under_test, new_database
+from tests.support.servers.metastore import BACKENDS, MetastoreUnderTest, metastore, metastore_under_test, new_database
 from tests.support.servers.paimon_rest import PaimonRestServers, rest_options
 from tests.support.servers.postgres import postgres_server
 from tests.support.shares import each_run

@@ -9,8 +9,8 @@ import interbed
 from interbed.catalog.client.hive.catalog import HiveCatalog
 from interbed.catalog.client.hive.registration import CURRENT_SNAPSHOT
 from interbed.storage.meta.snapshot.snapshot import CommitKind
-from interbed.testing import metastore
 from tests.catalog.writer_process import SHARED_KEYS
+from tests.support.servers.metastore import metastore
 from tests.support.shares import LONG, each_run
 from tests.support.writers import create_orders, finished, keys_of, own_keys, writers
 

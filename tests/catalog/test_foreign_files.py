@@ -18,8 +18,8 @@ from interbed.catalog.client.filesystem import FileSystemCatalog
 from interbed.storage.base.errors import InvalidInputError, StorageAccessError
 from interbed.storage.io.local import LocalFileIO
 from interbed.storage.io.parallel import check_deletable
-from interbed.testing import metastore
 from tests.support.servers.http_servers import running_s3
+from tests.support.servers.metastore import metastore
 from tests.support.shares import each_run
 from tests.support.tally import Tally
 

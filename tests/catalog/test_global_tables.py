@@ -11,7 +11,7 @@ from interbed.catalog.client.api import Catalog
 from interbed.catalog.client.errors import TableNotFoundError
 from interbed.storage.base.errors import NotSupportedError
 from interbed.storage.base.shown_text import masked
-from interbed.testing import metastore
+from tests.support.servers.metastore import metastore
 
 SECRETS = {"s3.access-key": "AKIA0123456789", "s3.secret-key": "of the house", "fs.azure.sas.token": "x"}
 

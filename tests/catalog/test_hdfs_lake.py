@@ -17,9 +17,9 @@ from interbed.storage.io.resolve import file_io_for
 from interbed.storage.table.opening import open_store
 from interbed.storage.table.table import Table
 from interbed.storage.version.orphans import remove_orphan_files
-from interbed.testing import metastore
 from tests.support.pages import Page
 from tests.support.servers.hdfs import NAMESERVICE, HdfsServer
+from tests.support.servers.metastore import metastore
 from tests.support.shares import each_run
 from tests.support.writers import create_orders, finished, keys_of, own_keys, writers
 

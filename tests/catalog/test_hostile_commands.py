@@ -18,10 +18,10 @@ from interbed.catalog.client.errors import CatalogError
 from interbed.catalog.client.hive.catalog import HiveCatalog
 from interbed.cli import main
 from interbed.storage.base.errors import InterbedError
-from interbed.testing import metastore
 from interbed.thrift_idl.hive_metastore import ttypes
 from tests.support.hostile_names import NAMES, TABLES
 from tests.support.sentinel import Sentinel
+from tests.support.servers.metastore import metastore
 from tests.support.shares import LONG
 from tests.support.tally import Tally
 

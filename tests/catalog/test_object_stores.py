@@ -15,12 +15,12 @@ from interbed.catalog.client.hive.registration import MANAGED_AS
 from interbed.storage.base.errors import CommitConflictError, InterbedError, NotSupportedError
 from interbed.storage.io.resolve import file_io_for
 from interbed.storage.io.stores.file_io import ObjectStoreFileIO
-from interbed.testing import metastore
 from interbed.thrift_idl.hive_metastore import ttypes
 from tests.catalog.writer_process import SHARED_KEYS, TABLE
 from tests.support.dying_disk import SimulatedKill
 from tests.support.servers.google_store import running_google
 from tests.support.servers.http_servers import running_s3
+from tests.support.servers.metastore import metastore
 from tests.support.shares import each_run
 from tests.support.writers import create_orders, finished, keys_of, own_keys, writers
 

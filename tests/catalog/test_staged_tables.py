@@ -15,7 +15,7 @@ from interbed.storage.base.types.data_type import AtomicType, TypeRoot
 from interbed.storage.meta.schema.change import AddColumn, SetOption
 from interbed.storage.meta.schema.table_schema import REPLACES, Schema
 from interbed.storage.table.table import Table
-from interbed.testing import metastore
+from tests.support.servers.metastore import metastore
 
 _OLD = pa.table({"id": pa.array([1, 2], pa.int64()), "v": ["a", "b"]})
 _NEW = pa.table({"k": ["x"], "id": pa.array([7], pa.int64()), "v": pa.array([1.5])})

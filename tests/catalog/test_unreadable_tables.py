@@ -14,7 +14,7 @@ from interbed.catalog.client.api import Catalog
 from interbed.catalog.client.errors import UNREADABLE, TableNotFoundError
 from interbed.cli import main
 from interbed.storage.base.errors import StorageAccessError
-from interbed.testing import metastore
+from tests.support.servers.metastore import metastore
 
 ROWS = pa.table({"id": [1, 2], "dt": ["x", "y"]})
 

@@ -9,7 +9,7 @@ from interbed import load_catalog
 from interbed.catalog.client.api import View, ViewColumn
 from interbed.catalog.client.errors import TableExistsError, TableNotFoundError, ViewNotFoundError
 from interbed.storage.base.errors import NotSupportedError
-from interbed.testing import metastore
+from tests.support.servers.metastore import metastore
 
 _VIEW = View(query="SELECT 1 AS a", columns=(ViewColumn("a", "int", "one"),), comment="words", options={"k": "v"})
 

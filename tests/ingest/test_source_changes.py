@@ -21,9 +21,9 @@ from interbed.ingest.run_settings import IngestSettings
 from interbed.ingest.tables.source_tables import TableNames
 from interbed.ingest.tables.table_sink import TableSettings
 from interbed.storage.base.errors import InvalidInputError
-from interbed.testing import metastore
 from tests.ingest.memory_source import MemorySource, messages_of
 from tests.ingest.shop import lake, rows_of
+from tests.support.servers.metastore import metastore
 from tests.support.tally import Tally
 
 Row = dict[str, Any]

@@ -236,9 +236,16 @@ def metastore(db: str | None = None, warehouse: str | None = None) -> Iterator[M
             stop_server(running)
 
 
-def start_server(db: str, warehouse: str, *arguments: str, log: Path | None = None) -> RunningServer:
+def start_server(
+    db: str,
+    warehouse: str,
+    *arguments: str,
+    log: Path | None = None,
+    start: Callable[..., "subprocess.Popen[str]"] = subprocess.Popen,
+) -> RunningServer:
     """Start a server process with these arguments and wait until it listens. Its log goes to `log`, or to this
-    process's stderr. Settings in the environment do not reach it. MetastoreError if it does not start.
+    process's stderr. Settings in the environment do not reach it. `start` has the parameters of subprocess.Popen.
+    MetastoreError if it does not start.
     """
     command = [
         sys.executable,
@@ -251,7 +258,7 @@ def start_server(db: str, warehouse: str, *arguments: str, log: Path | None = No
     ]
     with ExitStack() as stack:
         stderr = stack.enter_context(log.open("ab")) if log is not None else None
-        process = subprocess.Popen(
+        process = start(
             [*command, "--log-level", "INFO" if log is not None else "WARNING", *arguments],
             stdout=subprocess.PIPE,
             stderr=stderr,

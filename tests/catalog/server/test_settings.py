@@ -394,7 +394,7 @@ def test_a_password_on_the_command_line_causes_a_warning() -> None:
 
 
 def test_the_database_of_an_embedded_server_is_on_no_command_line(tmp_path: Path) -> None:
-    with metastore_under_test(f"sqlite:///{tmp_path / 'metastore.db'}", tmp_path) as running:
+    with metastore_under_test(f"sqlite:///{tmp_path / 'metastore.db'}", tmp_path, start=subprocess.Popen) as running:
         shown = " ".join(psutil.Process(running.running.process.pid).cmdline())
     assert "metastore.db" not in shown
 

@@ -25,9 +25,9 @@ from interbed.storage.meta.schema.change import (
     UpdateColumnType,
     UpdateComment,
 )
-from interbed.testing import metastore
 from tests.catalog.writer_process import SHARED_KEYS, own_key
 from tests.support.peers.java_hive import JavaHiveCatalog
+from tests.support.servers.metastore import metastore
 from tests.support.shares import LONG
 from tests.support.waits import at_most
 from tests.support.writers import check_every_snapshot, create_orders, finished, keys_of, own_keys, writers

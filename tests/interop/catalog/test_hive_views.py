@@ -10,9 +10,9 @@ import interbed
 from interbed.catalog.client.api import View, ViewColumn
 from interbed.catalog.client.errors import TableExistsError, TableNotFoundError, ViewNotFoundError
 from interbed.catalog.client.hive.catalog import HiveCatalog
-from interbed.testing import metastore
 from tests.support.peers.java_hive import JavaHiveCatalog
 from tests.support.peers.process import PeerError
+from tests.support.servers.metastore import metastore
 
 QUERY = "SELECT id, tags FROM shop.orders WHERE name = 'ü'"
 COLUMNS = (ViewColumn("id", "bigint", "the key"), ViewColumn("tags", "array<string>"), ViewColumn("d", "decimal(10,2)"))

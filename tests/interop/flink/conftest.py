@@ -11,10 +11,10 @@ import pytest
 import interbed
 from interbed.storage.base.types.data_type import type_to_json
 from interbed.storage.table.table import Table
-from interbed.testing import metastore
 from tests.support.peers.flink import Flink, FlinkSession
 from tests.support.peers.java import PeerRows
 from tests.support.peers.json import PeerType, comparable, normalised, parse_type, table_to_rows
+from tests.support.servers.metastore import metastore
 from tests.support.servers.paimon_rest import rest_options
 from tests.support.shares import each_run
 from tests.support.sql_script import run_script

@@ -23,7 +23,7 @@ from pathlib import Path
 from interbed.catalog.client.api import Catalog
 from interbed.catalog.client.factory import open_catalog
 from interbed.catalog.client.hive.catalog import HiveCatalog
-from interbed.catalog.server.process.command import start_server, stop_server
+from interbed.catalog.server.process.command import stop_server
 from interbed.optimizer.flow.process import CleanupMode, Process, ProcessState
 from interbed.optimizer.flow.tables import RequestKind, TableRequest
 from interbed.storage.base.clock import now_millis
@@ -33,6 +33,7 @@ from tests.optimizer.service import lake
 from tests.optimizer.service.campaign_processes import Fault, OptimizerProcesses
 from tests.optimizer.service.campaign_tables import KINDS, Rows, TableKind, Writer, difference
 from tests.optimizer.service.processes import DEADLINE_SECONDS, until
+from tests.support.servers.metastore import started_server
 
 WRITERS = 2
 WRITER_PAUSE_SECONDS = 0.05
@@ -317,7 +318,7 @@ def _catalog_options(catalog: str, directory: Path) -> Iterator[Mapping[str, str
     if catalog == "files":
         yield {"warehouse": str(warehouse)}
         return
-    server = start_server(
+    server = started_server(
         f"sqlite:///{directory / 'metastore.db'}",
         f"file:{warehouse}",
         "--lock-lease-seconds",

@@ -12,9 +12,9 @@ from pathlib import Path
 import pytest
 
 from interbed.spark_ext import spark_settings
-from interbed.testing import metastore
 from tests.support.peers.spark import SparkPeer, hadoop_aws_jars
 from tests.support.servers.http_servers import running_s3
+from tests.support.servers.metastore import metastore
 from tests.support.spark.spark_process import QUICK_JVM
 
 pytestmark = pytest.mark.long

@@ -11,8 +11,8 @@ from pyspark.sql.functions import call_function, col
 import interbed
 from interbed.catalog.client.functions import CatalogFunction, DefinitionKind, FunctionDefinition
 from interbed.storage.base.types.data_type import AtomicType, DataField, TypeRoot
-from interbed.testing import metastore
 from tests.spark_ext.conftest import SparkLake
+from tests.support.servers.metastore import metastore
 from tests.support.servers.paimon_rest import rest_options
 
 INT = AtomicType(TypeRoot.INT)

@@ -7,9 +7,9 @@ import pytest
 from pyspark.sql import SparkSession
 
 import interbed
-from interbed.testing import metastore
 from tests.support.pages import Page
 from tests.support.servers.hdfs import HdfsServer
+from tests.support.servers.metastore import metastore
 from tests.support.waits import at_most
 
 pytestmark = pytest.mark.long

@@ -10,8 +10,8 @@ from pyspark.sql import SparkSession
 
 from interbed import load_catalog
 from interbed.catalog.client.hive.client import HiveMetastoreClient
-from interbed.testing import metastore
 from tests.spark_ext.conftest import SparkLake
+from tests.support.servers.metastore import metastore
 
 
 @pytest.fixture(scope="module")

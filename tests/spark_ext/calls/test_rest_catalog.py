@@ -9,10 +9,10 @@ from pyspark.sql import SparkSession
 
 from interbed import load_catalog
 from interbed.storage.base.clock import now_millis
-from interbed.testing import metastore
 from tests.spark_ext.conftest import SparkLake
 from tests.support.pages import Page
 from tests.support.servers.http_servers import running_s3
+from tests.support.servers.metastore import metastore
 from tests.support.servers.paimon_rest import PaimonRestServers, rest_options
 from tests.support.waits import at_most
 

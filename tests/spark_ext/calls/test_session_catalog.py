@@ -9,8 +9,8 @@ from pyspark.sql import SparkSession
 
 from interbed import load_catalog
 from interbed.spark_ext import spark_settings
-from interbed.testing import metastore
 from tests.support.peers.spark import SparkPeer, hive_settings
+from tests.support.servers.metastore import metastore
 from tests.support.sql_script import run_script
 
 SESSION_CATALOG = {"spark.sql.catalog.spark_catalog": "interbed.spark.SparkSessionCatalog"}

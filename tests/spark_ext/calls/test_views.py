@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from interbed.testing import metastore
 from tests.spark_ext.conftest import SparkLake
 from tests.support.pages import Page
+from tests.support.servers.metastore import metastore
 from tests.support.sql_script import run_script
 
 _SCRIPT = """

@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Any
 
 from interbed.spark_ext import spark_settings
-from interbed.testing import metastore
 from tests.support.servers.java_metastore import java_metastore
+from tests.support.servers.metastore import metastore
 from tests.support.servers.paimon_rest import rest_options
 from tests.support.spark import spark_process
 from tests.support.spark.pyspark_versions import version_variables

@@ -10,10 +10,10 @@ from confluent_kafka.admin import AdminClient
 import interbed
 from interbed.storage.base.errors import InvalidOptionError
 from interbed.storage.table.table import Table
-from interbed.testing import metastore
 from tests.storage.log.tables import QUICK, SCHEMA, changes_from_files, log_options, new_name, topic_of, warm_up
 from tests.storage.log.test_publishing import from_log
 from tests.support.servers.kafka import KafkaServer
+from tests.support.servers.metastore import metastore
 from tests.support.waits import at_most
 
 

@@ -10,8 +10,9 @@ from typing import Any
 
 import pytest
 
-from interbed.catalog.server.process.command import start_server, stop_server
+from interbed.catalog.server.process.command import stop_server
 from tests.catalog.server.migration.commands import run
+from tests.support.servers.metastore import started_server
 from tests.support.waits import at_most
 
 
@@ -57,7 +58,7 @@ def keyed_server(
         for name, value in environment.items():
             patch.setenv(name, value)
         ports = ("--http-port", "0", "--authentication", "token")
-        server = start_server(db, warehouse, *ports, *flags, log=directory / "server.log")
+        server = started_server(db, warehouse, *ports, *flags, log=directory / "server.log")
         try:
             assert server.http is not None
             tokens = {user: run("token", "create", user, "--db", db).strip() for user in users}

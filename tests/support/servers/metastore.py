@@ -1,10 +1,12 @@
 """Catalog servers for tests, on SQLite and on PostgreSQL, and Thrift objects for several tests."""
 
 import itertools
-from collections.abc import Iterator
+import subprocess
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from urllib.parse import urlsplit
 
 import psycopg
@@ -13,9 +15,10 @@ from thrift.protocol.TBinaryProtocol import TBinaryProtocol
 from thrift.transport.TSocket import TSocket
 from thrift.transport.TTransport import TBufferedTransport
 
-from interbed.catalog.server.process.command import RunningServer, start_server, stop_server
+from interbed.catalog.server.process.command import MetastoreUri, RunningServer, start_server, stop_server
 from interbed.thrift_idl.hive_metastore import ThriftHiveMetastore, ttypes
 from tests.support.databases import prepare
+from tests.support.servers.forked import start_python
 
 BACKENDS = ("sqlite", "postgresql")
 
@@ -57,14 +60,40 @@ class MetastoreUnderTest:
 
 
 @contextmanager
-def metastore_under_test(db: str, directory: Path, *arguments: str) -> Iterator[MetastoreUnderTest]:
-    """Run a server on this database, with its warehouse and log in the directory."""
+def metastore_under_test(
+    db: str, directory: Path, *arguments: str, start: Callable[..., "subprocess.Popen[str]"] = start_python
+) -> Iterator[MetastoreUnderTest]:
+    """Run a server on this database, with its warehouse and log in the directory. Tests of its command line or its
+    environment give subprocess.Popen as `start`.
+    """
     prepare(db)
-    running = start_server(db, f"file:{directory / 'warehouse'}", *arguments, log=directory / "server.log")
+    log = directory / "server.log"
+    running = start_server(db, f"file:{directory / 'warehouse'}", *arguments, log=log, start=start)
     try:
         yield MetastoreUnderTest(running=running, db=db, warehouse=directory / "warehouse")
     finally:
         stop_server(running)
+
+
+def started_server(db: str, warehouse: str, *arguments: str, log: Path) -> RunningServer:
+    """Start a server from the prepared process, on a migrated database."""
+    prepare(db)
+    return start_server(db, warehouse, *arguments, log=log, start=start_python)
+
+
+@contextmanager
+def metastore(db: str | None = None, warehouse: str | None = None) -> Iterator[MetastoreUri]:
+    """Run a server as `interbed.testing.metastore` does, from the prepared process and on a migrated database."""
+    with TemporaryDirectory(prefix="interbed-metastore-", ignore_cleanup_errors=True) as name:
+        directory = Path(name)
+        db = f"sqlite:///{directory / 'metastore.db'}" if db is None else db
+        warehouse = f"file:{directory / 'warehouse'}" if warehouse is None else warehouse
+        running = started_server(db, warehouse, "--http-port", "0", log=directory / "server.log")
+        assert running.http is not None
+        try:
+            yield MetastoreUri(running.uri, running.http)
+        finally:
+            stop_server(running)
 
 
 def new_database(postgres_url: str) -> str:

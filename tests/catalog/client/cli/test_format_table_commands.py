@@ -9,7 +9,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from interbed.cli import main
-from interbed.testing import metastore
+from tests.support.servers.metastore import metastore
 
 
 @pytest.fixture(scope="module")

@@ -10,7 +10,7 @@ import pytest
 from click.testing import CliRunner
 
 from interbed.cli import main
-from interbed.testing import metastore
+from tests.support.servers.metastore import metastore
 from tests.support.servers.paimon_rest import rest_options
 
 AREA = "--param 'x DOUBLE' --param 'y DOUBLE' --returns DOUBLE"

@@ -7,7 +7,7 @@ import pytest
 
 import interbed
 from interbed.catalog.client.hive.catalog import HiveCatalog
-from interbed.testing import metastore
+from tests.support.servers.metastore import metastore
 
 
 @pytest.fixture(scope="module")

@@ -9,8 +9,8 @@ from interbed.catalog.client.errors import CatalogError, CatalogUnavailableError
 from interbed.catalog.client.hive.catalog import HiveCatalog
 from interbed.storage.base.errors import InvalidOptionError
 from interbed.storage.meta.schema.change import RemoveOption, SetOption
-from interbed.testing import metastore
 from tests.catalog.client.hive.test_catalog import ROWS, SMALL
+from tests.support.servers.metastore import metastore
 
 
 def test_table_options_are_left_out_of_the_metastore_if_configured(

@@ -10,11 +10,12 @@ import pytest
 
 import interbed
 from interbed.catalog.client.hive.catalog import HiveCatalog
-from interbed.catalog.server.process.command import start_server, stop_server
+from interbed.catalog.server.process.command import stop_server
 from interbed.storage.base.errors import InvalidInputError, NotSupportedError
 from interbed.storage.io.resolve import file_io_for
 from interbed.storage.meta.schema.change import SetOption
 from tests.support.servers.enforcing_store import EnforcingStore, enforcing_store
+from tests.support.servers.metastore import started_server
 
 BUCKET, OTHER = "lake", "other"
 COLUMNS: "list[pa.Field[Any]]" = [pa.field("id", pa.int64()), pa.field("name", pa.string())]
@@ -40,7 +41,7 @@ def catalog(store: EnforcingStore, tmp_path_factory: pytest.TempPathFactory) -> 
         for key, value in store.environment.items():
             patch.setenv(key, value)
         database = f"sqlite:///{directory / 'metastore.db'}"
-        server = start_server(database, f"s3://{BUCKET}/warehouse", log=directory / "server.log")
+        server = started_server(database, f"s3://{BUCKET}/warehouse", log=directory / "server.log")
         try:
             with interbed.load_catalog("hive", metastore="hive", uri=server.uri) as opened:
                 assert isinstance(opened, HiveCatalog)

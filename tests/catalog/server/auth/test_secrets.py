@@ -88,7 +88,8 @@ def busy(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerWithSecrets
             *("--ldap-bind-dn", f"uid=search,ou=people,{BASE}", "--ldap-bind-password-file", str(password)),
             *("--audit-log", str(directory / "audit.log"), "--log-level", "DEBUG"),
         )
-        with metastore_under_test(f"sqlite:///{directory / 'metastore.db'}", directory, *settings) as server:
+        db = f"sqlite:///{directory / 'metastore.db'}"
+        with metastore_under_test(db, directory, *settings, start=subprocess.Popen) as server:
             secrets = {
                 "token": run("token", "create", "ann", "--db", server.db).strip(),
                 "revoked token": run("token", "create", "eve", "--db", server.db).strip(),

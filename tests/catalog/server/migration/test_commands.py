@@ -13,7 +13,7 @@ from urllib.parse import urlsplit
 import pytest
 
 from interbed.catalog.server.migration.record import RecordKind
-from interbed.catalog.server.process.command import start_server, stop_server
+from interbed.catalog.server.process.command import stop_server
 from interbed.thrift_idl.hive_metastore import ttypes
 from tests.catalog.server.migration.commands import run, run_json
 from tests.catalog.server.migration.filled import PARTITIONS, fill, fill_constraints, fill_statistics
@@ -26,6 +26,7 @@ from tests.support.servers.metastore import (
     metastore_under_test,
     new_database,
     plain_client,
+    started_server,
 )
 from tests.support.shares import each_run
 from tests.support.tally import Tally
@@ -259,7 +260,7 @@ def test_hostile_locations_of_an_import_delete_nothing_of_others(exported: Path,
     failures = json.dumps(output["failures"])
     assert "Traceback" not in failures
     assert "SECRET" not in failures
-    server = start_server(f"sqlite:///{tree.database}", f"file:{tree.warehouse}", log=tmp_path / "server.log")
+    server = started_server(f"sqlite:///{tree.database}", f"file:{tree.warehouse}", log=tmp_path / "server.log")
     try:
         with plain_client(urlsplit(server.uri).port or 0) as client:
             names = [name for name in client.get_all_tables("shop") if name[1:].isdigit()]

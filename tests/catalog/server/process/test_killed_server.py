@@ -20,11 +20,11 @@ from thrift.protocol.TBinaryProtocol import TBinaryProtocolAccelerated
 from thrift.transport.TSocket import TSocket
 from thrift.transport.TTransport import TBufferedTransport, TTransportException
 
-from interbed.catalog.server.process.command import RunningServer, start_server, stop_server
+from interbed.catalog.server.process.command import RunningServer, stop_server
 from interbed.catalog.server.service.errors import MetastoreError
 from interbed.thrift_idl.hive_metastore import ThriftHiveMetastore, ttypes
 from tests.support.servers.killed import DEADLINE_SECONDS, run_until_killed
-from tests.support.servers.metastore import BACKENDS, lock_component, lock_request, storage, table
+from tests.support.servers.metastore import BACKENDS, lock_component, lock_request, started_server, storage, table
 from tests.support.shares import LONG, each_run
 
 CLIENTS = 4
@@ -292,7 +292,7 @@ def started(db: str, directory: Path, *, port: int) -> RunningServer:
     for candidate in (port, 0):
         try:
             own = ("--port", str(candidate), "--lock-lease-seconds", str(LEASE_SECONDS))
-            return start_server(db, f"file:{directory / 'warehouse'}", *own, log=directory / "server.log")
+            return started_server(db, f"file:{directory / 'warehouse'}", *own, log=directory / "server.log")
         except MetastoreError:
             if candidate == 0 or "cannot listen" not in (directory / "server.log").read_text():
                 raise

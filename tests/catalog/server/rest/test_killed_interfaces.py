@@ -20,12 +20,12 @@ from urllib.parse import urlsplit
 import pytest
 from thrift.transport.TTransport import TTransportException
 
-from interbed.catalog.server.process.command import RunningServer, start_server, stop_server
+from interbed.catalog.server.process.command import RunningServer, stop_server
 from interbed.catalog.server.service.errors import MetastoreError
 from tests.catalog.server.process.test_killed_server import connected
 from tests.catalog.server.rest.iceberg.rest_server import SCHEMA
 from tests.support.servers.killed import DEADLINE_SECONDS, run_until_killed
-from tests.support.servers.metastore import BACKENDS, table
+from tests.support.servers.metastore import BACKENDS, started_server, table
 from tests.support.shares import LONG, each_run
 
 KILLS = 25 if LONG else 4
@@ -317,7 +317,7 @@ class InterfaceLoad:
 
 
 def _started(db: str, directory: Path) -> RunningServer:
-    return start_server(
+    return started_server(
         db,
         f"file:{directory / 'warehouse'}",
         *("--http-port", "0", "--lock-lease-seconds", "1"),

@@ -12,8 +12,9 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from interbed.catalog.server.process.command import RunningServer, start_server, stop_server
+from interbed.catalog.server.process.command import RunningServer, stop_server
 from tests.support.servers.enforcing_store import enforcing_store
+from tests.support.servers.metastore import started_server
 from tests.support.waits import at_most
 
 BUCKET = "lake"
@@ -34,7 +35,7 @@ def served(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
         for key, value in store.environment.items():
             patch.setenv(key, value)
         root = f"s3://{BUCKET}" if request.param == "in a store" else f"file:{directory}"
-        server = start_server(
+        server = started_server(
             f"sqlite:///{directory / 'metastore.db'}",
             f"{root}/warehouse",
             *("--http-port", "0", "--store-seconds", "5"),

@@ -18,12 +18,12 @@ import pyarrow as pa
 import pytest
 
 import interbed
-from interbed.catalog.server.process.command import RunningServer, start_server, stop_server
+from interbed.catalog.server.process.command import RunningServer, stop_server
 from interbed.thrift_idl.hive_metastore import ThriftHiveMetastore, ttypes
 from tests.catalog.server.rest.fuzzed_targets import BODIES, fuzzed_target
 from tests.support.fuzzed_requests import FuzzedRoute, RequestGenerator
 from tests.support.servers.enforcing_store import EnforcingStore, enforcing_store
-from tests.support.servers.metastore import plain_client
+from tests.support.servers.metastore import plain_client, started_server
 from tests.support.servers.metastore import table as hive_table
 from tests.support.servers.paimon_rest import rest_options
 from tests.support.servers.ports import free_port
@@ -67,7 +67,7 @@ class _StoredLake:
             patch.setenv("AWS_EC2_METADATA_DISABLED", "true")
             for key, value in environment.items():
                 patch.setenv(key, value)
-            return start_server(
+            return started_server(
                 f"sqlite:///{db}",
                 f"{STORE}/warehouse",
                 *("--http-port", "0", "--store-seconds", "0.5"),

@@ -10,7 +10,8 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from interbed.catalog.server.process.command import RunningServer, start_server, stop_server
+from interbed.catalog.server.process.command import RunningServer, stop_server
+from tests.support.servers.metastore import started_server
 from tests.support.waits import at_most
 
 STORES = 70
@@ -28,7 +29,7 @@ def server(tmp_path: Path) -> Iterator[RunningServer]:
         patch.setenv("AWS_SECRET_ACCESS_KEY", "secret")
         patch.setenv("AWS_REGION", "us-east-1")
         warehouses = ",".join(f"silent{number}=s3://silent{number}/lake" for number in range(STORES))
-        running = start_server(
+        running = started_server(
             f"sqlite:///{tmp_path / 'metastore.db'}",
             f"file:{tmp_path}/warehouse",
             *("--http-port", "0", "--store-seconds", "20", "--paimon-warehouses", warehouses),

@@ -13,10 +13,11 @@ import pytest
 import interbed
 from interbed.catalog.client.api import Catalog
 from interbed.catalog.client.rest.through_server import ServedTable
-from interbed.catalog.server.process.command import RunningServer, start_server, stop_server
+from interbed.catalog.server.process.command import RunningServer, stop_server
 from interbed.storage.base.errors import NotSupportedError
 from tests.catalog.server.migration.commands import run
 from tests.support.servers.enforcing_store import ROLE, enforcing_store
+from tests.support.servers.metastore import started_server
 from tests.support.waits import at_most, wait_until
 
 BUCKET = "lake"
@@ -59,13 +60,13 @@ def servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[_StoreServers]
         for name, value in store.environment.items():
             patch.setenv(name, value)
         endpoint = ("--credentials-s3-endpoint", store.endpoint)
-        first = start_server(db, f"s3://{BUCKET}/wh", *arguments, *issuing, *endpoint, log=directory / "first.log")
+        first = started_server(db, f"s3://{BUCKET}/wh", *arguments, *issuing, *endpoint, log=directory / "first.log")
         for name in store.environment:
             # From here on only the first server has keys.
             patch.delenv(name)
         patch.setenv("AWS_EC2_METADATA_DISABLED", "true")
         patch.setenv("AWS_ENDPOINT_URL", store.endpoint)
-        second = start_server(db, f"s3://{BUCKET}/wh", *arguments, log=directory / "second.log")
+        second = started_server(db, f"s3://{BUCKET}/wh", *arguments, log=directory / "second.log")
         try:
             tokens = {
                 name: run("token", "create", name, "--db", db).strip() for name in ("root", "ann", "bea", "engine")

@@ -18,8 +18,14 @@ from thrift.Thrift import TApplicationException, TMessageType
 from thrift.transport.TTransport import TMemoryBuffer
 
 from interbed.catalog.client.hive.client import HiveMetastoreClient
-from interbed.catalog.server.process.command import start_server, stop_server
-from tests.support.servers.metastore import MetastoreUnderTest, foreign_client, metastore_under_test, table
+from interbed.catalog.server.process.command import stop_server
+from tests.support.servers.metastore import (
+    MetastoreUnderTest,
+    foreign_client,
+    metastore_under_test,
+    started_server,
+    table,
+)
 from tests.support.servers.raw_thrift import call, reluctant, text
 from tests.support.waits import at_most, wait_until
 
@@ -148,7 +154,9 @@ def test_a_server_accepts_more_connections_than_its_soft_limit_of_files(tmp_path
     few = 50 + psutil.Process().num_fds()
     resource.setrlimit(resource.RLIMIT_NOFILE, (few, hard))
     try:
-        running = start_server(f"sqlite:///{tmp_path / 'm.db'}", f"file:{tmp_path / 'w'}", log=tmp_path / "server.log")
+        running = started_server(
+            f"sqlite:///{tmp_path / 'm.db'}", f"file:{tmp_path / 'w'}", log=tmp_path / "server.log"
+        )
     finally:
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
     with ExitStack() as stack:

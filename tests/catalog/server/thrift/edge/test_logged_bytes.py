@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from interbed.catalog.server.process.command import start_server, stop_server
+from interbed.catalog.server.process.command import stop_server
 from interbed.thrift_idl.hive_metastore import ttypes
-from tests.support.servers.metastore import MetastoreUnderTest, plain_client
+from tests.support.servers.metastore import MetastoreUnderTest, plain_client, started_server
 from tests.support.servers.raw_thrift import call
 from tests.support.waits import at_most, wait_until
 
@@ -39,7 +39,7 @@ def server(request: pytest.FixtureRequest, directory: Path) -> Iterator[Metastor
     place.mkdir()
     db, warehouse = f"sqlite:///{place / 'metastore.db'}", place / "warehouse"
     arguments = ("--log-format", request.param, "--audit-log", str(place / "audit.log"))
-    running = start_server(db, f"file:{warehouse}", *arguments, log=place / "server.log")
+    running = started_server(db, f"file:{warehouse}", *arguments, log=place / "server.log")
     try:
         yield MetastoreUnderTest(running=running, db=db, warehouse=warehouse)
     finally:
