@@ -132,7 +132,11 @@ class _ForkedProcess(subprocess.Popen[str]):
     """A process that the starter started: its parent is not this process, and its exit code comes through a pipe."""
 
     def __init__(
-        self, starter: _ProgramStarter, command: Sequence[str], environment: Mapping[str, str], stderr: int | IO[Any] | None
+        self,
+        starter: _ProgramStarter,
+        command: Sequence[str],
+        environment: Mapping[str, str],
+        stderr: int | IO[Any] | None,
     ) -> None:
         # Not the constructor of Popen, which starts a process.
         self.args = list(command)
