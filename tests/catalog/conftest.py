@@ -6,7 +6,14 @@ from pathlib import Path
 import pytest
 
 from tests.support.servers.java_metastore import java_metastore
-from tests.support.servers.metastore import BACKENDS, MetastoreUnderTest, metastore, metastore_under_test, new_database
+from tests.support.servers.metastore import (
+    BACKENDS,
+    MetastoreUnderTest,
+    metastore,
+    metastore_under_test,
+    migrated_database,
+    new_database,
+)
 from tests.support.servers.paimon_rest import PaimonRestServers, rest_options
 from tests.support.servers.postgres import postgres_server
 from tests.support.shares import each_run
@@ -25,7 +32,15 @@ def postgres_url() -> Iterator[str]:
 
 @pytest.fixture(params=BACKENDS)
 def database_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
-    """Return the address of an empty database, once on SQLite and once on PostgreSQL."""
+    """Return the address of a database without objects, once on SQLite and once on PostgreSQL, which is migrated."""
+    if request.param == "sqlite":
+        return f"sqlite:///{tmp_path / 'metastore.db'}"
+    return migrated_database(request.getfixturevalue("postgres_url"))
+
+
+@pytest.fixture(params=BACKENDS)
+def empty_database_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    """Return the address of a database without tables, once on SQLite and once on PostgreSQL."""
     if request.param == "sqlite":
         return f"sqlite:///{tmp_path / 'metastore.db'}"
     return new_database(request.getfixturevalue("postgres_url"))

@@ -1,8 +1,11 @@
-"""Migrated databases of a metastore: those on SQLite are copies of one, as a migration takes longer than most tests."""
+"""Migrated databases of a metastore: those on SQLite are copies of one, as a migration takes longer than most tests.
+`migrated_database` in `tests/support/servers/metastore.py` copies those in PostgreSQL.
+"""
 
 import os
 import sqlite3
 import time
+from collections.abc import Callable
 from contextlib import closing
 from functools import cache
 from pathlib import Path
@@ -32,8 +35,14 @@ def prepare(url: str) -> None:
     with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
         file.write(_migrated())
     with closing(sqlite3.connect(path)) as connection, connection:
-        # As in the migration: numbers of a new database are greater than those of one that was deleted before.
-        connection.execute("UPDATE sequences SET value = ? WHERE name = 'history'", (int(time.time() * 1000),))
+        renumber(connection.execute)
+
+
+def renumber(execute: Callable[[str], object]) -> None:
+    """Number the history of a copied database as its migration does: the numbers are greater than those of a database
+    that was deleted before.
+    """
+    execute(f"UPDATE sequences SET value = {int(time.time() * 1000)} WHERE name = 'history'")
 
 
 @cache

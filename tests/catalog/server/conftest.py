@@ -11,7 +11,7 @@ from tests.support.servers.metastore import (
     BACKENDS,
     MetastoreUnderTest,
     metastore_under_test,
-    new_database,
+    migrated_database,
     plain_client,
 )
 from tests.support.waits import at_most
@@ -31,7 +31,7 @@ def on_sqlite(tmp_path_factory: pytest.TempPathFactory) -> Iterator[MetastoreUnd
 def on_postgresql(postgres_url: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[MetastoreUnderTest]:
     """Run a catalog server on PostgreSQL."""
     directory = tmp_path_factory.mktemp("postgresql")
-    with metastore_under_test(new_database(postgres_url), directory) as running:
+    with metastore_under_test(migrated_database(postgres_url), directory) as running:
         yield running
 
 

@@ -32,6 +32,7 @@ from interbed.catalog.server.thrift.edge.dispatch import CallAnswer, Dispatcher,
 from interbed.thrift_idl.hive_metastore import ttypes
 from tests.catalog.server.access.guarded import KEYS, STORAGE, table
 from tests.catalog.server.access.thrift_calls import arguments_of, names_for
+from tests.support.databases import prepare
 from tests.support.hostile_locations import ProtectedTree
 from tests.support.sandbox import sandbox
 
@@ -286,6 +287,7 @@ class HostileCalls:
 def hostile_calls(tree: ProtectedTree) -> Iterator[HostileCalls]:
     """Yield a metastore in a protected tree, with all methods that a server may have."""
     tree.make()
+    prepare(f"sqlite:///{tree.database}")
     store = SqlRepository(f"sqlite:///{tree.database}")
     # Durability does not matter here.
     event.listen(store.engine, "connect", lambda connection, _: connection.execute("PRAGMA synchronous=OFF"))

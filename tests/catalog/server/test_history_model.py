@@ -27,7 +27,7 @@ from interbed.catalog.server.service.service import Metastore
 from interbed.storage.base.errors import InterbedError
 from interbed.thrift_idl.hive_metastore import ThriftHiveMetastore, ttypes
 from tests.support.examples import examples
-from tests.support.servers.metastore import metastore_under_test, new_database, plain_client, storage, table
+from tests.support.servers.metastore import metastore_under_test, migrated_database, plain_client, storage, table
 from tests.support.servers.paimon_rest import rest_options
 from tests.support.waits import at_most, past_millisecond
 
@@ -173,7 +173,7 @@ def history(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
     directory = tmp_path_factory.mktemp("history")
     db = f"sqlite:///{directory / 'metastore.db'}"
     if request.param == "postgresql":
-        db = new_database(request.getfixturevalue("postgres_url"))
+        db = migrated_database(request.getfixturevalue("postgres_url"))
     with (
         metastore_under_test(db, directory, "--http-port", "0") as server,
         HiveMetastoreClient(server.uri, timeout_seconds=at_most(30)) as hive,

@@ -17,12 +17,14 @@ from thrift.transport.TTransport import TBufferedTransport
 
 from interbed.catalog.server.process.command import MetastoreUri, RunningServer, start_server, stop_server
 from interbed.thrift_idl.hive_metastore import ThriftHiveMetastore, ttypes
-from tests.support.databases import prepare
+from tests.support.databases import open_migrated, prepare, renumber
 from tests.support.servers.forked import start_python
 
 BACKENDS = ("sqlite", "postgresql")
 
 _database_numbers = itertools.count(1)
+
+_TEMPLATE = "migrated_template"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -101,7 +103,26 @@ def new_database(postgres_url: str) -> str:
     name = f"metastore_{next(_database_numbers)}"
     with psycopg.connect(postgres_url, autocommit=True) as connection:
         connection.execute(f"CREATE DATABASE {name}".encode())
-    return postgres_url.rsplit("/", 1)[0] + f"/{name}"
+    return _database_of(postgres_url, name)
+
+
+def migrated_database(postgres_url: str) -> str:
+    """Create a database with the current schema in a PostgreSQL server, and return its url. It is a copy: a migration
+    takes longer than most tests.
+    """
+    url = _database_of(postgres_url, f"metastore_{next(_database_numbers)}")
+    with psycopg.connect(postgres_url, autocommit=True) as connection:
+        if not connection.execute("SELECT FROM pg_database WHERE datname = %s", (_TEMPLATE,)).rowcount:
+            connection.execute(f"CREATE DATABASE {_TEMPLATE}".encode())
+            open_migrated(_database_of(postgres_url, _TEMPLATE)).close()
+        connection.execute(f"CREATE DATABASE {url.rpartition('/')[2]} TEMPLATE {_TEMPLATE}".encode())
+    with psycopg.connect(url) as connection:
+        renumber(lambda statement: connection.execute(statement.encode()))
+    return url
+
+
+def _database_of(postgres_url: str, name: str) -> str:
+    return f"{postgres_url.rpartition('/')[0]}/{name}"
 
 
 @contextmanager

@@ -29,6 +29,7 @@ from interbed.catalog.server.service.model import (
 )
 from interbed.catalog.server.service.service import Metastore
 from interbed.catalog.server.thrift.edge.call import ClientSession, current_session, present_caller
+from tests.support.databases import prepare
 from tests.support.grants import GrantsInMemory, administrator, owned_in
 
 STORAGE = StorageDescriptor(
@@ -99,6 +100,7 @@ def guarded_metastore(root: Path, undrop_seconds: float = 0.0, *, filled: bool =
     `owner` owns `sales` and `orders`; `hr` and `pay` are of `boss`. `reader` may read `orders` and `writer` also write
     it. Without `filled` they are in the directory already.
     """
+    prepare(f"sqlite:///{root / 'metastore.db'}")
     store = SqlRepository(f"sqlite:///{root / 'metastore.db'}")
     if filled:
         schema.upgrade(store.engine)

@@ -9,11 +9,13 @@ from interbed.catalog.server.database import schema
 from interbed.catalog.server.database.session import SqlRepository
 from interbed.catalog.server.service.lock_model import LockComponent, LockLevel, LockRequest, LockState, LockType
 from interbed.catalog.server.service.locks import LockService
+from tests.support.databases import prepare
 
 
 @pytest.fixture
 def store(database_url: str) -> Iterator[SqlRepository]:
     """Open an empty database of the current version."""
+    prepare(database_url)
     opened = SqlRepository(database_url)
     try:
         schema.upgrade(opened.engine)

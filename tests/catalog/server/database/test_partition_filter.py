@@ -15,13 +15,12 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from interbed.catalog.server.database import schema
-from interbed.catalog.server.database.session import SqlRepository
 from interbed.catalog.server.service.model import MetastoreColumn, MetastorePartition, MetastoreTable, StorageDescriptor
 from interbed.catalog.server.service.names import partition_name
 from interbed.catalog.server.service.service import Metastore
+from tests.support.databases import open_migrated
 from tests.support.examples import examples
-from tests.support.servers.metastore import BACKENDS, new_database
+from tests.support.servers.metastore import BACKENDS, migrated_database
 
 DEFAULT = "__HIVE_DEFAULT_PARTITION__"
 # The fifth and the sixth key have no index column of their own.
@@ -43,10 +42,9 @@ def metastore(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathF
     """Open a metastore on each kind of database."""
     directory: Path = tmp_path_factory.mktemp(request.param)
     if request.param == "sqlite":
-        store = SqlRepository(f"sqlite:///{directory / 'metastore.db'}")
+        store = open_migrated(f"sqlite:///{directory / 'metastore.db'}")
     else:
-        store = SqlRepository(new_database(request.getfixturevalue("postgres_url")))
-    schema.upgrade(store.engine)
+        store = open_migrated(migrated_database(request.getfixturevalue("postgres_url")))
     made = Metastore(store, f"file:{directory / 'warehouse'}")
     made.databases.bootstrap()
     yield made

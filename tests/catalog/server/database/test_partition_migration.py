@@ -23,9 +23,9 @@ TABLE = {
 
 
 @pytest.fixture
-def store(database_url: str) -> Iterator[SqlRepository]:
+def store(empty_database_url: str) -> Iterator[SqlRepository]:
     """Open a repository on an empty database."""
-    opened = SqlRepository(database_url)
+    opened = SqlRepository(empty_database_url)
     yield opened
     opened.close()
 

@@ -10,15 +10,15 @@ from pathlib import Path
 import pytest
 from sqlalchemy import text
 
-from interbed.catalog.server.database import schema
 from interbed.catalog.server.database.partition_rows import FilterSql
 from interbed.catalog.server.database.session import SqlRepository
 from interbed.catalog.server.ops.reaper import Reaper
 from interbed.catalog.server.service.filters.expression import parse_filter
 from interbed.catalog.server.service.model import MetastoreColumn, MetastoreTable, StorageDescriptor
 from interbed.catalog.server.service.service import Metastore
+from tests.support.databases import open_migrated
 from tests.support.partitions import HOURS, KEYS, days_and_regions, fill
-from tests.support.servers.metastore import BACKENDS, new_database
+from tests.support.servers.metastore import BACKENDS, migrated_database
 
 PARTITIONS = 100_000
 KEY = ("hive", "default", "t")
@@ -43,10 +43,9 @@ def store(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
     """Open the database of an empty metastore."""
     directory: Path = tmp_path_factory.mktemp(request.param)
     if request.param == "sqlite":
-        opened = SqlRepository(f"sqlite:///{directory / 'metastore.db'}")
+        opened = open_migrated(f"sqlite:///{directory / 'metastore.db'}")
     else:
-        opened = SqlRepository(new_database(request.getfixturevalue("postgres_url")))
-    schema.upgrade(opened.engine)
+        opened = open_migrated(migrated_database(request.getfixturevalue("postgres_url")))
     yield opened
     opened.close()
 

@@ -24,7 +24,7 @@ from tests.support.servers.metastore import (
     MetastoreUnderTest,
     foreign_client,
     metastore_under_test,
-    new_database,
+    migrated_database,
     plain_client,
     started_server,
 )
@@ -50,7 +50,7 @@ def target(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     """Return the address of an empty database."""
     if request.param == "sqlite":
         return f"sqlite:///{tmp_path / 'target.db'}"
-    return new_database(request.getfixturevalue("postgres_url"))
+    return migrated_database(request.getfixturevalue("postgres_url"))
 
 
 @pytest.fixture(scope="module")
@@ -127,7 +127,7 @@ def test_an_object_that_cannot_be_stored_does_not_stop_the_import(
     lines[-1] = json.dumps({**table, "name": long_name})
     file = tmp_path / "long.jsonl"
     file.write_text("\n".join([*lines, json.dumps({"type": "end", "objects": len(lines) - 1})]))
-    db = new_database(postgres_url)
+    db = migrated_database(postgres_url)
     output = run_json("import", "--from", file, "--db", db, code=1)
     assert output["counts"]["table"]["failed"] == 1
     assert output["counts"]["table"]["copied"] == 7

@@ -9,7 +9,7 @@ import pytest
 
 from interbed.thrift_idl.hive_metastore import ttypes
 from tests.catalog.server.raw_client import raw_client
-from tests.support.servers.metastore import metastore_under_test, new_database, table
+from tests.support.servers.metastore import metastore_under_test, migrated_database, table
 from tests.support.waits import at_most
 
 DEADLINE_SECONDS = at_most(120)
@@ -17,7 +17,7 @@ ROUNDS = 5
 
 
 def test_ended_connections_are_replaced_and_reads_stay_correct(postgres_url: str, tmp_path: Path) -> None:
-    db = new_database(postgres_url)
+    db = migrated_database(postgres_url)
     changing = table("default", "t", parameters={"version": "0"})
     with metastore_under_test(db, tmp_path) as running, raw_client(running.port) as client:
         client.create_table(changing)
@@ -39,7 +39,7 @@ def test_ended_connections_are_replaced_and_reads_stay_correct(postgres_url: str
 
 @pytest.mark.long
 def test_no_acknowledged_change_is_lost_when_connections_end_under_load(postgres_url: str, tmp_path: Path) -> None:
-    db = new_database(postgres_url)
+    db = migrated_database(postgres_url)
     acknowledged: set[str] = set()
     ending = threading.Event()
     enough = threading.Semaphore(0)
@@ -77,7 +77,7 @@ def test_no_acknowledged_change_is_lost_when_connections_end_under_load(postgres
 
 
 def test_an_unavailable_database_is_reported_and_used_again_when_it_is_back(postgres_url: str, tmp_path: Path) -> None:
-    db = new_database(postgres_url)
+    db = migrated_database(postgres_url)
     name = db.rpartition("/")[2]
     with metastore_under_test(db, tmp_path) as running, raw_client(running.port) as client:
         client.create_table(table("default", "t"))

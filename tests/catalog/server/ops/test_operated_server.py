@@ -26,7 +26,7 @@ from tests.support.servers.metastore import (
     lock_component,
     lock_request,
     metastore_under_test,
-    new_database,
+    migrated_database,
     table,
 )
 from tests.support.shares import each_run
@@ -92,7 +92,7 @@ def operated(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFa
     if workers == 1:
         db = f"sqlite:///{directory / 'metastore.db'}"
     else:
-        db = new_database(request.getfixturevalue("postgres_url"))
+        db = migrated_database(request.getfixturevalue("postgres_url"))
     arguments = [
         *("--workers", str(workers), "--health-port", "0", "--log-format", "json", "--slow-call-seconds", "1us"),
         *("--audit-log", str(directory / "audit.jsonl"), "--reaper-seconds", "0.2", "--lock-lease-seconds", "2"),

@@ -17,7 +17,7 @@ import pytest
 from interbed.catalog.client.errors import CatalogError
 from interbed.catalog.client.hive.client import HiveMetastoreClient
 from interbed.thrift_idl.hive_metastore import ttypes
-from tests.support.servers.metastore import MetastoreUnderTest, metastore_under_test, new_database, table
+from tests.support.servers.metastore import MetastoreUnderTest, metastore_under_test, migrated_database, table
 from tests.support.servers.postgres import PostgresServer, restartable_postgres_server
 from tests.support.shares import each_run
 from tests.support.waits import at_most, wait_until
@@ -74,7 +74,7 @@ def test_a_server_recovers_when_its_database_is_available_again(
     postgres: PostgresServer, tmp_path: Path, number: signal.Signals
 ) -> None:
     with (
-        metastore_under_test(new_database(postgres.url), tmp_path) as running,
+        metastore_under_test(migrated_database(postgres.url), tmp_path) as running,
         HiveMetastoreClient(running.uri, timeout_seconds=DEADLINE_SECONDS) as client,
     ):
         client.create_table(table("default", "t"))
@@ -104,7 +104,7 @@ def test_a_server_recovers_when_its_database_is_available_again(
 
 
 def test_a_database_crash_under_load_loses_no_acknowledged_change(postgres: PostgresServer, tmp_path: Path) -> None:
-    with metastore_under_test(new_database(postgres.url), tmp_path) as running:
+    with metastore_under_test(migrated_database(postgres.url), tmp_path) as running:
         acknowledged: set[str] = set()
         refused: list[str] = []
         done = threading.Event()

@@ -32,6 +32,7 @@ from interbed.catalog.server.service.model import (
 )
 from interbed.catalog.server.service.service import Metastore
 from tests.catalog.server.service.test_undrop import FixedClock
+from tests.support.databases import prepare
 
 STORAGE = StorageDescriptor(columns=(MetastoreColumn(name="id", type="int"),), serde=SerDe())
 ANN = ChangeOrigin(principal="ann", interface="thrift", operation="alter_table", request_id="5f3a-17")
@@ -46,6 +47,7 @@ def clock() -> FixedClock:
 @pytest.fixture
 def store(database_url: str, clock: FixedClock) -> Iterator[SqlRepository]:
     """Open a repository with the current schema, whose history begins with the clock's time."""
+    prepare(database_url)
     opened = SqlRepository(database_url, history=HistoryPolicy(origin=lambda: ANN, clock=clock))
     schema.upgrade(opened.engine)
     clock.now = opened.read(lambda transaction: transaction.history.since_millis()) / 1000 + 1

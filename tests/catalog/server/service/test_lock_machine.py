@@ -15,7 +15,7 @@ from interbed.catalog.server.service.lock_model import LockComponent, LockLevel,
 from interbed.catalog.server.service.locks import LockService
 from tests.support.databases import open_migrated
 from tests.support.examples import examples
-from tests.support.servers.metastore import BACKENDS, new_database
+from tests.support.servers.metastore import BACKENDS, migrated_database
 
 LEASE_SECONDS = 100
 RENEWAL_SECONDS = 5
@@ -194,7 +194,7 @@ def test_locks_are_granted_renewed_and_expire_by_hives_rules(
     if backend == "sqlite":
         url = f"sqlite:///{tmp_path / 'metastore.db'}"
     else:
-        url = new_database(request.getfixturevalue("postgres_url"))
+        url = migrated_database(request.getfixturevalue("postgres_url"))
     store = open_migrated(url)
 
     class BackendMachine(LockMachine):

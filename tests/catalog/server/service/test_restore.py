@@ -18,6 +18,7 @@ from interbed.catalog.server.service.tables import pointers as pointed_files
 from interbed.catalog.server.service.tables.pointers import TableLockedError
 from tests.catalog.server.service.test_history import STORAGE, alter, changes, create, later
 from tests.catalog.server.service.test_undrop import FixedClock
+from tests.support.databases import prepare
 
 PAIMON = dataclasses.replace(STORAGE, input_format="org.apache.paimon.hive.mapred.PaimonInputFormat")
 
@@ -31,6 +32,7 @@ def clock() -> FixedClock:
 @pytest.fixture
 def metastore(tmp_path: Path, clock: FixedClock) -> Iterator[Metastore]:
     """Return a metastore with the database `db`, whose history begins with the clock's time."""
+    prepare(f"sqlite:///{tmp_path / 'metastore.db'}")
     store = SqlRepository(f"sqlite:///{tmp_path / 'metastore.db'}", history=HistoryPolicy(clock=clock))
     schema.upgrade(store.engine)
     clock.now = store.read(lambda transaction: transaction.history.since_millis()) / 1000 + 1

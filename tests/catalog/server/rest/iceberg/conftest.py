@@ -11,7 +11,7 @@ from interbed.catalog.server.service.service import Metastore
 from tests.catalog.server.rest.iceberg.local_requests import LocalRequests
 from tests.catalog.server.rest.iceberg.rest_server import IcebergRest, rest_server
 from tests.support.databases import open_migrated
-from tests.support.servers.metastore import BACKENDS, new_database
+from tests.support.servers.metastore import BACKENDS, migrated_database
 
 _numbers = itertools.count(1)
 
@@ -27,7 +27,7 @@ def rest_on_sqlite(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Iceberg
 @pytest.fixture(scope="session")
 def rest_on_postgresql(postgres_url: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[IcebergRest]:
     """Run a server with REST on PostgreSQL."""
-    with rest_server(new_database(postgres_url), tmp_path_factory.mktemp("rest-postgresql")) as running:
+    with rest_server(migrated_database(postgres_url), tmp_path_factory.mktemp("rest-postgresql")) as running:
         yield running
 
 

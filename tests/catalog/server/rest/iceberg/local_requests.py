@@ -5,7 +5,6 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from interbed.catalog.server.database import schema
 from interbed.catalog.server.database.session import SqlRepository
 from interbed.catalog.server.rest.iceberg.names import translated
 from interbed.catalog.server.rest.iceberg.routes import interface
@@ -13,6 +12,7 @@ from interbed.catalog.server.rest.interface import RestError, RestRequest, Route
 from interbed.catalog.server.service.history.entries import ChangeOrigin, HistoryPolicy
 from interbed.catalog.server.service.service import Metastore
 from interbed.catalog.server.thrift.edge.call import ClientSession
+from tests.support.databases import prepare
 
 
 class LocalRequests:
@@ -21,9 +21,8 @@ class LocalRequests:
     def __init__(self, directory: Path) -> None:
         self._operation: str | None = None
         history = HistoryPolicy(origin=lambda: ChangeOrigin(interface="iceberg", operation=self._operation))
+        prepare(f"sqlite:///{directory / 'metastore.db'}")
         self.repository = SqlRepository(f"sqlite:///{directory / 'metastore.db'}", history=history)
-        if not (directory / "metastore.db").exists():
-            schema.upgrade(self.repository.engine)
         self.services = Metastore(self.repository, f"file:{directory / 'warehouse'}")
         self.services.databases.bootstrap()
         self.routes = RouteTable(interface(self.services).routes)

@@ -16,6 +16,7 @@ from interbed.catalog.server.service.service import Metastore
 from interbed.catalog.server.service.undrop.drops import Trash
 from tests.catalog.server.service.directories.hostile_trials import KEYS, STORAGE, table
 from tests.support import shares
+from tests.support.databases import prepare
 from tests.support.hostile_locations import ProtectedTree
 
 
@@ -31,6 +32,7 @@ def precious(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ProtectedTree:
 @pytest.fixture(params=["deletes", "trash"] if shares.LONG else ["deletes"])
 def metastore(request: pytest.FixtureRequest, precious: ProtectedTree) -> Iterator[Metastore]:
     """Open a metastore with foreign objects."""
+    prepare(f"sqlite:///{precious.database}")
     store = SqlRepository(f"sqlite:///{precious.database}")
     # Durability does not matter here, and each location causes some ten commits.
     event.listen(store.engine, "connect", lambda connection, _: connection.execute("PRAGMA synchronous=OFF"))

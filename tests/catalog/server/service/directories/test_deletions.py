@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 
-from interbed.catalog.server.database import schema
 from interbed.catalog.server.database.session import SqlRepository
 from interbed.catalog.server.service.directories import guard as guards
 from interbed.catalog.server.service.directories.guard import (
@@ -30,7 +29,7 @@ from interbed.catalog.server.service.model import (
 )
 from interbed.catalog.server.service.service import Metastore
 from tests.support.databases import open_migrated
-from tests.support.servers.metastore import BACKENDS, new_database
+from tests.support.servers.metastore import BACKENDS, migrated_database
 
 STORAGE = StorageDescriptor(columns=(MetastoreColumn(name="id", type="int"),), serde=SerDe())
 KEYS = (MetastoreColumn(name="dt", type="string"),)
@@ -40,11 +39,10 @@ KEYS = (MetastoreColumn(name="dt", type="string"),)
 def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[SqlRepository]:
     """Open a repository with the current schema."""
     if request.param == "sqlite":
-        opened = SqlRepository(f"sqlite:///{tmp_path}/state/metastore.db")
         (tmp_path / "state").mkdir()
+        opened = open_migrated(f"sqlite:///{tmp_path}/state/metastore.db")
     else:
-        opened = SqlRepository(new_database(request.getfixturevalue("postgres_url")))
-    schema.upgrade(opened.engine)
+        opened = open_migrated(migrated_database(request.getfixturevalue("postgres_url")))
     yield opened
     opened.close()
 

@@ -17,7 +17,13 @@ from interbed.catalog.server.service.lock_model import LockComponent, LockLevel,
 from interbed.catalog.server.service.lock_model import LockRequest as Asked
 from interbed.catalog.server.service.lock_model import LockType as Kind
 from interbed.thrift_idl.hive_metastore.ttypes import LockState, LockType
-from tests.support.servers.metastore import BACKENDS, lock_component, lock_request, metastore_under_test, new_database
+from tests.support.servers.metastore import (
+    BACKENDS,
+    lock_component,
+    lock_request,
+    metastore_under_test,
+    migrated_database,
+)
 from tests.support.shares import each_run
 from tests.support.waits import at_most, wait_until
 
@@ -31,7 +37,7 @@ def servers(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
     if request.param == "sqlite":
         db = f"sqlite:///{directory / 'metastore.db'}"
     else:
-        db = new_database(request.getfixturevalue("postgres_url"))
+        db = migrated_database(request.getfixturevalue("postgres_url"))
     with ExitStack() as stack:
         yield [stack.enter_context(metastore_under_test(db, directory)).uri for _ in range(2)]
 
