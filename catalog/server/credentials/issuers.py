@@ -42,6 +42,7 @@ from interbed.storage.base.errors import load_extra
 S3_SCHEMES = frozenset({"s3", "s3a", "s3n"})
 CONNECT_SECONDS = 3.0
 ANSWER_SECONDS = 10.0
+RETRY_SECONDS = 1
 _NOT_IN_SESSIONS = re.compile(r"[^A-Za-z0-9_+=,.@-]")
 _SESSION_CHARACTERS = (2, 64)
 # Errors by which the service says that the caller is at fault for good; others may pass.
@@ -367,6 +368,10 @@ class DelegatedSignatures:
                 connection_timeout=CONNECT_SECONDS,
                 read_timeout=ANSWER_SECONDS,
                 retry_total=1,
+                # By default the client waits for a quarter of a minute before it tries again.
+                initial_backoff=RETRY_SECONDS,
+                increment_base=0,
+                random_jitter_range=0,
             ) as client:
                 return client.get_user_delegation_key(start, end)
         except ClientAuthenticationError as error:
