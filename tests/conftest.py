@@ -8,11 +8,12 @@ import gc
 import os
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import settings
 
-from tests.support import costs, durations, memory_disk, quarantine, shares, tally, tiers
+from tests.support import costs, durations, memory_disk, places, quarantine, shares, tally, tiers
 from tests.support.examples import EXPLORING, PROFILES
 from tests.support.servers.hdfs import HdfsServer, running_hdfs
 
@@ -68,6 +69,14 @@ def _hdfs() -> Iterator[HdfsServer]:
 def pytest_report_header() -> str:
     """Return the selection of tests, and the command that repeats it."""
     return shares.header(ROOT)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> places.PlacedScheduling | None:
+    """Distribute the tests of each run by places where xdist would distribute them by files."""
+    if shares.LONG or config.getoption("dist") != "loadfile":
+        return None
+    return places.PlacedScheduling(config, log)
 
 
 @pytest.hookimpl(wrapper=True)

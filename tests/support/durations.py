@@ -1,7 +1,8 @@
 """Durations of the tests: a table at the end of a run, and the file that orders the next run.
 
-`tests/durations.json` holds the seconds of each test file of `make test` on an idle machine. The longest files start
-first, so that the workers end at about the same time; a file without an entry starts before all others. After a run
+`tests/durations.json` holds the seconds of each test file of `make test` on an idle machine. The longest files, and
+places of several files (`tests/support/places.py`), start first, so that the workers end at about the same time; a file
+without an entry starts before all others, or before those of its place. After a run
 with `--junitxml=report.xml`,
 
     python -m tests.support.durations report.xml            prints where its time went
@@ -19,6 +20,7 @@ from xml.etree import ElementTree
 import pytest
 
 from tests.support import costs
+from tests.support.places import place_of
 
 ROOT = Path(__file__).resolve().parents[2]
 RECORDED = ROOT / "tests" / "durations.json"
@@ -36,8 +38,25 @@ def recorded(path: Path = RECORDED) -> dict[str, float]:
 
 
 def longest_first(items: list[pytest.Item], seconds: Mapping[str, float]) -> None:
-    """Sort the tests by the seconds of their files, the longest first; tests of a file keep their order."""
-    items.sort(key=lambda item: -seconds.get(file_of(item.nodeid), float("inf")))
+    """Sort the tests by the seconds of their places, the longest first, and those of a place by the seconds of their
+    files; tests of a file keep their order.
+    """
+    unknown = float("inf")
+    places: dict[str, set[str]] = {}
+    for item in items:
+        file = file_of(item.nodeid)
+        places.setdefault(place_of(file), set()).add(file)
+    in_all = {
+        place: sum(seconds.get(file, unknown if place == file else 0.0) for file in files)
+        for place, files in places.items()
+    }
+
+    def order(item: pytest.Item) -> tuple[float, str, float]:
+        file = file_of(item.nodeid)
+        place = place_of(file)
+        return -in_all[place], place, -seconds.get(file, unknown)
+
+    items.sort(key=order)
 
 
 def file_of(test_id: str) -> str:
