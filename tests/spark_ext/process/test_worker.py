@@ -1,10 +1,7 @@
 """The worker's side of the protocol with a task; the test takes the place of the JVM."""
 
-import os
 import socket
 import struct
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -22,18 +19,12 @@ from interbed.storage.base.errors import NotSupportedError
 from interbed.storage.table.table import Table
 from interbed.thrift_idl.planner.ttypes import ErrorKind
 from tests.spark_ext.write.test_writer import Request
+from tests.support.spark.forked_worker import forked_worker
 from tests.support.waits import at_most
 
 TIMEOUT_SECONDS = at_most(60)
 SCHEMA = pa.schema((("id", pa.int64()), ("v", pa.string())))
 ROWS = pa.RecordBatch.from_pydict({"id": [1, 2], "v": ["a", "b"]}, schema=SCHEMA)
-
-PROGRAM = """
-import os, sys
-from interbed.spark_ext.process.worker import main
-descriptor = int(sys.argv[1])
-main(os.fdopen(os.dup(descriptor), "rb", 65536), os.fdopen(os.dup(descriptor), "wb", 65536))
-"""
 
 
 class WorkerConversation:
@@ -43,11 +34,7 @@ class WorkerConversation:
         self.socket, theirs = socket.socketpair()
         self.socket.settimeout(TIMEOUT_SECONDS)
         with theirs:
-            self.process = subprocess.Popen(
-                [sys.executable, "-c", PROGRAM, str(theirs.fileno())],
-                pass_fds=[theirs.fileno()],
-                env={**os.environ, **environment, "PYTHONPATH": os.pathsep.join(sys.path)},
-            )
+            self.process = forked_worker(theirs, environment)
         self.input: BinaryIO = self.socket.makefile("rb")
         self.output: BinaryIO = self.socket.makefile("wb")
 
@@ -77,7 +64,10 @@ class WorkerConversation:
             except BrokenPipeError:
                 # The worker ended first and did not read the test's last request.
                 continue
-        return self.process.wait(TIMEOUT_SECONDS)
+        self.process.join(TIMEOUT_SECONDS)
+        code = self.process.exitcode
+        assert code is not None
+        return code
 
 
 @pytest.fixture
@@ -85,7 +75,7 @@ def conversation() -> Iterator[WorkerConversation]:
     """A worker that waits for its first request."""
     made = WorkerConversation()
     yield made
-    if made.process.poll() is None:
+    if made.process.is_alive():
         made.disconnect()
 
 
