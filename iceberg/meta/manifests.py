@@ -96,7 +96,7 @@ def write_manifest(
         metadata["content"] = "deletes" if of_deletes else "data"
     elif of_deletes:
         raise ValueError("Version 1 of the format has no deletes.")
-    output = io.new_output(path)
+    output = io.new_output(_without_host(path))
     with AvroOutputFile[ManifestEntry](
         output_file=output,
         file_schema=_entry_schema(partition, format_version),
@@ -166,7 +166,7 @@ def write_manifest_list(
             next_row_id += (record.added_rows_count or 0) + (record.existing_rows_count or 0)
         records.append(record)
     with AvroOutputFile[ManifestFile](
-        output_file=io.new_output(path),
+        output_file=io.new_output(_without_host(path)),
         file_schema=_with_legacy_names(format_version) if legacy_names else MANIFEST_LIST_FILE_SCHEMAS[format_version],
         record_schema=MANIFEST_LIST_FILE_SCHEMAS[NEWEST_VERSION],
         schema_name="manifest_file",
@@ -275,13 +275,13 @@ def manifests_of(files: FileIO, snapshot: Snapshot) -> list[ManifestFile]:
 def entries_of(files: FileIO, manifest: ManifestFile, *, deleted: bool = False) -> list[ManifestEntry]:
     """Return the live entries of a manifest, with `deleted` also those of removed files. Raises as manifests_of."""
     path = manifest.manifest_path
-    return _reading(path, lambda: list(_inherited(manifest, files.new_input(path), deleted=deleted)))
+    return _reading(path, lambda: list(_inherited(manifest, files.new_input(_without_host(path)), deleted=deleted)))
 
 
 def entries_one_by_one(files: FileIO, manifest: ManifestFile) -> Iterator[ManifestEntry]:
     """Yield the live entries of a manifest, of which one is in memory at a time. Raises as manifests_of."""
     path = manifest.manifest_path
-    entries = _inherited(manifest, files.new_input(path))
+    entries = _inherited(manifest, files.new_input(_without_host(path)))
     while True:
         entry = _reading(path, lambda: next(entries, None))
         if entry is None:
@@ -320,8 +320,14 @@ class _PrefetchedInput(InputFile):
             return source.read()
 
 
+def _without_host(path: str) -> str:
+    """Return a path as pyiceberg's file systems take it, which read `localhost/x` for `file://localhost/x`."""
+    local = local_path(path) if "://" in path else None
+    return path if local is None else f"file://{local}"
+
+
 def _source(files: FileIO, path: str) -> InputFile:
-    source = files.new_input(path)
+    source = files.new_input(_without_host(path))
     return source if local_path(path) is not None else _PrefetchedInput(source)
 
 
@@ -329,7 +335,7 @@ def _manifests(files: FileIO, snapshot: Snapshot) -> list[ManifestFile]:
     """Return the records of a manifest list; pyiceberg's own reader drops the row ids of version 3."""
     if not snapshot.manifest_list:
         raise ValueError(f"snapshot {snapshot.snapshot_id} names no manifest list")
-    found = list(avro_records(files.new_input(snapshot.manifest_list), _list_reader))
+    found = list(avro_records(files.new_input(_without_host(snapshot.manifest_list)), _list_reader))
     if not found and snapshot.summary is not None and int(snapshot.summary.get(_TOTAL, 0)):
         raise ValueError("it names no manifest of a snapshot that has data files")
     return found

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pyarrow as pa
 import pytest
@@ -11,6 +11,7 @@ from pyiceberg.catalog import load_catalog as load_pyiceberg
 import interbed
 import interbed.testing
 from interbed.catalog.client.api import Catalog
+from interbed.catalog.client.hive.catalog import HiveCatalog
 
 
 @pytest.fixture
@@ -40,3 +41,16 @@ def test_operations_of_interbeds_own_tables_are_refused(catalog: Catalog) -> Non
     with pytest.raises(interbed.NotAnInterbedTableError, match="ICEBERG"):
         catalog.drop_table("shop.theirs")
     assert catalog.get_table("shop.theirs").count() == 3
+
+
+def test_a_table_whose_location_names_this_host_is_read_and_compacted(catalog: Catalog) -> None:
+    client: Any = cast(HiveCatalog, catalog).client
+    entry = client.get_table("shop", "theirs")
+    location = entry.parameters["metadata_location"].replace("file:/", "file://localhost/")
+    entry.parameters = {**entry.parameters, "metadata_location": location}
+    client.alter_table("shop", "theirs", entry)
+    table: Any = catalog.get_table("shop.theirs")
+    table.metadata = table.home.load()
+    assert table.metadata.metadata_location == location
+    assert table.compact(order_strategy="order", order_by=["id"]).rewritten_rows == 3
+    assert sorted(table.scan().to_arrow()["id"].to_pylist()) == [1, 2, 3]

@@ -32,6 +32,24 @@ def test_a_table_is_opened_by_its_metadata_file(tmp_path: Path) -> None:
     assert repr(opened.scan(filter="id > 1", limit=1)).endswith("limit 1)")
 
 
+def test_a_table_whose_paths_name_this_host_is_read_and_compacted(tmp_path: Path) -> None:
+    table = made(tmp_path)
+    table.metadata.append(pa.table({"id": [4]}))
+    path = Path(table.metadata.metadata_location.removeprefix("file://"))
+    path.with_name("v1.metadata.json").write_text(path.read_text().replace("file:///", "file://localhost/"))
+    location = f"file://localhost{path.parent.parent}"
+    opened = interbed.load_iceberg_table(location)
+    assert (opened.location, opened.count()) == (location, 4)
+    compacted = opened.compact()
+    assert compacted.rewritten == 2
+    opened.compact_manifests()
+    opened.expire_snapshots(older_than=2**62, retain_last=1)
+    opened.remove_orphan_files()
+    again = interbed.load_iceberg_table(location)
+    assert len(again.snapshots()) == 1
+    assert sorted(again.scan().to_arrow()["id"].to_pylist()) == [1, 2, 3, 4]
+
+
 @pytest.mark.parametrize("name", ["v7.gz.metadata.json", "v7.metadata.json.gz"])
 def test_compressed_metadata_are_read_under_either_name(tmp_path: Path, name: str) -> None:
     table = made(tmp_path)

@@ -10,7 +10,6 @@ from collections.abc import Mapping
 from typing import Any
 
 from pyiceberg.exceptions import CommitFailedException
-from pyiceberg.table import StaticTable
 from pyiceberg.table import Table as Metadata
 from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.update import TableRequirement, TableUpdate, update_table_metadata
@@ -20,7 +19,7 @@ from interbed.catalog.client.hive.client import HiveMetastoreClient
 from interbed.catalog.client.hive.commit_lock import LockSettings
 from interbed.catalog.client.identifier import Identifier
 from interbed.iceberg.commit.home import metadata_bytes, metadata_suffix, metadata_to_delete
-from interbed.iceberg.read.files import store_options
+from interbed.iceberg.read.files import static_table, store_options
 from interbed.iceberg.table import IcebergTable, load_iceberg_table, store_properties
 from interbed.storage.base.errors import InvalidOptionError
 from interbed.storage.io.resolve import file_io_for
@@ -65,7 +64,7 @@ class MetastoreHome:
         self._properties = dict(properties)
 
     def load(self) -> Metadata:
-        return StaticTable.from_metadata(self.location_in(self._entry()), self._properties)
+        return static_table(self.location_in(self._entry()), self._properties)
 
     def commit(
         self, base: Metadata, requirements: tuple[TableRequirement, ...], updates: tuple[TableUpdate, ...]
