@@ -31,7 +31,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 from pyiceberg.io import FileIO, InputFile, OutputFile
-from pyiceberg.table.refs import SnapshotRef
+from pyiceberg.table.refs import MAIN_BRANCH, SnapshotRef
 from pyiceberg.table.snapshots import Snapshot as Published
 from pyiceberg.typedef import TableVersion
 
@@ -244,12 +244,12 @@ def kept(
 
 
 def references(published: Sequence[Published], tagged: Mapping[str, Snapshot]) -> dict[str, SnapshotRef]:
-    """Return the tags of the table whose snapshots are published, as Iceberg's."""
+    """Return the tags of the table whose snapshots are published, as Iceberg's, where `main` can only be the branch."""
     by_id = {one.snapshot_id: one for one in published}
     return {
         name: SnapshotRef.model_validate({"snapshot-id": of.id, "type": "tag", "max-ref-age-ms": _FOREVER})
         for name, of in sorted(tagged.items())
-        if of.id in by_id and is_of(by_id[of.id], of)
+        if name != MAIN_BRANCH and of.id in by_id and is_of(by_id[of.id], of)
     }
 
 

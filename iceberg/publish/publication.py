@@ -15,6 +15,7 @@ from dataclasses import replace
 
 import pyarrow as pa
 from pyiceberg.manifest import ManifestContent, ManifestFile
+from pyiceberg.table.refs import MAIN_BRANCH
 from pyiceberg.table.snapshots import Snapshot as Published
 
 from interbed.iceberg.publish.document import (
@@ -160,6 +161,12 @@ class _Publication:
 
     def _retained(self, document: MetadataDocument, now: int) -> MetadataDocument:
         tags = {tag.name: tag.snapshot for tag in TagManager(self._files, self._store.paths).all()}
+        if MAIN_BRANCH in tags:
+            _log.warning(
+                "The tag '%s' of %s is not published: in Iceberg that is the name of the branch. Rename the tag.",
+                MAIN_BRANCH,
+                self._store.location,
+            )
         retention = PublishedRetention.of(self._store.options)
         snapshots = kept(document.snapshots, set(self._store.snapshots.ids()), tags, retention, now)
         return replace(document, snapshots=tuple(snapshots), refs=references(snapshots, tags))

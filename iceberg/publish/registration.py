@@ -261,7 +261,7 @@ def _with_schema(snapshot: Any, ids: Mapping[int, int]) -> Any:
 
 
 def _references(base: TableMetadata, document: MetadataDocument) -> list[TableUpdate]:
-    wanted = {name: ref.snapshot_id for name, ref in document.refs.items() if name != MAIN_BRANCH}
+    wanted = {name: ref.snapshot_id for name, ref in document.refs.items()}
     has = {name: ref.snapshot_id for name, ref in base.refs.items() if name != MAIN_BRANCH}
     updates: list[TableUpdate] = []
     if base.current_snapshot_id != document.current.snapshot_id:

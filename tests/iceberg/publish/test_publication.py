@@ -192,6 +192,26 @@ def test_tags_become_references_and_retain_their_snapshots(tmp_path: Path) -> No
     assert raw["properties"] == {"gc.enabled": "false"}
 
 
+def test_a_tag_of_the_name_of_icebergs_branch_is_left_out_with_a_warning(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    table = published(tmp_path)
+    table.append(rows(1))
+    table.append(rows(2))
+    assert "not published" not in caplog.text
+    table.versions.create_tag("main", 1)
+    assert f"The tag 'main' of {table.location} is not published" in caplog.text
+    assert "Rename the tag." in caplog.text
+    files = sorted(metadata_directory(table).glob("*.json"))
+    before = files[-1].stat().st_mtime_ns
+    table.maintenance.publish_iceberg()
+    assert (sorted(metadata_directory(table).glob("*.json")), files[-1].stat().st_mtime_ns) == (files, before)
+    assert by_pyiceberg(table).metadata.refs["main"].snapshot_id == 2
+    table.versions.rename_tag("main", "first")
+    assert by_pyiceberg(table).metadata.refs["first"].snapshot_id == 1
+    assert_true(table)
+
+
 def test_expired_snapshots_are_removed_with_their_manifests(tmp_path: Path) -> None:
     keep = {"snapshot.num-retained.min": "2", "snapshot.num-retained.max": "2"}
     table = published(tmp_path, {**keep, "write-only": "false"})
