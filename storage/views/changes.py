@@ -23,7 +23,7 @@ from interbed.storage.base.types.arrow import fields_to_schema
 from interbed.storage.base.types.data_type import DataField
 from interbed.storage.meta.file_store import FileStore
 from interbed.storage.meta.options.stream import IncrementalScanMode
-from interbed.storage.meta.snapshot.snapshot import Snapshot
+from interbed.storage.meta.snapshot.snapshot import FIRST_SNAPSHOT_ID, Snapshot
 from interbed.storage.read.arrow_rows import ArrowRows, limited
 from interbed.storage.read.change_read import ROW_KIND, AuditRead, ChangeRead, audit_fields
 from interbed.storage.scan.change_plan import plan_between, snapshot_changed
@@ -107,6 +107,10 @@ class ChangeQuery(ArrowRows):
             )
         if last < first:
             return None
+        if first < FIRST_SNAPSHOT_ID:
+            raise SnapshotNotFoundError(
+                f"There is no snapshot {first} at {self.store.location}: their numbers begin with {FIRST_SNAPSHOT_ID}."
+            )
         return SnapshotRange(first=first - 1, last=last)
 
     def _oldest(self) -> int | None:

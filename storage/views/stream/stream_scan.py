@@ -307,6 +307,11 @@ class StreamScan:
 
     def _check_in_range(self, snapshot_id: int) -> None:
         oldest, newest = self.store.snapshots.earliest_id(), self.store.snapshots.latest_id()
+        if oldest is not None and snapshot_id < FIRST_SNAPSHOT_ID:
+            raise SnapshotNotFoundError(
+                f"The stream of {self.store.location} can't continue with snapshot {snapshot_id}: their numbers begin "
+                f"with {FIRST_SNAPSHOT_ID}."
+            )
         if oldest is not None and snapshot_id < oldest and not self.store.snapshots.exists(snapshot_id):
             raise SnapshotNotFoundError(
                 f"The stream of {self.store.location} continues with snapshot {snapshot_id}, which has expired; the "

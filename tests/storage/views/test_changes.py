@@ -10,6 +10,7 @@ import pytest
 
 import interbed
 from interbed.storage.base.errors import InvalidInputError, SnapshotNotFoundError
+from interbed.storage.meta.options.stream import IncrementalScanMode
 from interbed.storage.table.table import Table
 
 SCHEMA = pa.schema((pa.field("id", pa.int64(), nullable=False), pa.field("v", pa.string())))
@@ -95,6 +96,10 @@ def test_invalid_ranges_are_refused(tmp_path: Path) -> None:
     assert table.changes(from_snapshot=2, to_snapshot=1).to_arrow().num_rows == 0
     with pytest.raises(InvalidInputError, match="from snapshot 3 to 1 end before they begin"):
         table.changes(from_snapshot=3, to_snapshot=1).to_arrow()
+    for number in (0, -1):
+        for mode in IncrementalScanMode:
+            with pytest.raises(SnapshotNotFoundError, match=f"no snapshot {number} .*numbers begin with 1"):
+                table.changes(number, 1, mode=mode).to_arrow()
 
 
 def test_changes_are_projected_and_filtered(tmp_path: Path) -> None:
@@ -113,7 +118,7 @@ def test_the_error_names_missing_snapshots_and_columns(tmp_path: Path) -> None:
     table = create(tmp_path)
     assert table.changes().to_arrow().num_rows == 0
     table.write_changes(rows([1], [0], "a"))
-    with pytest.raises(SnapshotNotFoundError, match="snapshot 2"):
+    with pytest.raises(SnapshotNotFoundError, match="The changes of snapshots 1 to 7 can't be read. .* no snapshot 2"):
         table.changes(to_snapshot=7).to_arrow()
     with pytest.raises(InvalidInputError, match="'w'"):
         table.changes(columns=["w"])

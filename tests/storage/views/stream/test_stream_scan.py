@@ -203,6 +203,9 @@ def test_a_stream_whose_snapshot_has_expired_raises_an_error(tmp_path: Path) -> 
     scan.restore(9)
     with pytest.raises(SnapshotNotFoundError, match="snapshot 9, but the newest is 3"):
         scan.plan()
+    scan.restore(0)
+    with pytest.raises(SnapshotNotFoundError, match="snapshot 0: their numbers begin with 1"):
+        scan.plan()
 
 
 def test_changes_are_filtered_and_projected(tmp_path: Path) -> None:
