@@ -318,8 +318,8 @@ def _existing(store: FileStore, snapshot_id: int, between: SnapshotRange) -> Sna
         return store.snapshots.read(snapshot_id)
     except SnapshotNotFoundError as error:
         raise SnapshotNotFoundError(
-            f"The changes of snapshots {between.first + 1} to {between.last} can't be read. {error} Give a range that the "
-            "table has, with one snapshot before it for a comparison."
+            f"The changes of snapshots {between.first + 1} to {between.last} can't be read. {error} Give a range that "
+            "the table has, with one snapshot before it for a comparison."
         ) from None
 
 
