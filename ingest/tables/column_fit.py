@@ -118,6 +118,14 @@ def known_type(kind: pa.DataType) -> pa.DataType | None:
     return None if pa.types.is_null(kind) else kind
 
 
+def blank_names(kind: pa.DataType) -> int:
+    """Return the number of fields within a type that have an empty or blank name, as no new field has."""
+    given: Any = kind
+    if pa.types.is_struct(kind):
+        return sum((not f.name.strip()) + blank_names(f.type) for f in given)
+    return blank_names(given.value_type) if pa.types.is_list(kind) else 0
+
+
 def impossible_columns(names: Iterable[str], known: Collection[str]) -> dict[str, str]:
     """Return names of columns that a table with the columns `known` cannot get, with the reasons.
 
@@ -131,7 +139,7 @@ def impossible_columns(names: Iterable[str], known: Collection[str]) -> dict[str
         other = lower.setdefault(name.lower(), name)
         if other != name:
             found[name] = f"differs from {other!r} by case alone, which metastores and SQL don't distinguish"
-        elif not name or name in SYSTEM_COLUMNS or name.startswith(KEY_PREFIX):
+        elif not name.strip() or name in SYSTEM_COLUMNS or name.startswith(KEY_PREFIX):
             found[name] = "has a name that no column can have"
     return found
 

@@ -23,7 +23,7 @@ from interbed.ingest.flow.changes import BadMessage, RowChanges, SentRows
 from interbed.ingest.formats.arrays import Array, Indices, one_array, valid
 from interbed.ingest.formats.json_objects import LARGE_INTEGER, SentNumber
 from interbed.ingest.tables.change_fit import SentColumn, grown_type
-from interbed.ingest.tables.column_fit import fitted, fitted_guess, known_type
+from interbed.ingest.tables.column_fit import blank_names, fitted, fitted_guess, known_type
 from interbed.storage.base.errors import CorruptFileError
 from interbed.storage.base.types.arrow import type_from_arrow, type_to_arrow
 from interbed.storage.base.types.data_type import (
@@ -217,6 +217,11 @@ class _GuessedColumn:
             kind = known_type(self._column.alone(row).type)
             if kind is None or int(self._messages[row]) in found.bad:
                 continue
+            if blank_names(kind):
+                found.bad[int(self._messages[row])] = (
+                    f"its column {self._name!r} has a field with a blank name, which no column can have"
+                )
+                continue
             own = type_from_arrow(kind)
             _, reasons = self._fitted(row, row + 1, own, alone=True)
             if not reasons:
@@ -239,7 +244,7 @@ class _GuessedColumn:
                 found.alone.add(row)
                 continue
             grown = type_to_arrow(kind) if is_fixed else grown_type(self._column.alone(row), kind)
-            if grown != type_to_arrow(kind):
+            if grown != type_to_arrow(kind) and blank_names(grown) <= blank_names(type_to_arrow(kind)):
                 kind = type_from_arrow(grown)
                 found.steps.append((row, kind))
                 found.alone.add(row)

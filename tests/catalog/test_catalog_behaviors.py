@@ -1,5 +1,6 @@
 """Behaviour that all catalogs share, tested with every kind of catalog."""
 
+import re
 import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -22,8 +23,16 @@ from interbed.catalog.client.identifier import Identifier
 from interbed.catalog.client.rest.catalog import RestCatalog
 from interbed.catalog.client.table_parts import as_object_table
 from interbed.storage.base.errors import BranchNotFoundError, InvalidInputError, InvalidOptionError, NotSupportedError
+from interbed.storage.base.types.arrow import type_from_arrow
 from interbed.storage.base.types.data_type import AtomicType, TypeRoot
-from interbed.storage.meta.schema.change import AddColumn, RemoveOption, SetOption, UpdateComment
+from interbed.storage.meta.schema.change import (
+    AddColumn,
+    RemoveOption,
+    RenameColumn,
+    SchemaChange,
+    SetOption,
+    UpdateComment,
+)
 
 SCHEMA = pa.schema((pa.field("id", pa.int64()), pa.field("name", pa.string()), pa.field("dt", pa.string())))
 ROWS = pa.table({"id": [1, 2, 3], "name": ["a", "b", "c"], "dt": ["x", "x", "y"]})
@@ -437,6 +446,35 @@ def test_invalid_changes_change_nothing(shop: Catalog) -> None:
     with pytest.raises(InvalidInputError, match="name"):
         shop.alter_table("shop.t", [SetOption("a", "b"), AddColumn("name", AtomicType(TypeRoot.INT))])
     assert shop.get_table("shop.t").schema.id == 0
+
+
+BLANK = ("", " ", "\t", "\u3000")
+
+
+@pytest.mark.parametrize("name", BLANK)
+def test_no_column_and_no_nested_field_gets_a_blank_name(shop: Catalog, name: str) -> None:
+    inside = pa.struct([pa.field("a", pa.int64()), pa.field(name, pa.int64())])
+    kinds: tuple[Any, ...] = (pa.int64(), inside, pa.list_(inside), pa.map_(pa.string(), inside))
+    for number, kind in enumerate(kinds):
+        column = pa.field(name if kind == pa.int64() else "s", kind)
+        with pytest.raises(InvalidInputError, match=re.escape(f"blank name {name!r}; give it another")):
+            shop.create_table_as(f"shop.new{number}", pa.table({"id": [1]}).append_column(column, pa.nulls(1, kind)))
+    assert shop.list_tables("shop") == []
+    schema = pa.schema([*SCHEMA, pa.field("s", pa.struct([pa.field("a", pa.int64())]))])
+    table = shop.create_table("shop.t", schema)
+    changes: list[SchemaChange] = [
+        RenameColumn("name", name),
+        RenameColumn(("s", "a"), name),
+        *(AddColumn(path, AtomicType(TypeRoot.INT)) for path in (name, ("s", name))),
+        AddColumn("r", type_from_arrow(inside)),
+    ]
+    for change in changes:
+        with pytest.raises(InvalidInputError, match=r"blank name|none that is empty"):
+            shop.alter_table("shop.t", [change])
+    with pytest.raises(InvalidInputError, match=r"blank name|none that is empty"):
+        table.append(pa.table({"id": [1], name: [2]}), merge_schema=True)
+    assert shop.get_table("shop.t").schema.id == 0
+    shop.drop_table("shop.t")
 
 
 def test_default_options_of_the_catalog_apply_to_new_tables(tmp_path: Path) -> None:

@@ -47,7 +47,7 @@ def test_a_table_whose_paths_name_this_host_is_read_and_compacted(tmp_path: Path
     opened.remove_orphan_files()
     again = interbed.load_iceberg_table(location)
     assert len(again.snapshots()) == 1
-    assert sorted(again.scan().to_arrow()["id"].to_pylist()) == [1, 2, 3, 4]
+    assert again.scan(filter="id > 2").to_arrow().sort_by("id")["id"].to_pylist() == [3, 4]
 
 
 @pytest.mark.parametrize("name", ["v7.gz.metadata.json", "v7.metadata.json.gz"])

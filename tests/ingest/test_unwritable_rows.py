@@ -158,6 +158,22 @@ UNWRITABLE: Mapping[str, UnwritableCase] = {
     "a column with a name of the format": UnwritableCase(
         change=row(_KEY_id=2), formats=GUESSED, names="'_KEY_id', with 2, has a name that no column can have"
     ),
+    "a column with a blank name": UnwritableCase(
+        change=row(**{" ": 2}), formats=GUESSED, names="column ' ', with 2, has a name that no column can have"
+    ),
+    "a new field with a blank name": UnwritableCase(
+        change=row(place={"a": 1, "": 2}),
+        good={**GOOD, "place": {"a": 1}},
+        formats=GUESSED,
+        names="'place' has (a field with a blank name|.* it has the field '')",
+    ),
+    "a new field with a blank name in a ROW that the table has": UnwritableCase(
+        change=row(place={"a": 1, " ": 2}),
+        good={**GOOD, "place": {"a": 1}},
+        columns=("id BIGINT", "qty INT", "name STRING", "place ROW<a BIGINT>"),
+        formats=GUESSED,
+        names="'place' has .* it has the field ' '",
+    ),
     "a row kind that is none": UnwritableCase(
         change=row(code="?"),
         good={**GOOD, "code": "+I"},

@@ -99,7 +99,7 @@ def apply_changes(
         # A mark belongs to one version of a schema, not to its successors.
         unknown={k: v for k, v in result.unknown.items() if not k.startswith(_MARKS)},
     )
-    validate_schema(result)
+    validate_schema(result, schema)
     return result
 
 

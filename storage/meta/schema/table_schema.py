@@ -415,10 +415,23 @@ def _check_fields_once(data_type: DataType, column: str) -> None:
         _check_fields_once(child, column)
 
 
-def validate_schema(schema: TableSchema) -> None:
-    """Check texts, names, keys and buckets; option_rules has the other checks. Raises InvalidInputError."""
+def _blank_names(data_type: DataType) -> set[tuple[int, str]]:
+    """Return the ids and names of fields, nested ones included, whose names are empty or blank."""
+    own = data_type.fields if isinstance(data_type, RowType) else ()
+    found = {(each.id, each.name) for each in own if not each.name.strip()}
+    return found.union(*(_blank_names(child) for child in data_type.children()))
+
+
+def validate_schema(schema: TableSchema, before: TableSchema | None = None) -> None:
+    """Check texts, names, keys and buckets; option_rules has the other checks. Raises InvalidInputError.
+
+    Blank names that the table had `before` are not refused: another program wrote them.
+    """
     _check_text("comment of the table", schema.comment)
     _check_fields(schema.fields)
+    blank = _blank_names(RowType(schema.fields)) - _blank_names(RowType(() if before is None else before.fields))
+    if blank:
+        raise InvalidInputError(f"A column or a field of a ROW has the blank name {min(blank)[1]!r}; give it another.")
     names = schema.names
     if not names:
         raise InvalidInputError("A table needs at least one column.")

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from click.testing import CliRunner, Result
 
@@ -416,3 +417,15 @@ def test_types_of_single_columns_of_a_file_can_be_overridden(lake: interbed.Cata
     wrong = run(lake, "create", "d.u", "--from", tmp_path / "a.csv", "--column", "zipp STRING")
     said = wrong.output.replace("\n", " ")
     assert (wrong.exit_code, "has no 'zipp'; it has id, zip, amount. Did you mean 'zip'?" in said) == (1, True), said
+
+
+def test_a_file_with_a_blank_name_of_a_column_makes_no_table(lake: interbed.Catalog, tmp_path: Path) -> None:
+    for name in ("", " "):
+        (tmp_path / "a.csv").write_text(f"id,{name}\n1,2\n")
+        (tmp_path / "a.json").write_text(f'{{"id": 1, "s": {{"{name}": 2}}}}\n')
+        pq.write_table(pa.table({"id": [1], name: [2]}), tmp_path / "a.parquet")
+        for kind in ("csv", "json", "parquet"):
+            made = run(lake, "create", "d.t", "--from", tmp_path / f"a.{kind}")
+            said = " ".join(made.output.split())
+            assert (made.exit_code, "blank name" in said) == (1, True), (kind, said)
+    assert lake.list_tables("d") == []

@@ -2,6 +2,7 @@
 
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import cast
 
 import pyarrow as pa
 import pytest
@@ -149,3 +150,18 @@ def test_changes_that_would_break_existing_files_are_refused(
 
 def test_the_number_of_buckets_may_be_altered() -> None:
     assert changed_schema(orders(), [SetOption("bucket", "8")]).core.bucket == 8
+
+
+def test_a_blank_name_of_another_program_is_kept_until_it_is_renamed() -> None:
+    inside = RowType((DataField(id=2, name="\t", type=BIGINT),))
+    fields = (DataField(id=0, name=" ", type=BIGINT), DataField(id=1, name="s", type=inside))
+    there = TableSchema(id=0, fields=fields, highest_field_id=2)
+    added = changed_schema(there, [AddColumn("x", BIGINT)])
+    assert added.names == (" ", "s", "x")
+    with pytest.raises(InvalidInputError, match="blank name ''"):
+        changed_schema(added, [RenameColumn(" ", "")])
+    with pytest.raises(InvalidInputError, match="blank name ' '"):
+        changed_schema(added, [RenameColumn(" ", "y"), RenameColumn("x", " ")])
+    named = changed_schema(added, [RenameColumn(" ", "a"), RenameColumn(("s", "\t"), "b")])
+    assert named.names == ("a", "s", "x")
+    assert [child.name for child in cast(RowType, named.fields[1].type).fields] == ["b"]
