@@ -141,6 +141,8 @@ def _fields_of(struct: Document, prefix: str, level: int) -> Iterator[tuple[str,
             raise InvalidMetadataError(f"The field '{field['name']}' of the schema has no id")
         if not isinstance(field.get("required"), bool):
             raise InvalidMetadataError(f"The field '{field['name']}' of the schema has no 'required'")
+        if not isinstance(field.get("doc"), str | None):
+            raise InvalidMetadataError(f"The 'doc' of the field '{field['name']}' of the schema is no text")
         name = f"{prefix}{field['name']}"
         yield name, field
         yield from _inner(field["type"], name, level + 1)

@@ -3,7 +3,9 @@
 import json
 import threading
 import time
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 from urllib.parse import quote_plus
 
 import pytest
@@ -16,6 +18,7 @@ from tests.catalog.server.rest.iceberg.rest_server import (
     RestAnswer,
     endless_files,
     new_table_updates,
+    new_view,
     set_properties,
 )
 from tests.support.servers.metastore import lock_component, lock_request, plain_client, table
@@ -86,6 +89,48 @@ def test_a_malformed_table_is_refused(server: IcebergRest, namespace: str, body:
     answer = server.call("POST", f"namespaces/{namespace}/tables", value)
     assert answer.status == 400, answer.body
     assert server.call("GET", f"namespaces/{namespace}/tables").expect(200)["identifiers"] == []
+
+
+WRONG_VALUES = {
+    "id": ["1", True, [1], {}, 2**40],
+    "name": [1, True, ["a"], {"a": 1}, None],
+    "required": [1, "true", [], {}],
+    "type": [1, True, ["long"], {"type": ["struct"]}, None],
+    "doc": [1, True, ["a"], {"a": 1}],
+}
+"""Values of the members of a field that are not of their types."""
+
+FIELD = {"id": 1, "name": "a", "required": False, "type": "long", "doc": "a text"}
+PLACES: dict[str, Callable[[Any], Any]] = {
+    "column": lambda field: field,
+    "struct": lambda field: {**FIELD, "id": 2, "type": {"type": "struct", "fields": [field]}},
+    "list": lambda field: {
+        **FIELD,
+        "id": 2,
+        "type": {
+            "type": "list",
+            "element-id": 3,
+            "element-required": True,
+            "element": {"type": "struct", "fields": [field]},
+        },
+    },
+}
+
+
+@pytest.mark.parametrize("place", PLACES)
+@pytest.mark.parametrize("member", WRONG_VALUES)
+def test_a_field_whose_member_has_another_type_is_refused(
+    server: IcebergRest, namespace: str, place: str, member: str
+) -> None:
+    for value in WRONG_VALUES[member]:
+        schema = {"type": "struct", "schema-id": 0, "fields": [PLACES[place]({**FIELD, member: value})]}
+        table = server.call("POST", f"namespaces/{namespace}/tables", {"name": "t", "schema": schema})
+        assert table.status == 400, (value, table.body)
+        view = server.call("POST", f"namespaces/{namespace}/views", {**new_view("v"), "schema": schema})
+        assert view.status == 400, (value, view.body)
+    assert server.call("GET", f"namespaces/{namespace}/tables").expect(200)["identifiers"] == []
+    assert server.call("GET", f"namespaces/{namespace}/views").expect(200)["identifiers"] == []
+    server.call("GET", f"namespaces/{namespace}/views/v").error(404, "NoSuchViewException")
 
 
 def test_pages_have_all_names_once(server: IcebergRest, namespace: str) -> None:
