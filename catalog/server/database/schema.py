@@ -224,6 +224,23 @@ def build_index(engine: Engine) -> None:
 def _migrate(engine: Engine, revision: str, *, up: bool) -> None:
     if up and revision == "head" and is_current(engine):
         return
+    try:
+        with engine.execution_options(interbed_write=True).connect() as connection, connection.begin():
+            _exclude_others(connection)
+            _run(connection, revision, up=up)
+    except SQLAlchemyError as error:
+        raise _unusable(engine, error) from error
+
+
+def create_within(connection: Connection, revision: str) -> None:
+    """Create the tables of a revision in an empty database, in the transaction of the connection, which is that of a
+    writer. DatabaseError for a revision that this version of interbed does not know.
+    """
+    _exclude_others(connection)
+    _run(connection, revision, up=True)
+
+
+def _run(connection: Connection, revision: str, *, up: bool) -> None:
     # A server without a pending migration, which is almost every one, starts without Alembic: that saves a tenth of the
     # time until it listens.
     from alembic import command
@@ -232,18 +249,11 @@ def _migrate(engine: Engine, revision: str, *, up: bool) -> None:
 
     config = Config()
     config.set_main_option("script_location", str(migrations_directory()).replace("%", "%%"))
+    config.attributes["connection"] = connection
     try:
-        with engine.execution_options(interbed_write=True).connect() as connection, connection.begin():
-            _exclude_others(connection)
-            config.attributes["connection"] = connection
-            if up:
-                command.upgrade(config, revision)
-            else:
-                command.downgrade(config, revision)
+        (command.upgrade if up else command.downgrade)(config, revision)
     except CommandError as error:
         raise DatabaseError(f"the metastore's database does not fit this version of interbed: {error}") from error
-    except SQLAlchemyError as error:
-        raise _unusable(engine, error) from error
 
 
 def _unusable(engine: Engine, error: SQLAlchemyError) -> DatabaseError:

@@ -1,4 +1,5 @@
-"""`interbed metastore import | verify | export`: copy from another metastore, comparison, and export to a file. Its
+"""`interbed metastore import | verify | export`: copy from another metastore, comparison, and export to a file; and
+`interbed metastore backup create | verify | restore`, the backups of a server's database (backup.py). The other
 commands about dropped objects, the history, issued tokens, roles, grants and policies are in cli/.
 """
 
@@ -10,6 +11,7 @@ import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -19,11 +21,14 @@ from interbed.catalog.server.cli.access import policy, token
 from interbed.catalog.server.cli.grants import COMMANDS as GRANT_COMMANDS
 from interbed.catalog.server.cli.grants import roles
 from interbed.catalog.server.cli.history import COMMANDS as HISTORY_COMMANDS
-from interbed.catalog.server.cli.history import DROPPED_COMMANDS
+from interbed.catalog.server.cli.history import DROPPED_COMMANDS, db_option
 from interbed.catalog.server.service.errors import MetastoreError
 from interbed.storage.base.terminal import SuggestingGroup, print_line, print_text
 
 if TYPE_CHECKING:
+    from sqlalchemy import Engine
+
+    from interbed.catalog.server.migration.backup import BackupManifest
     from interbed.catalog.server.migration.compare import MetadataDifference
     from interbed.catalog.server.migration.record import RecordKind
     from interbed.catalog.server.migration.source import Source
@@ -211,6 +216,87 @@ def export(*, origin: str | None, include: Sequence[str], exclude: Sequence[str]
         write_lines(records(), sys.stdout)
         for note in source.notes:
             print_line(f"note: {note}", err=True)
+
+
+@metastore.group(cls=SuggestingGroup)
+def backup() -> None:
+    """Back up a server's database into a directory, on any file system, and restore it."""
+
+
+@backup.command(name="create")
+@click.argument("location")
+@db_option
+@_json
+def create_backup(*, location: str, db: str | None, as_json: bool) -> None:
+    """Write the rows of all tables of a database into the new directory LOCATION, and read them again.
+
+    The server may be running: a backup is one state of its database. It has secrets, such as those in parameters of
+    tables and the keys of delegation tokens. Files of tables are not in it.
+    """
+    from interbed.catalog.server.migration.backup import back_up
+    from interbed.catalog.server.migration.selection import ProgressDisplay
+
+    with _failing_clearly(), _engine(db) as engine, ProgressDisplay("backing up") as progress:
+        made = back_up(engine, location, progress=progress.advance)
+    _print_backup(made, f"backed up into {location}", as_json=as_json)
+
+
+@backup.command(name="verify")
+@click.argument("location")
+@_json
+def verify_backup(*, location: str, as_json: bool) -> None:
+    """Read all rows of a backup and compare them with its manifest. Exit code 1 for one that is not whole."""
+    from interbed.catalog.server.migration.backup import read_backup
+
+    with _failing_clearly():
+        _print_backup(read_backup(location), f"{location} is whole", as_json=as_json)
+
+
+@backup.command(name="restore")
+@click.argument("location")
+@db_option
+@_json
+def restore_backup(*, location: str, db: str | None, as_json: bool) -> None:
+    """Put a backup into an empty database, of either kind, in one transaction. Servers start on it afterwards."""
+    from interbed.catalog.server.migration.backup import restore
+    from interbed.catalog.server.migration.selection import ProgressDisplay
+
+    with (
+        _failing_clearly(),
+        _engine(db, makes_file=True) as engine,
+        ProgressDisplay("restoring") as progress,
+    ):
+        made = restore(engine, location, progress=progress.advance)
+    _print_backup(made, f"restored from {location}", as_json=as_json)
+
+
+@contextmanager
+def _engine(db: str | None, *, makes_file: bool = False) -> "Iterator[Engine]":
+    """Yield the engine of a database; with `makes_file` that of one on SQLite may be new."""
+    from interbed.catalog.server.database.engine import open_engine, parse_database_url
+
+    url = db if db is not None else _server_database()
+    parsed = parse_database_url(url)
+    if parsed.get_backend_name() == "sqlite" and not makes_file and not os.path.exists(parsed.database or ""):
+        # Opening it would create it.
+        raise MetastoreError(f"there is no database {parsed.database}")
+    engine = open_engine(url)
+    try:
+        yield engine
+    finally:
+        engine.dispose()
+
+
+def _print_backup(made: "BackupManifest", done: str, *, as_json: bool) -> None:
+    if as_json:
+        import msgspec
+
+        click.echo(msgspec.json.format(msgspec.json.encode(made)).decode())
+        return
+    at = datetime.fromtimestamp(made.created_at / 1000, UTC)
+    print_line(
+        f"{done}: {made.rows:,} rows of {len(made.tables)} tables, revision {made.revision}, {at:%Y-%m-%d %H:%M:%S} UTC"
+    )
 
 
 def _print_lines(

@@ -254,7 +254,7 @@ class ProgressDisplay:
             disable=not Console(stderr=True).is_terminal,
         )
         self._title = title
-        self._tasks: dict[RecordKind, TaskID] = {}
+        self._tasks: dict[str, TaskID] = {}
 
     def __enter__(self) -> Self:
         self._progress.start()
@@ -265,7 +265,7 @@ class ProgressDisplay:
     ) -> None:
         self._progress.stop()
 
-    def advance(self, kind: RecordKind, count: int, where: str = "") -> None:
+    def advance(self, kind: str, count: int, where: str = "") -> None:
         """Count processed objects of a kind, and show them."""
         if kind not in self._tasks:
             # The total is known only at the end: the bar moves, but does not fill.
