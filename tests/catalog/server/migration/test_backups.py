@@ -7,6 +7,7 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
@@ -140,7 +141,7 @@ def test_a_backup_beside_writers_is_one_state(filled: MetastoreUnderTest, tmp_pa
                 directory = tmp_path / str(turn)
                 back_up(engine, str(directory))
                 events = [row[0] for row in _rows(directory, "events")]
-                numbers = dict(_rows(directory, "sequences"))
+                numbers: dict[str, int] = {name: value for name, value in _rows(directory, "sequences")}
                 # An event and its number are written by one transaction.
                 assert max(events) == numbers["event"]
                 assert len(events) == len(set(events))
@@ -152,7 +153,7 @@ def test_a_backup_beside_writers_is_one_state(filled: MetastoreUnderTest, tmp_pa
     assert len(seen) > 1
 
 
-def _rows(directory: Path, table: str) -> list[list[object]]:
+def _rows(directory: Path, table: str) -> list[list[Any]]:
     with gzip.open(directory / f"{table}.jsonl.gz") as lines:
         return [json.loads(line) for line in lines]
 
