@@ -16,6 +16,7 @@ from hypothesis import settings
 from tests.support import costs, durations, memory_disk, places, quarantine, shares, tally, tiers
 from tests.support.examples import EXPLORING, PROFILES
 from tests.support.servers.hdfs import HdfsServer, running_hdfs
+from tests.support.servers.kafka import KafkaServer, running_kafka
 
 ROOT = Path(__file__).resolve().parents[1]
 
@@ -63,6 +64,13 @@ def _tally(request: pytest.FixtureRequest) -> tally.Tally:
 def _hdfs() -> Iterator[HdfsServer]:
     """Real HDFS, shared by the tests of a process: each works below its own directory."""
     with running_hdfs() as server:
+        yield server
+
+
+@pytest.fixture(name="kafka", scope="session")
+def _kafka() -> Iterator[KafkaServer]:
+    """One broker for all tests of a process; each test uses its own topics, and restarts the broker if it kills it."""
+    with running_kafka() as server:
         yield server
 
 

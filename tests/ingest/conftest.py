@@ -1,18 +1,10 @@
-"""A Kafka broker and a schema registry, for the tests of sources and of jobs that read from it."""
+"""A schema registry, for the tests of sources and of jobs that read from Kafka."""
 
 from collections.abc import Iterator
 
 import pytest
 
-from tests.support.servers.kafka import KafkaServer, running_kafka
 from tests.support.servers.schema_registry import SchemaRegistryServer, running_schema_registry
-
-
-@pytest.fixture(scope="session")
-def kafka() -> Iterator[KafkaServer]:
-    """One broker for all tests of a process; each test uses its own topics, and restarts the broker if it kills it."""
-    with running_kafka() as server:
-        yield server
 
 
 @pytest.fixture(scope="session")

@@ -11,13 +11,10 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from interbed import load_catalog
 from interbed.storage.table.table import Table
-from tests.ingest.conftest import kafka
 from tests.spark_ext.conftest import SparkLake
 from tests.storage.log.tables import log_options
 from tests.support.servers.kafka import KafkaServer
 from tests.support.waits import at_most
-
-__all__ = ["kafka"]
 
 DEADLINE_SECONDS = at_most(120)
 

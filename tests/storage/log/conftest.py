@@ -1,4 +1,4 @@
-"""A Kafka broker for the tests of logs."""
+"""The Kafka broker for the tests of logs."""
 
 from collections.abc import Iterator
 
@@ -10,9 +10,9 @@ from interbed.storage.log.kafka_eventual import forget_bounds, forget_senders
 from interbed.storage.log.publisher import forget_writers
 from tests.interop.conftest import java_paimon
 from tests.storage.log.tables import warm_up
-from tests.support.servers.kafka import KafkaServer, running_kafka
+from tests.support.servers.kafka import KafkaServer
 
-__all__ = ["java_paimon", "kafka"]
+__all__ = ["java_paimon"]
 
 SOON = 2.0
 
@@ -25,14 +25,11 @@ def answered_soon_or_not(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(publisher, "SECONDS_AFTER_COMMIT", SOON)
 
 
-@pytest.fixture(scope="session")
-def kafka() -> Iterator[KafkaServer]:
-    """One broker for all tests of a process; each test uses topics of its own. A test that kills the broker starts it
-    again.
-    """
-    with running_kafka() as server:
-        warm_up(server)
-        yield server
-        forget_writers()
-        forget_senders()
-        forget_bounds()
+@pytest.fixture(name="kafka", scope="session")
+def _kafka(kafka: KafkaServer) -> Iterator[KafkaServer]:
+    """The broker of all tests, which has created what the first message needs."""
+    warm_up(kafka)
+    yield kafka
+    forget_writers()
+    forget_senders()
+    forget_bounds()
