@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from tests.support.servers.forked import start_python
 from tests.support.servers.kafka import KafkaServer
 from tests.support.waits import at_most
 
@@ -48,7 +49,7 @@ def ingesting(kafka: KafkaServer, warehouse: Path, *options: str) -> Iterator[Ru
     log = warehouse.parent / "ingest.log"
     with (
         log.open("wb") as output,
-        subprocess.Popen(command, stdout=subprocess.PIPE, stderr=output, bufsize=0) as process,
+        start_python(command, stdout=subprocess.PIPE, stderr=output, bufsize=0) as process,
     ):
         try:
             yield Run(process, log)

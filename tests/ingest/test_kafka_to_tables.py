@@ -17,6 +17,7 @@ from confluent_kafka.cimpl import NewTopic
 
 from interbed.catalog.client.api import Catalog
 from tests.ingest.shop import Event, Row, event, lake, rows_of
+from tests.support.servers.forked import start_python
 from tests.support.servers.kafka import KafkaServer
 from tests.support.waits import at_most
 
@@ -149,7 +150,7 @@ def test_a_process_that_is_killed_repeatedly_loses_and_duplicates_nothing(
         log = [event("c", None, {"n": logged + i}, "log") for i in range(20)]
         logged += len(log)
         produce(kafka, topic, [*stream(choice, 30, model), *log])
-        with subprocess.Popen(command(kafka, tmp_path, *arguments), stdout=subprocess.PIPE) as process:
+        with start_python(command(kafka, tmp_path, *arguments), stdout=subprocess.PIPE) as process:
             assert process.stdout is not None
             # It has committed something, and is in the middle of the next commit.
             process.stdout.readline()

@@ -16,6 +16,7 @@ import psutil
 
 from interbed.optimizer.flow.tables import Worker
 from interbed.optimizer.journal.sql import SqlJournal
+from tests.support.servers.forked import start_python
 from tests.support.waits import at_most, wait_until
 
 DEADLINE_SECONDS = at_most(180.0)
@@ -87,7 +88,7 @@ def optimizing(
     command = [sys.executable, "-m", "interbed.cli", "optimizer", "run", "--json", "--interval", "0.1"]
     command += ["--look", "0.1", "--db", f"sqlite:///{journal}", "--log-level", "INFO", *options(catalog), *arguments]
     # Its children, which may outlive it for a moment, write there, too.
-    with log.open("ab") as said, subprocess.Popen(command, stdout=subprocess.PIPE, stderr=said, bufsize=0) as process:
+    with log.open("ab") as said, start_python(command, stdout=subprocess.PIPE, stderr=said, bufsize=0) as process:
         try:
             listening = _next_event(process, log, DEADLINE_SECONDS)
             assert listening["event"] == "listening"
@@ -105,7 +106,7 @@ def working(
     command = program or [sys.executable, "-m", "interbed.cli", "optimizer", "worker", "--log-level", "INFO"]
     with (
         (directory / "worker.log").open("ab") as said,
-        subprocess.Popen([*command, "--uri", uri, *arguments], stderr=said) as process,
+        start_python([*command, "--uri", uri, *arguments], stderr=said) as process,
     ):
         try:
             yield process

@@ -1,7 +1,7 @@
 """Python programs that start from a prepared process, in a tenth of the time of a new interpreter.
 
-A new interpreter needs more than a second for the imports of a server. The starter is a process with one thread that
-imports them once for each test worker. It forks a child for each program. Arguments, environment, directory, limits and
+A new interpreter needs more than a second for the imports of a server. A starter is a process that imports
+them once for each test worker. It forks a child for each program. Arguments, environment, directory, limits and
 streams are those of the caller. The module runs as `python -m` runs it, and the process ends as an interpreter does.
 Other processes see the command line and the first environment of the starter.
 
@@ -31,20 +31,45 @@ from typing import IO, Any, NoReturn
 
 ROOT = Path(__file__).resolve().parents[3]
 
-PREPARED = (
-    "interbed.catalog.server.process.main",
-    "interbed.catalog.server.process.command",
-    "interbed.catalog.server.ops.logs",
-    "interbed.catalog.server.ops.vital_signs",
-    "interbed.catalog.server.ops.health",
-    "interbed.catalog.server.http.application",
-    "interbed.catalog.server.http.thrift",
-    "interbed.catalog.server.rest.mounted",
-)
-"""Modules that the starter imports, with all that they import."""
+SERVER = "interbed.catalog.server.process.main"
+
+PREPARED = {
+    "server": (
+        SERVER,
+        "interbed.catalog.server.process.command",
+        "interbed.catalog.server.ops.logs",
+        "interbed.catalog.server.ops.vital_signs",
+        "interbed.catalog.server.ops.health",
+        "interbed.catalog.server.http.application",
+        "interbed.catalog.server.http.thrift",
+        "interbed.catalog.server.rest.mounted",
+    ),
+    "command": (
+        "interbed.cli",
+        "interbed.optimizer.service.service",
+        "interbed.ingest.job",
+        "interbed.ingest.cli.sources",
+        "interbed.catalog.server.database.schema",
+    ),
+}
+"""Modules that the starter of servers imports, and that of other programs, with all that they import. Servers start
+without Arrow and its threads.
+"""
 
 _INTERPRETER_PREFIXES = ("PYTHON", "LD_", "COVERAGE", "MALLOC_", "ARROW_", "OMP_", "OPENBLAS_", "INTERBED_TEST_")
 """Beginnings of the names of variables that act when an interpreter starts, or when a module is imported."""
+
+
+def _is_early(name: str) -> bool:
+    return name.startswith(_INTERPRETER_PREFIXES)
+
+
+def _interpreter_variables(environment: Mapping[str, str]) -> dict[str, str]:
+    return {name: value for name, value in environment.items() if _is_early(name)}
+
+
+_USUAL = _interpreter_variables(os.environ)
+"""The variables with which the starters start, whatever a test has set when it needs the first program."""
 
 _MESSAGE_BYTES_MAX = 1 << 17
 
@@ -58,50 +83,50 @@ def start_python(
     stderr: int | IO[Any] | None = None,
     stdin: int | IO[Any] | None = None,
     text: bool = False,
+    bufsize: int = -1,
     env: Mapping[str, str] | None = None,
     start_new_session: bool = False,
-) -> "subprocess.Popen[str]":
-    """Start `python -m module arguments` as `subprocess.Popen` does, from the prepared process where that is possible.
+) -> "subprocess.Popen[Any]":
+    """Start `python -m module arguments` as `subprocess.Popen` does, from the prepared process where that is possible;
+    it then has a session of its own and no input.
 
-    A command that is not `sys.executable -m`, or whose environment acts on the interpreter, gets a new interpreter.
+    A command that is not `sys.executable -m`, that has an input, or whose environment acts on the interpreter gets an
+    interpreter of its own.
     """
     environment = dict(os.environ if env is None else env)
     arguments = list(command)
-    is_plain = stdout == subprocess.PIPE and stdin == subprocess.DEVNULL and text and start_new_session
-    if sys.platform == "linux" and is_plain and arguments[:2] == [sys.executable, "-m"] and _is_usual(environment):
-        return _ForkedProcess(_starter(), arguments, environment, stderr)
+    is_plain = stdin in (None, subprocess.DEVNULL) and arguments[:2] == [sys.executable, "-m"]
+    if sys.platform == "linux" and is_plain and _interpreter_variables(environment) == _USUAL:
+        return _ForkedProcess(_starter(_kind(arguments)), arguments, environment, stdout, stderr, text, bufsize)
     return subprocess.Popen(
         arguments,
         stdout=stdout,
         stderr=stderr,
         stdin=stdin,
-        text=True,
+        text=text,
+        bufsize=bufsize,
         env=environment,
         start_new_session=start_new_session,
     )
 
 
-def _interpreter_variables(environment: Mapping[str, str]) -> dict[str, str]:
-    return {name: value for name, value in environment.items() if name.startswith(_INTERPRETER_PREFIXES)}
-
-
-def _is_usual(environment: Mapping[str, str]) -> bool:
-    return _interpreter_variables(environment) == _starter().variables
+def _kind(command: Sequence[str]) -> str:
+    return "server" if command[2] == SERVER else "command"
 
 
 class _ProgramStarter:
     """The prepared process, and the socket over which it gets the programs to start."""
 
-    def __init__(self) -> None:
+    def __init__(self, kind: str) -> None:
         self._lock = threading.Lock()
-        self.variables = _interpreter_variables(os.environ)
         self._socket, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         with theirs:
             self._process = subprocess.Popen(
-                [sys.executable, "-m", __name__, str(theirs.fileno())],
+                [sys.executable, "-m", __name__, kind, str(theirs.fileno())],
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
                 cwd=ROOT,
+                env=_USUAL | {name: value for name, value in os.environ.items() if not _is_early(name)},
                 pass_fds=[theirs.fileno()],
                 start_new_session=True,
             )
@@ -124,39 +149,39 @@ class _ProgramStarter:
 
 
 @cache
-def _starter() -> _ProgramStarter:
-    return _ProgramStarter()
+def _starter(kind: str) -> _ProgramStarter:
+    return _ProgramStarter(kind)
 
 
-class _ForkedProcess(subprocess.Popen[str]):
-    """A process that the starter started: its parent is not this process, and its exit code comes through a pipe."""
+class _ForkedProcess(subprocess.Popen[Any]):
+    """A process that the starter forked: its parent is not this process, and its exit code comes through a pipe."""
 
     def __init__(
         self,
         starter: _ProgramStarter,
         command: Sequence[str],
         environment: Mapping[str, str],
+        stdout: int | IO[Any] | None,
         stderr: int | IO[Any] | None,
+        text: bool,
+        bufsize: int,
     ) -> None:
         # Not the constructor of Popen, which starts a process.
         self.args = list(command)
-        self.stdin = None
-        self.stderr = None
+        self.stdin = self.stdout = self.stderr = None
         self.returncode = None
         self._status_lock = threading.Lock()
-        output, output_of_child = os.pipe()
         self._status, status_of_child = os.pipe()
-        own = [output_of_child, status_of_child]
+        own = [status_of_child]
         try:
-            if stderr is None:
-                errors = 2
-            elif isinstance(stderr, int):
-                errors = output_of_child if stderr == subprocess.STDOUT else stderr
+            if stdout == subprocess.PIPE:
+                output, of_child = os.pipe()
+                own.append(of_child)
+                mode = {"encoding": "utf-8"} if text else {}
+                self.stdout = open(output, "r" if text else "rb", bufsize, **mode)  # type: ignore[call-overload]  # noqa: SIM115
             else:
-                errors = stderr.fileno()
-            if errors == subprocess.DEVNULL:
-                errors = os.open(os.devnull, os.O_WRONLY)
-                own.append(errors)
+                of_child = _descriptor(stdout, 1, own)
+            errors = of_child if stderr == subprocess.STDOUT else _descriptor(stderr, 2, own)
             request = {
                 "command": self.args[2:],
                 "environment": dict(environment),
@@ -164,11 +189,10 @@ class _ForkedProcess(subprocess.Popen[str]):
                 "limits": [(number, *resource.getrlimit(number)) for number in _LIMITS],
                 "umask": _umask(),
             }
-            self.pid = starter.start(request, [output_of_child, errors, status_of_child])
+            self.pid = starter.start(request, [of_child, errors, status_of_child])
         finally:
             for descriptor in own:
                 os.close(descriptor)
-        self.stdout = open(output, encoding=None)  # noqa: SIM115 # Popen's streams are closed by its users.
 
     def poll(self) -> int | None:
         """Return the exit code, None while the process runs."""
@@ -201,14 +225,24 @@ class _ForkedProcess(subprocess.Popen[str]):
         return self.returncode
 
 
+def _descriptor(stream: int | IO[Any] | None, inherited: int, own: list[int]) -> int:
+    """Return the descriptor of a stream of the program; one that is opened for it is added to `own`."""
+    if stream is None:
+        return inherited
+    if stream == subprocess.DEVNULL:
+        own.append(os.open(os.devnull, os.O_WRONLY))
+        return own[-1]
+    return stream if isinstance(stream, int) else stream.fileno()
+
+
 def _umask() -> int:
     status = Path("/proc/self/status").read_text(encoding="utf-8")
     return int(status.partition("Umask:")[2].split()[0], 8)
 
 
-def _prepare(control: socket.socket) -> list[str] | None:
+def _prepare(kind: str, control: socket.socket) -> list[str] | None:
     """Start children until the socket ends. Returns the command in a child, None in the starter."""
-    for module in PREPARED:
+    for module in PREPARED[kind]:
         importlib.import_module(module)
     # Collections in the children would visit, and so copy, what was imported.
     gc.collect()
@@ -309,8 +343,8 @@ def _run(command: Sequence[str]) -> NoReturn:
 
 def main() -> None:
     """Prepare, and run a program in each child."""
-    with socket.socket(fileno=int(sys.argv[1])) as control:
-        command = _prepare(control)
+    with socket.socket(fileno=int(sys.argv[2])) as control:
+        command = _prepare(sys.argv[1], control)
     if command is not None:
         _run(command)
 

@@ -23,6 +23,7 @@ from tests.catalog.server.migration.filled import (
     fill_partitions,
     fill_statistics,
 )
+from tests.support.servers.forked import start_python
 from tests.support.servers.java_metastore import QUICK_START, JavaMetastore, running_java_metastore
 from tests.support.servers.metastore import foreign_client, metastore_under_test
 from tests.support.waits import at_most, wait_until
@@ -114,7 +115,7 @@ def test_a_repeatedly_killed_import_resumes_and_completes(java: JavaMetastore, t
     deadline = time.monotonic() + DEADLINE_SECONDS
     while time.monotonic() < deadline:
         present = _rows(file)
-        process = subprocess.Popen(
+        process = start_python(
             command("import", "--from", java.uri, "--db", f"sqlite:///{file}", "--resume"),
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
