@@ -14,7 +14,8 @@ from hatch_build import INTERFACE, JAR_PATH, SOURCE_FOLDERS, build_jar
 from pyspark.sql import DataFrame, Row, SparkSession
 
 from interbed.spark_ext import configure
-from tests.support.spark.spark_process import driver_jvm
+from tests.support.shares import LONG
+from tests.support.spark.spark_process import QUICK_QUERIES, USUAL_QUERIES, driver_jvm
 
 ROOT = Path(__file__).resolve().parents[2]
 _NUMBERS = itertools.count()
@@ -92,9 +93,22 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
         .config("spark.sql.warehouse.dir", str(tmp_path_factory.mktemp("spark-warehouse")))
         .config("spark.log.level", "OFF")
     )
+    for name, value in ({} if LONG else QUICK_QUERIES).items():
+        builder = builder.config(name, value)
     session = configure(builder).getOrCreate()
     yield session
     session.stop()
+
+
+@pytest.fixture
+def usual_queries(spark: SparkSession) -> Iterator[None]:
+    """Run queries of the test as Spark does by default: compiled, and planned again while they run."""
+    before = {name: str(spark.conf.get(name)) for name in USUAL_QUERIES}
+    for name, value in USUAL_QUERIES.items():
+        spark.conf.set(name, value)
+    yield
+    for name, value in before.items():
+        spark.conf.set(name, value)
 
 
 @pytest.fixture

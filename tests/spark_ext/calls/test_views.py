@@ -337,6 +337,8 @@ SHOW TABLES IN {lake}.db;
 """
 
 
+# Spark decodes the rows of its catalog's lists by compiled code only.
+@pytest.mark.usefixtures("usual_queries")
 def test_views_are_listed_beside_tables(hive_lake: SparkLake) -> None:
     run_script(_LISTED, hive_lake.sql)
     extended = hive_lake.sql("SHOW TABLE EXTENDED IN {lake}.db LIKE '*'")

@@ -14,6 +14,8 @@ from interbed.storage.table.table import Table
 from tests.spark_ext.conftest import SparkLake
 from tests.support.shares import LONG
 
+pytestmark = pytest.mark.usefixtures("usual_queries")
+
 ROWS: list[dict[str, Any]] = [
     {
         "id": 1,

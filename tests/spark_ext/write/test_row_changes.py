@@ -15,6 +15,7 @@ def _table(lake: SparkLake, name: str = "db.t") -> Table:
     return load_catalog(warehouse=str(lake.warehouse)).get_table(name)
 
 
+@pytest.mark.usefixtures("usual_queries")
 def test_rows_are_updated_deleted_and_merged_by_their_key(lake: SparkLake) -> None:
     run_script(
         """

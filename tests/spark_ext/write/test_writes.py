@@ -14,6 +14,8 @@ from interbed.storage.upkeep.job_files import JobFiles
 from tests.spark_ext.conftest import SparkLake
 from tests.support.shares import each_run
 
+pytestmark = pytest.mark.usefixtures("usual_queries")
+
 BY_ANY_TYPE = "PARTITIONED BY (c) TBLPROPERTIES ('partition.legacy-name' = 'false')"
 
 

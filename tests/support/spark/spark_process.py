@@ -17,6 +17,20 @@ def driver_jvm() -> str:
     return f"{QUICK_JVM} {archive_options()}"
 
 
+QUICK_QUERIES = {
+    "spark.sql.adaptive.enabled": "false",
+    "spark.sql.codegen.wholeStage": "false",
+    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+}
+"""Settings of a session of small queries: interpreted, because compilation would take longer than they do."""
+
+USUAL_QUERIES = {
+    "spark.sql.adaptive.enabled": "true",
+    "spark.sql.codegen.wholeStage": "true",
+    "spark.sql.codegen.factoryMode": "FALLBACK",
+}
+"""Spark's own values of QUICK_QUERIES."""
+
 MODEST_SETTINGS = {
     "spark.master": "local[2]",
     "spark.ui.enabled": "false",
