@@ -105,20 +105,29 @@ SHOW CATALOGS LIKE 'interbed_system';
 """
 
 
+@pytest.fixture(scope="module")
+def uri() -> Iterator[str]:
+    """Address of a metastore."""
+    with metastore() as running:
+        yield running
+
+
 @pytest.fixture
-def hive_lake(spark: SparkSession, tmp_path: Path) -> Iterator[SparkLake]:
-    """A catalog over a metastore, with the databases `db` and `other`."""
-    with metastore() as uri:
-        lake = SparkLake(spark, "lake", tmp_path / "lake")
-        lake.sql(
-            "CREATE CATALOG {lake} WITH ('type' = 'interbed', 'metastore' = 'hive', "
-            f"'uri' = '{uri}', 'warehouse' = 'file:{lake.warehouse}')"
-        )
-        lake.sql("CREATE DATABASE {lake}.db")
-        lake.sql("CREATE DATABASE {lake}.other")
-        yield lake
-        spark.sql("USE spark_catalog")
-        spark.sql("DROP CATALOG lake")
+def hive_lake(spark: SparkSession, uri: str, tmp_path: Path) -> Iterator[SparkLake]:
+    """A catalog over the metastore, with the databases `db` and `other`, which are empty."""
+    lake = SparkLake(spark, "lake", tmp_path / "lake")
+    lake.sql(
+        "CREATE CATALOG {lake} WITH ('type' = 'interbed', 'metastore' = 'hive', "
+        f"'uri' = '{uri}', 'warehouse' = 'file:{lake.warehouse}')"
+    )
+    lake.sql("CREATE DATABASE {lake}.db")
+    lake.sql("CREATE DATABASE {lake}.other")
+    yield lake
+    spark.sql("USE spark_catalog")
+    for database in lake.tuples("SHOW DATABASES IN {lake}"):
+        if database != ("default",):
+            lake.sql(f"DROP DATABASE {{lake}}.`{database[0]}` CASCADE")
+    spark.sql("DROP CATALOG lake")
 
 
 def test_views_are_created_used_altered_and_dropped(hive_lake: SparkLake) -> None:
