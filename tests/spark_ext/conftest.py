@@ -14,8 +14,11 @@ from hatch_build import INTERFACE, JAR_PATH, SOURCE_FOLDERS, build_jar
 from pyspark.sql import DataFrame, Row, SparkSession
 
 from interbed.spark_ext import configure
+from tests.ingest.conftest import kafka
 from tests.support.shares import LONG
 from tests.support.spark.spark_process import QUICK_QUERIES, USUAL_QUERIES, driver_jvm
+
+__all__ = ["kafka"]
 
 ROOT = Path(__file__).resolve().parents[2]
 _NUMBERS = itertools.count()
