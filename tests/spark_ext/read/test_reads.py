@@ -142,11 +142,8 @@ def test_filters_return_the_same_rows_with_and_without_push_down(lake: SparkLake
             schema=schema,
         )
     )
-    everything = lake.frame("SELECT * FROM {lake}.db.t").collect()
     name = f"{lake.name}.db.t"
-    copy = lake.spark.createDataFrame(
-        everything, "id BIGINT, s STRING, d DOUBLE, p INT, o STRUCT<x: BIGINT, y: STRUCT<z: STRING>>"
-    )
+    copy = lake.spark.createDataFrame(lake.frame("SELECT * FROM {lake}.db.t").toArrow())
     conditions = [
         "id = 2",
         "id <> 2",
