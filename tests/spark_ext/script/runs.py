@@ -17,7 +17,7 @@ from tests.support.servers.java_metastore import java_metastore
 from tests.support.servers.metastore import metastore
 from tests.support.servers.paimon_rest import rest_options
 from tests.support.spark import spark_process
-from tests.support.spark.pyspark_versions import version_variables
+from tests.support.spark.pyspark_versions import INSTALLED, version_variables
 from tests.support.waits import at_most
 
 SCRIPTS = Path(__file__).resolve().parent
@@ -89,6 +89,8 @@ def differences(version: str, scripts: Mapping[str, list[str]], home: Path) -> l
     with ExitStack() as stack:
         catalogs = {c: f"CREATE CATALOG {c} WITH ({_options(c, home, stack)})" for c in scripts}
         settings = {**spark_settings(), "spark.sql.warehouse.dir": str(home / "spark")}
+        if version == INSTALLED:
+            settings["spark.driver.extraJavaOptions"] = spark_process.driver_jvm()
         found = run_program(version, settings, catalogs, scripts)
     if not any("statements" in one for one in found):
         raise RuntimeError(f"the scripts were not run to their end: {found}")
