@@ -1,7 +1,4 @@
-"""Hive's own tables beside the lake: the operations of a platform's Hive on a metastore that it shares with interbed.
-
-The server keeps its metadata in PostgreSQL here.
-"""
+"""Hive's own tables beside the lake: the operations of a platform on a metastore that it shares with interbed."""
 
 import datetime
 import shutil
@@ -16,17 +13,8 @@ import interbed
 from interbed.catalog.client.errors import NotAnInterbedTableError
 from tests.support.peers.hive import HiveServer2
 from tests.support.peers.process import PeerError
-from tests.support.servers.metastore import MetastoreUnderTest, metastore_under_test, new_database
-from tests.support.servers.postgres import postgres_server
+from tests.support.servers.metastore import MetastoreUnderTest
 from tests.support.shares import each_run
-
-
-@pytest.fixture(scope="module")
-def metastore(tmp_path_factory: pytest.TempPathFactory) -> Iterator[MetastoreUnderTest]:
-    """Server on a PostgreSQL database."""
-    directory = tmp_path_factory.mktemp("metastore")
-    with postgres_server() as url, metastore_under_test(new_database(url), directory) as running:
-        yield running
 
 
 @pytest.fixture
