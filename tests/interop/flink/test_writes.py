@@ -107,11 +107,17 @@ def table_statement(name: str, columns: str, options: dict[str, str]) -> str:
 
 
 @pytest.fixture(scope="module")
-def written(flink: Flink, tmp_path_factory: pytest.TempPathFactory) -> Iterator[SharedLake]:
-    """All tables, after one job with several checkpoints has written to them."""
+def written(
+    flink: Flink, request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[SharedLake]:
+    """The tables of the tests of this run, after one job with several checkpoints has written to them."""
+    tests = [item for item in request.session.items if isinstance(item, pytest.Function)]
+    names = {item.callspec.params["name"] for item in tests if "written" in item.fixturenames}
+    keyed = {name: table for name, table in TABLES.items() if name in names}
+    appended = {name: table for name, table in APPENDED.items() if name in names}
     directory, warehouse = tmp_path_factory.mktemp("changes"), tmp_path_factory.mktemp("written")
     with shared_lake(flink, {"warehouse": f"file:{warehouse}"}) as lake:
-        for name, (columns, table_options) in {**TABLES, **APPENDED}.items():
+        for name, (columns, table_options) in {**keyed, **appended}.items():
             lake.flink.sql(table_statement(name, columns, {**table_options, "write-buffer-size": "4 mb"}))
         changed = f"{COLUMNS}, {KEY}"
         lake.flink.changes("changed", changed, STORY, directory, kinds="all", rows_per_checkpoint=20)
@@ -119,8 +125,8 @@ def written(flink: Flink, tmp_path_factory: pytest.TempPathFactory) -> Iterator[
         lake.flink.changes("added", COLUMNS, added, directory, rows_per_checkpoint=5)
         lake.flink.sql("SET 'execution.runtime-mode' = 'streaming'")
         lake.flink.sql("SET 'execution.checkpointing.interval' = '50 ms'")
-        inserts = [f"INSERT INTO {name} SELECT * FROM changed;" for name in TABLES]
-        inserts += [f"INSERT INTO {name} SELECT * FROM added;" for name in APPENDED]
+        inserts = [f"INSERT INTO {name} SELECT * FROM changed;" for name in keyed]
+        inserts += [f"INSERT INTO {name} SELECT * FROM added;" for name in appended]
         lake.flink.sql("EXECUTE STATEMENT SET BEGIN " + " ".join(inserts) + " END")
         lake.flink.sql("SET 'execution.runtime-mode' = 'batch'")
         yield lake
