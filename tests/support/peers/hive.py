@@ -22,6 +22,8 @@ JVM_OPTIONS = (
     "-Xss2m",
     "-XX:+UseSerialGC",
     "-XX:TieredStopAtLevel=1",
+    "-XX:ReservedCodeCacheSize=240m",
+    "-XX:MetaspaceSize=256m",
     "-Xshare:auto",
     "-Duser.timezone=UTC",
     "-Dfile.encoding=UTF-8",
