@@ -6,7 +6,7 @@ ServedDrops asks it by calls of the catalog's protocol.
 
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, Protocol
@@ -159,7 +159,9 @@ class DropCalls(Protocol):
 
 
 class ServedDrops(CatalogDrops):
-    """The part of a catalog whose server keeps the dropped objects."""
+    """The part of a catalog whose server keeps the dropped objects; `clock` returns seconds since the epoch."""
+
+    clock: Callable[[], float] = staticmethod(time.time)
 
     @abstractmethod
     def _drop_calls(self) -> DropCalls:
@@ -189,7 +191,7 @@ class ServedDrops(CatalogDrops):
                     f"'{name}' was dropped with its database: purge the database, or put the table back and drop it."
                 )
         else:
-            now = time.time()
+            now = self.clock()
             chosen = [
                 entry
                 for entry in self.list_dropped()

@@ -57,13 +57,21 @@ _LOOKS = ExponentialBackoff(
 class IngestionRounds:
     """The steps of one call of the procedure."""
 
-    def __init__(self, call: ProcedureCall, settings: RunSettings, *, records_all: bool) -> None:
+    def __init__(
+        self,
+        call: ProcedureCall,
+        settings: RunSettings,
+        *,
+        records_all: bool,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
         """With `records_all` every table gets the positions at the end, otherwise only at intervals."""
         self._call = call
         self._catalog = call.catalog
         self._settings = replace(settings, names=settings.names.in_catalog(call.catalog))
         self._group = settings.kafka.group
         self._records_all = records_all
+        self._clock = clock
         self._committed: Counter[str] = Counter()
         """Rows by table that the last commit has made visible; the commit may have failed for later tables."""
 
@@ -162,7 +170,7 @@ class IngestionRounds:
         if not ranges and before.limits:
             return self._commit(planned, {})
         if ranges:
-            planned = replace(planned, progress=replace(progress, planned=time.time()))
+            planned = replace(planned, progress=replace(progress, planned=self._clock()))
         return self._read_job(replace(planned, targets=self._targets(sinks, known, ranges)))
 
     def _awaited(self, source: KafkaSource, progress: RunProgress) -> Positions:
@@ -172,7 +180,7 @@ class IngestionRounds:
         while True:
             ends = source.ends()
             lag = progress.read.lag_behind(ends)
-            if lag >= self._settings.round_rows or (lag and time.time() >= due):
+            if lag >= self._settings.round_rows or (lag and self._clock() >= due):
                 return ends
             if not looks.pause():
                 return progress.read
@@ -194,7 +202,7 @@ class IngestionRounds:
         is_at_end: bool,
     ) -> RunProgress:
         """Record the positions in tables without new rows if that is due, and return the progress."""
-        now = time.time()
+        now = self._clock()
         if not (is_at_end and self._records_all) and now - progress.noted < IDLE_NOTE_SECONDS:
             return progress
         for name in known:

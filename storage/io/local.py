@@ -45,10 +45,12 @@ _fdatasync = getattr(os, "fdatasync", os.fsync)
 class LocalDisk:
     """Single steps on the disk; threads and forked processes may share it.
 
-    Every method raises the system's OSError; those that sync raise SyncFailedError.
+    Every method raises the system's OSError; those that sync raise SyncFailedError. `clock` is that of the times of
+    directories, in nanoseconds.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, clock: Callable[[], int] = time.time_ns) -> None:
+        self._clock = clock
         # Directories whose names are durable, with inodes and time, which differ after any change.
         self._known: dict[str, tuple[int, int, int]] = {}
 
@@ -188,7 +190,7 @@ class LocalDisk:
             if self._known.get(directory) != mark:
                 if above not in synced and self._sync_ancestor(above):
                     synced.add(above)
-                if status.st_mtime_ns < time.time_ns() - _QUIET_NANOS:
+                if status.st_mtime_ns < self._clock() - _QUIET_NANOS:
                     self._known[directory] = mark
             directory = above
 

@@ -4,6 +4,8 @@ Times are given as datetimes (local without a zone), ISO text or milliseconds si
 text such as '7 d'. Names of methods and arguments follow Paimon's procedures.
 """
 
+import time
+from collections.abc import Callable
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
@@ -125,13 +127,13 @@ class TableVersions(TablePart):
         self._announce()
         return deleted
 
-    def expire_tags(self, older_than: Moment | None = None) -> list[str]:
+    def expire_tags(self, older_than: Moment | None = None, *, clock: Callable[[], float] = time.time) -> list[str]:
         """Delete the tags whose retention has ended, and those made before `older_than`; return their names."""
         from interbed.storage.version.tags import expire_tags
 
         self.store.check_here()
         moment = None if older_than is None else datetime.fromtimestamp(moment_millis(older_than) / 1000)
-        deleted = expire_tags(self.store, datetime.now(), moment)
+        deleted = expire_tags(self.store, datetime.fromtimestamp(clock()), moment)
         if deleted:
             self._announce()
         return deleted

@@ -14,7 +14,7 @@ from datetime import timedelta
 from functools import partial
 
 from interbed.storage.base.bucket_id import BucketId
-from interbed.storage.base.clock import local_millis
+from interbed.storage.base.clock import Clock, local_millis
 from interbed.storage.base.errors import InterbedError, InvalidInputError
 from interbed.storage.base.prefetch import ByteBudget, first_within, longest_first
 from interbed.storage.commit.basis import RowsRead
@@ -191,9 +191,14 @@ def _threads_for(store: FileStore, sizes: Sequence[int]) -> int:
 
 
 def restored_buckets(
-    store: FileStore, partition: PartitionChoice, buckets: Collection[int] | None, idle: timedelta | None
+    store: FileStore,
+    partition: PartitionChoice,
+    buckets: Collection[int] | None,
+    idle: timedelta | None,
+    *,
+    clock: Clock = local_millis,
 ) -> RestoredBuckets:
-    """Return the buckets to compact, as of the newest snapshot.
+    """Return the buckets to compact, as of the newest snapshot; `clock` is that of the files' creation times.
 
     Raises InvalidInputError for a bucket or a partition column that the table does not have, SnapshotNotFoundError for
     a table that was dropped or renamed.
@@ -213,7 +218,7 @@ def restored_buckets(
     for bucket_id in restored.buckets():
         for file in restored.files(bucket_id):
             newest[bucket_id.partition] = max(newest.get(bucket_id.partition, 0), file.creation_time_millis)
-    since = local_millis() - idle // timedelta(milliseconds=1)
+    since = clock() - idle // timedelta(milliseconds=1)
     return restored.without({each for each, millis in newest.items() if millis > since})
 
 

@@ -14,12 +14,12 @@ file is opened, and manifests that a plan has decoded are not decoded again. A t
 """
 
 import logging
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
 from interbed.storage.base.bucket_id import BucketId, by_bucket
-from interbed.storage.base.clock import now_millis as the_time
+from interbed.storage.base.clock import Clock, now_millis
 from interbed.storage.base.errors import CorruptFileError, plain_errors
 from interbed.storage.meta.bucket_mode import BucketMode, bucket_mode
 from interbed.storage.meta.file_store import FileStore
@@ -336,8 +336,8 @@ class TableHealth:
         }
 
 
-def table_health(store: FileStore, *, now_millis: Callable[[], int] = the_time) -> TableHealth:
-    """Return the health of the newest snapshot, from metadata alone; `now_millis` returns the time since the epoch.
+def table_health(store: FileStore, *, clock: Clock = now_millis) -> TableHealth:
+    """Return the health of the newest snapshot, from metadata alone; `clock` returns the time since the epoch.
 
     The read amplification of a table with a primary key is the number of sorted runs that a read merges where their key
     ranges overlap, averaged over the bytes. Append tables merge nothing: their figure is the cost of a read relative to
@@ -352,7 +352,7 @@ def table_health(store: FileStore, *, now_millis: Callable[[], int] = the_time) 
     if snapshot is None:
         return TableHealth(has_primary_key=keyed)
     check_not_replaced(store, snapshot)
-    now = now_millis()
+    now = clock()
     live = LiveFiles(store)
     entries, _ = live.entries(snapshot)
     if bucket_mode(store.schema, store.options) is BucketMode.POSTPONED:

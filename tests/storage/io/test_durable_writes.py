@@ -146,6 +146,26 @@ def test_durable_directories_are_not_synced_again(tmp_path: Path) -> None:
     assert str(tmp_path) not in synced
 
 
+def test_a_directory_that_may_change_within_the_tick_of_its_clock_is_synced_again(tmp_path: Path) -> None:
+    synced: list[str] = []
+    age_nanos = [0]
+
+    class CountingDisk(LocalDisk):
+        def sync_directory(self, path: str) -> None:
+            synced.append(path)
+            super().sync_directory(path)
+
+    directory = tmp_path / "t"
+    directory.mkdir()
+    os.utime(tmp_path, (1, 1))
+    files = LocalFileIO(CountingDisk(lambda: tmp_path.stat().st_mtime_ns + age_nanos[0]))
+    for number, (age, expected) in enumerate([(0, True), (50_000_000, True), (200_000_000, True), (0, False)]):
+        age_nanos[0] = age
+        synced.clear()
+        files.create_exclusive(f"{directory}/{number}", b"x")
+        assert (str(tmp_path) in synced) is expected, number
+
+
 class UnsyncableDisk(LocalDisk):
     """A disk that fails to sync files or directories."""
 

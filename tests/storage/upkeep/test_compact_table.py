@@ -1,6 +1,7 @@
 """A compaction of many buckets begins with the largest, and returns its messages in the order of the buckets."""
 
 import threading
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -8,6 +9,7 @@ import pyarrow as pa
 import pytest
 
 import interbed
+from interbed.storage.base.clock import local_millis
 from interbed.storage.base.errors import CommitConflictError, StorageAccessError
 from interbed.storage.io.faults import Fault, FaultAction, FaultyFileIO
 from interbed.storage.io.local import LocalFileIO
@@ -17,7 +19,7 @@ from interbed.storage.scan.live_files import restore_buckets
 from interbed.storage.table.opening import open_store
 from interbed.storage.table.table import Table
 from interbed.storage.upkeep import compact_table as module
-from interbed.storage.upkeep.compact_table import compact_buckets, compact_table
+from interbed.storage.upkeep.compact_table import compact_buckets, compact_table, restored_buckets
 from tests.support.paced_files import PacedFiles
 from tests.support.waits import at_most
 
@@ -183,3 +185,11 @@ def test_files_still_being_uploaded_when_the_commit_fails_are_deleted(
 
     assert file_io.gate.is_set()
     assert sorted(tmp_path.rglob("*.parquet")) == others
+
+
+def test_partitions_with_new_files_are_left_out_until_they_are_idle(watched: tuple[Table, FaultyFileIO]) -> None:
+    store, hour = watched[0].store, 3_600_000
+    for minutes, expected in ((30, 0), (90, len(ROWS))):
+        now = local_millis() + minutes * hour // 60
+        found = restored_buckets(store, None, None, timedelta(hours=1), clock=lambda now=now: now)  # type: ignore[misc]
+        assert len(found.buckets()) == expected

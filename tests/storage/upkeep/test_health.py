@@ -173,12 +173,12 @@ def test_due_snapshots_cost_points(tmp_path: Path) -> None:
         table.append(rows(i, 1))
     table.compact()
     assert is_healthy(table.maintenance.health())
-    tomorrow = table_health(table.store, now_millis=lambda: now_millis() + DAY)
+    tomorrow = table_health(table.store, clock=lambda: now_millis() + DAY)
     assert (tomorrow.snapshots, tomorrow.snapshots_due) == (13, 3)
     expires = tomorrow.next_expiry_millis
     assert expires is not None
-    assert table_health(table.store, now_millis=lambda: expires).snapshots_due == 0
-    assert table_health(table.store, now_millis=lambda: expires + 1).snapshots_due > 0
+    assert table_health(table.store, clock=lambda: expires).snapshots_due == 0
+    assert table_health(table.store, clock=lambda: expires + 1).snapshots_due > 0
     table.maintenance.expire_snapshots(retain_max=10)
     assert table.maintenance.health().next_expiry_millis is None
     assert [str(r) for r in tomorrow.reasons] == ["-1 expiry: 3 snapshots are to expire"]

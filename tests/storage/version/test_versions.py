@@ -2,6 +2,7 @@
 
 import json
 import os
+import time
 from collections.abc import Callable
 from datetime import datetime, timedelta
 from pathlib import Path
@@ -132,6 +133,10 @@ def test_a_tag_expires_by_its_retention_time_or_on_request(table: Table) -> None
     table.versions.create_tag("long", time_retained="1 d")
     table.versions.create_tag("for_ever")
     assert table.versions.expire_tags() == ["short"]
+    assert table.versions.expire_tags(clock=lambda: time.time() + 86_000) == []
+    table.versions.create_tag("later", time_retained="1 d")
+    assert table.versions.expire_tags(clock=lambda: time.time() + 86_500) == ["later", "long"]
+    table.versions.create_tag("long", time_retained="1 d")
     assert table.versions.expire_tags(older_than=LATER * 1000) == ["for_ever", "long"]
     with pytest.raises(InvalidInputError, match="can't be retained for"):
         table.versions.create_tag("never", time_retained=timedelta(0))
