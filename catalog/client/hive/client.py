@@ -33,6 +33,7 @@ from interbed.catalog.client.hive.connection import (
     refusal,
 )
 from interbed.catalog.client.hive.extended_calls import KeptDrops, ThriftGrants
+from interbed.catalog.client.identifier import Identifier
 from interbed.storage.base.errors import InvalidOptionError
 from interbed.storage.base.shown_text import parse_duration_millis
 from interbed.thrift_idl.hive_metastore import ttypes
@@ -160,6 +161,14 @@ class HiveMetastoreClient:
             raise self._refused(f"create table {name}", error) from error
         except REFUSALS as error:
             raise self._refused(f"create table {name}", error) from error
+
+    def find_table(self, identifier: Identifier) -> Any:
+        """Return the Table structure; raise TableNotFoundError, or DatabaseNotFoundError if even that is missing."""
+        try:
+            return self.get_table(identifier.database, identifier.table)
+        except TableNotFoundError:
+            self.get_database(identifier.database)
+            raise
 
     def get_table(self, database: str, name: str) -> Any:
         """Return the Table structure; raise TableNotFoundError."""

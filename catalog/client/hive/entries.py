@@ -187,11 +187,7 @@ class MetastoreEntries:
 
         TableNotFoundError, DatabaseNotFoundError; NotAnInterbedTableError for other formats.
         """
-        try:
-            found = self.client.get_table(identifier.database, identifier.table)
-        except TableNotFoundError:
-            self.database(identifier.database)
-            raise
+        found = self.client.find_table(identifier)
         if is_view(found):
             raise TableNotFoundError(f"'{identifier}' in the metastore {self.client.uri} is a view, not a table.")
         if not is_ours(found) and self.is_format_entry(found):

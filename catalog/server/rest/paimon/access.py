@@ -20,7 +20,6 @@ from typing import Any, TypeVar
 from thrift.protocol.TBinaryProtocol import TBinaryProtocolAccelerated
 from thrift.transport.TTransport import CReadableTransport, TTransportBase
 
-from interbed.catalog.client.errors import TableNotFoundError
 from interbed.catalog.client.hive.client import HiveMetastoreClient
 from interbed.catalog.client.hive.connection import acting_user
 from interbed.catalog.client.hive.registration import same_location
@@ -28,7 +27,7 @@ from interbed.catalog.client.identifier import Identifier, TableName
 from interbed.catalog.client.options import CatalogOptions
 from interbed.catalog.server.auth.principals import OPTIMIZER, Mechanism, Principal
 from interbed.catalog.server.rest.interface import RestError, RestRequest
-from interbed.catalog.server.rest.paimon.catalogs import RegisteredCatalog, ServedCatalog, WarehouseCatalog
+from interbed.catalog.server.rest.paimon.catalogs import RegisteredCatalog, RowsCatalog, ServedCatalog, WarehouseCatalog
 from interbed.catalog.server.rest.paimon.messages import Name
 from interbed.catalog.server.rest.paimon.refusals import invalid, missing
 from interbed.catalog.server.service.access.objects import Privilege, SecuredObject, catalog_object, table_object
@@ -46,6 +45,7 @@ from interbed.storage.io.stores.options import AZURE_NAMES, GCS_NAMES, LIMITS, S
 from interbed.thrift_idl.hive_metastore import ThriftHiveMetastore
 
 T = TypeVar("T")
+_RegisteredT = TypeVar("_RegisteredT", bound=RegisteredCatalog)
 
 _CODEC = BinaryCodec()
 
@@ -171,8 +171,10 @@ class CatalogAccess:
         warehouse with the name of a catalog.
         """
         name = _prefix(request)
-        if name in self._warehouses:
-            return self._warehouse(name)
+        return self._warehouse(name) if name in self._warehouses else self._registered(request, name, RegisteredCatalog)
+
+    def _registered(self, request: RestRequest, name: str, kind: type[_RegisteredT]) -> _RegisteredT:
+        """Return a catalog of the metastore, for the principal of a request. RestError with status 404."""
         try:
             location = self._location(name)
         except NoSuchObjectError as error:
@@ -187,25 +189,20 @@ class CatalogAccess:
             "lock-check-max-sleep": "50 ms",
         }
         client = HiveMetastoreClient(_ADDRESS, calls=InProcessCalls(self._dispatcher, request.session, name))
-        return RegisteredCatalog(name, CatalogOptions(options), client, self._metastore.tables)
+        return kind(name, CatalogOptions(options), client, self._metastore.tables)
 
     def table_for_rows(self, request: RestRequest, name: TableName) -> object:
         """Return a table of any format for reading its rows, as the server itself opens it: the caller of this method
         checks privileges on columns, and applies policies. Files outside of the table's directories are refused. Errors
         as by Catalog.get_table, also for what the client does not see.
         """
-        seen = self.catalog(request)
-        assert isinstance(seen, RegisteredCatalog), "the prefix is a catalog of the metastore"
-        try:
-            seen.client.get_table(name.identifier.database, name.identifier.table)
-        except TableNotFoundError:
-            seen.client.get_database(name.identifier.database)
-            raise
+        catalog = self.metastore_catalog(request)
+        assert catalog is not None, "the prefix is a catalog of the metastore"
+        self._registered(request, catalog, RegisteredCatalog).client.find_table(name.identifier)
         # A reader of some columns may not list partitions, by which its rows are found.
         own = Principal(name=request.session.user or OPTIMIZER, mechanism=Mechanism.OPTIMIZER)
-        opened = self.catalog(replace(request, session=request.session.of(own)))
-        assert isinstance(opened, RegisteredCatalog)
-        return opened.table_for_rows(name.of_table)
+        asked = replace(request, session=request.session.of(own))
+        return self._registered(asked, catalog, RowsCatalog).table_for_rows(name.of_table)
 
     def metastore_catalog(self, request: RestRequest) -> str | None:
         """Return the name of a request's catalog in the metastore; None for a warehouse without one."""

@@ -164,39 +164,12 @@ class RegisteredCatalog(HiveCatalog, ServedCatalog):
     def __init__(self, name: str, options: CatalogOptions, client: HiveMetastoreClient, tables: TableService) -> None:
         super().__init__(name, options, client, files_of_warehouse(options.warehouse or ""))
         self.instead_of_iceberg = "Use Iceberg's REST catalog for it."
-        # Clients could not read the files of Hive's own tables: the options of a format table do not say their syntax.
-        self.leave_out_format_tables(keep_created=True)
         self._of_metastore = tables
-        self._reads_rows = False
+        self._leave_out_unreadable()
 
-    def table_for_rows(self, identifier: str | Identifier) -> object:
-        """Return a table of any format for reading its rows.
-
-        Metadata may name any file, and the server's keys open it. So files outside of the table's directory are
-        refused, but those of registered partitions. Errors as by get_table; NotSupportedError for an object table.
-        """
-        self._reads_rows = True
-        self._entries.format_tables = self._entries.tables_of_hive = True
-        if is_installed("pyiceberg"):
-            self.instead_of_iceberg = None
-        found: object = self.get_table(identifier)
-        if as_object_table(found) is not None:
-            raise NotSupportedError(f"The server reads no rows of the object table '{identifier}': list its files.")
-        if isinstance(found, Table):
-            store = found.store
-            return Table(found.name, replace(store, file_io=ConfinedFileIO(store.file_io, store.location)))
-        # By use: few tables are in other formats.
-        from interbed.storage.table.format_table.format_table import FormatTable
-
-        if isinstance(found, FormatTable):
-            directories = found.directories
-            registered = () if directories.register is None else directories.register.partitions()
-            places = (directories.location, *(location for _, location, _ in registered))
-            directories.file_io = ConfinedFileIO(directories.file_io, *places)
-        return found
-
-    def _confinement(self, entry: Any) -> str | None:
-        return str(entry.sd.location) if self._reads_rows else None
+    def _leave_out_unreadable(self) -> None:
+        """Leave out tables whose files clients could not read: the options of Hive's own do not say their syntax."""
+        self.leave_out_format_tables(keep_created=True)
 
     def names_after(self, database: str, after: str, limit: int | None = None, prefix: str = "") -> list[str]:
         self._entries.database(database)
@@ -341,6 +314,39 @@ def _with_sizes(
             Partition(spec=spec, record_count=0, file_size_in_bytes=0, file_count=0, last_file_creation_time=0)
         ]
     return found
+
+
+class RowsCatalog(RegisteredCatalog):
+    """A catalog of a metastore as the server itself opens it to read rows: tables of all formats.
+
+    Metadata may name any file, and the server's keys open it. So files outside of a table's directory are refused, but
+    those of registered partitions.
+    """
+
+    def _leave_out_unreadable(self) -> None:
+        if is_installed("pyiceberg"):
+            self.instead_of_iceberg = None
+
+    def _confinement(self, entry: Any) -> str | None:
+        return str(entry.sd.location)
+
+    def table_for_rows(self, identifier: str | Identifier) -> object:
+        """Return a table of any format. Errors as by get_table; NotSupportedError for an object table."""
+        found: object = self.get_table(identifier)
+        if as_object_table(found) is not None:
+            raise NotSupportedError(f"The server reads no rows of the object table '{identifier}': list its files.")
+        if isinstance(found, Table):
+            store = found.store
+            return Table(found.name, replace(store, file_io=ConfinedFileIO(store.file_io, store.location)))
+        # By use: few tables are in other formats.
+        from interbed.storage.table.format_table.format_table import FormatTable
+
+        if isinstance(found, FormatTable):
+            directories = found.directories
+            registered = () if directories.register is None else directories.register.partitions()
+            places = (directories.location, *(location for _, location, _ in registered))
+            directories.file_io = ConfinedFileIO(directories.file_io, *places)
+        return found
 
 
 class WarehouseCatalog(FileSystemCatalog, ServedCatalog):
