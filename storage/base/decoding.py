@@ -1,5 +1,5 @@
-"""Decoding of bytes of any origin: decompression up to a limit, metadata files in gzip, base 64 in one form, and JSON
-objects of metadata files.
+"""Strict decoding of bytes of any origin: compressed streams within a limit, base 64 in its one form, and JSON objects
+of metadata files with members of known types. Input of another form is refused, never cut or guessed.
 
 Python's decompressors return at most a given number of bytes at a time: one byte more than the limit shows that there
 are more, and no more than that is held. Source: RFC 1952.
