@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from copy import copy
 from dataclasses import dataclass
 from functools import lru_cache, partial
-from typing import Any, TypeVar
+from typing import Any, NoReturn, TypeVar
 
 import pyarrow as pa
 from pyiceberg.avro.codecs import AVRO_CODEC_KEY
@@ -19,7 +19,7 @@ from pyiceberg.avro.file import AvroOutputFile
 from pyiceberg.avro.reader import Reader
 from pyiceberg.avro.resolver import resolve_reader
 from pyiceberg.exceptions import ResolveError, ValidationError
-from pyiceberg.io import FileIO, InputFile
+from pyiceberg.io import FileIO, InputFile, OutputFile
 from pyiceberg.manifest import (
     MANIFEST_ENTRY_SCHEMAS,
     MANIFEST_LIST_FILE_SCHEMAS,
@@ -263,6 +263,19 @@ _CACHED = 64
 
 FIRST_ROW_ID = 16
 """The place of that field in the record of a data file."""
+
+
+class ReadOnlyFiles(FileIO):
+    """Base of file systems from which metadata are only read, in pyiceberg's interface."""
+
+    def new_output(self, location: str) -> OutputFile:
+        self._refuse(location)
+
+    def delete(self, location: str | InputFile | OutputFile) -> None:
+        self._refuse(location)
+
+    def _refuse(self, location: object) -> NoReturn:
+        raise TypeError(f"{location} is only read")
 
 
 def manifests_of(files: FileIO, snapshot: Snapshot) -> list[ManifestFile]:

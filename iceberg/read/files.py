@@ -13,13 +13,12 @@ import io
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import Any, Literal, NoReturn
+from typing import Any, Literal
 
 import pyarrow as pa
 from pyarrow import orc
 from pyiceberg.catalog.noop import NoopCatalog
-from pyiceberg.io import FileIO as IcebergFileIO
-from pyiceberg.io import InputFile, OutputFile, load_file_io
+from pyiceberg.io import InputFile, load_file_io
 from pyiceberg.io.pyarrow import UnsupportedPyArrowTypeException, pyarrow_to_schema
 from pyiceberg.schema import Schema
 from pyiceberg.table import StaticTable
@@ -30,6 +29,7 @@ from pyiceberg.types import IcebergType, ListType, MapType, NestedField, StructT
 from pyiceberg.utils.schema_conversion import AvroSchemaConversion
 
 from interbed.iceberg.meta.live_files import LiveFile
+from interbed.iceberg.meta.manifests import ReadOnlyFiles
 from interbed.iceberg.meta.table_metadata import data_field, schema_to_arrow, type_to_arrow
 from interbed.storage.base.arrow_values import nulls_of
 from interbed.storage.base.avro.records import METADATA_BLOCK_BYTES_MAX, PlainBlocks
@@ -92,8 +92,8 @@ class StoreInput(InputFile):
         return io.BytesIO(self._files.read_bytes(self._path))
 
 
-class StoreInputs(IcebergFileIO):
-    """Opens files of any file system that interbed's `options` open, or those below one directory. Read-only."""
+class StoreInputs(ReadOnlyFiles):
+    """Opens files of any file system that interbed's `options` open, or those below one directory."""
 
     def __init__(self, options: Mapping[str, str], directory: str | None = None) -> None:
         super().__init__()
@@ -102,15 +102,6 @@ class StoreInputs(IcebergFileIO):
 
     def new_input(self, location: str) -> InputFile:
         return StoreInput(location, *confined_io(location, self._options, self._directory))
-
-    def new_output(self, location: str) -> OutputFile:
-        self._refuse(location)
-
-    def delete(self, location: str | InputFile | OutputFile) -> None:
-        self._refuse(location)
-
-    def _refuse(self, location: object) -> NoReturn:
-        raise TypeError(f"{location} is only read")
 
 
 def confined_io(location: str, options: Mapping[str, str], directory: str | None) -> tuple[FileIO, str]:

@@ -8,14 +8,15 @@ import hashlib
 import io
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any, NoReturn
+from typing import Any
 
 from pyiceberg.exceptions import ValidationError
-from pyiceberg.io import FileIO, InputFile, OutputFile
+from pyiceberg.io import InputFile
 from pyiceberg.schema import Schema
 from pyiceberg.table.metadata import TableMetadata, TableMetadataUtil
 from pyiceberg.table.snapshots import Snapshot
 
+from interbed.iceberg.meta.manifests import ReadOnlyFiles
 from interbed.iceberg.rest_scan.conditions import parsed_condition
 from interbed.iceberg.rest_scan.pages import ManifestCache, RestScan, ScanPages, ScanPlace
 from interbed.storage.base.errors import InvalidInputError, NotSupportedError
@@ -232,7 +233,7 @@ class _BytesInput(InputFile):
         return io.BytesIO(self._read(self.location))
 
 
-class _ReadFiles(FileIO):
+class _ReadFiles(ReadOnlyFiles):
     """Files that a function reads whole."""
 
     def __init__(self, read: Callable[[str], bytes]) -> None:
@@ -241,12 +242,3 @@ class _ReadFiles(FileIO):
 
     def new_input(self, location: str) -> InputFile:
         return _BytesInput(location, self._read)
-
-    def new_output(self, location: str) -> OutputFile:
-        self._refuse(location)
-
-    def delete(self, location: str | InputFile | OutputFile) -> None:
-        self._refuse(location)
-
-    def _refuse(self, location: object) -> NoReturn:
-        raise TypeError(f"{location} is only read")
