@@ -9,7 +9,7 @@ also a property of each snapshot.
     <location>/epoch/epoch-<commit user>   {"epoch": 7, "job": "…", "after": 12, "done": true}
     <location>/position/position-<commit user>
         {"epoch": 7, "position": "…", "before": "…", "after": 12, "snapshot": 11, "done": false,
-         "source": "…", "source_before": "…", "remark": "…"}
+         "source": "…", "source_before": "…", "remark": "…", "after_identity": "…"}
 
 A note is written before the commit (`done` is false, `after` is the newest snapshot then) and after it. If the process
 died between the two, the snapshots after `after` show whether the commit happened.
@@ -22,7 +22,8 @@ committed within that time.
 Positions: if the commit did not happen, `before` holds. `source` names what the position refers to; by it the stream
 detects that it reads another source. `remark` is a text of the stream that holds until its next commit. Older versions
 do not know these members and leave them out. When the table was rolled back to before `snapshot`, the position is that
-of the newest snapshot of the user. No other process may commit as the same user
+of the newest snapshot of the user. If that has expired, the position is `before`, as long as the snapshot `after` is
+still the one with `after_identity`; otherwise the position is not known. No other process may commit as the same user
 at the same time: of two processes that read the same stream one gets a CommitConflictError. Its earlier records are
 superseded by the snapshots of the other process.
 """
@@ -217,6 +218,7 @@ class PositionNote:
     source: str | None = None
     source_before: str | None = None
     remark: str | None = None
+    after_identity: str | None = None
 
     def to_bytes(self) -> bytes:
         """Return the note in its stored form."""
@@ -237,6 +239,7 @@ class PositionNote:
                 source=_text(value.get("source")),
                 source_before=_text(value.get("source_before")),
                 remark=_text(value.get("remark")),
+                after_identity=_text(value.get("after_identity")),
             )
         except (ValueError, KeyError, TypeError) as error:
             raise CorruptFileError(
@@ -319,6 +322,7 @@ class PositionedCommit:
             done=False,
             source=source,
             source_before=last.source,
+            after_identity=self._identity_of(self._seen),
         )
         self._write(begun)
         facts = {POSITION_PROPERTY: position} | ({} if source is None else {SOURCE_PROPERTY: source})
@@ -342,7 +346,7 @@ class PositionedCommit:
         except FileNotFoundError:
             return self._of_newest(0, 0)
         if self._was_rolled_back(note.snapshot):
-            return self._of_newest(0, note.epoch)
+            return self._before_rolled_back(note)
         since = note.snapshot if note.done else note.after
         made = self._of_newest(since, note.epoch)
         if made.snapshot:
@@ -359,6 +363,31 @@ class PositionedCommit:
             )
         # Its number is never used again: a late snapshot of it may still appear, and is refused then.
         return replace(note, position=note.before, source=note.source_before, done=True)
+
+    def _before_rolled_back(self, note: PositionNote) -> PositionNote:
+        """Return the state after a rollback to before the last commit of the note."""
+        made = self._of_newest(0, note.epoch)
+        oldest = self._store.snapshots.earliest_id()
+        if made.snapshot or oldest is None or oldest == 1:
+            return made
+        if note.done and note.after_identity is not None and self._identity_of(note.after) == note.after_identity:
+            # The rollback left the snapshot on which the last commit was based, so it withdrew that commit alone.
+            return replace(made, position=note.before, source=note.source_before)
+        raise CommitStateUnknownError(
+            f"How far the stream '{self._user}' was read whose rows are in {self._store.location} is not known: the "
+            f"table was rolled back to before its last commit, snapshot {note.snapshot}, and the snapshots before "
+            f"{oldest}, which had earlier positions, have expired. Drop the table, and read the stream again from its "
+            f"beginning. To keep the table, delete {self._path} instead: the stream is then read from its beginning "
+            "into the rows that are there, so that rows come twice if the table has no key, and rows that were deleted "
+            "meanwhile may stay."
+        )
+
+    def _identity_of(self, snapshot_id: int) -> str | None:
+        """Return the identity of a snapshot; None if it does not exist (any more)."""
+        try:
+            return self._store.snapshots.snapshot(snapshot_id).identity if snapshot_id else None
+        except SnapshotNotFoundError:
+            return None
 
     def _of_newest(self, since: int, epoch: int) -> PositionNote:
         """Return the state by the newest snapshot of the user after `since`; `snapshot` is 0 when there is none."""

@@ -53,6 +53,14 @@ def rows(table: Table) -> list[int]:
     return sorted(column.to_pylist())
 
 
+def compacted_without_commits(table: Table) -> None:
+    """Two commits, whose snapshots expire, and their compaction, which is snapshot 3."""
+    for id_, position in ((1, "a"), (2, "b")):
+        opened(table).commit(table.store, messages(table, id_), position, "one")
+    assert table.compact().snapshot_id == 3
+    table.maintenance.expire_snapshots(retain_max=1, retain_min=1)
+
+
 def note(table: Table) -> Path:
     return Path(table.location, "position", f"position-{USER}")
 
@@ -167,6 +175,48 @@ def test_a_rollback_is_noticed_when_others_have_written_since(table: Table) -> N
     for i in (10, 11):
         table.append(pa.table({"id": [i]}))
     assert opened(table).position == "a"
+
+
+def test_a_rollback_to_a_compaction_restores_a_position_whose_snapshot_has_expired(table: Table) -> None:
+    compacted_without_commits(table)
+    opened(table).commit(table.store, messages(table, 3), "c", "two")
+    table.versions.rollback_to(3)
+    table = reopened(table)
+    stream = opened(table)
+    assert (stream.position, stream.source, rows(table)) == ("b", "one", [1, 2])
+    assert commit(table, stream, 3, "c") == [4]
+    assert (opened(table).position, rows(table)) == ("c", [1, 2, 3])
+
+
+def test_the_restored_position_holds_when_others_have_written_since_the_rollback(table: Table) -> None:
+    compacted_without_commits(table)
+    commit(table, opened(table), 3, "c")
+    table.versions.rollback_to(3)
+    for i in (10, 11):
+        table.append(pa.table({"id": [i]}))
+    assert opened(reopened(table)).position == "b"
+
+
+@pytest.mark.parametrize("writes_since", [0, 3])
+def test_a_position_that_a_rollback_and_an_expiry_have_deleted_is_an_error(table: Table, writes_since: int) -> None:
+    compacted_without_commits(table)
+    for id_, position in ((3, "c"), (4, "d")):
+        commit(table, opened(table), id_, position)
+    table.versions.rollback_to(3)
+    for i in range(writes_since):
+        table.append(pa.table({"id": [10 + i]}))
+    with pytest.raises(CommitStateUnknownError, match=r"delete .*position-ingest instead"):
+        opened(reopened(table))
+    note(table).unlink()
+    assert opened(reopened(table)).position is None
+
+
+def test_after_a_rollback_to_before_its_first_commit_a_stream_begins_again(table: Table) -> None:
+    table.append(pa.table({"id": [7]}))
+    for id_, position in ((1, "a"), (2, "b")):
+        commit(table, opened(table), id_, position)
+    table.versions.rollback_to(1)
+    assert opened(table).position is None
 
 
 def test_the_later_of_two_processes_is_refused_and_finds_the_position_of_the_other(table: Table) -> None:
