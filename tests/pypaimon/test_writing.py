@@ -1,7 +1,10 @@
 """Write builders of pypaimon, and refused calls."""
 
 from collections.abc import Callable
+from datetime import UTC, datetime, time
+from typing import Any
 
+import pandas as pd
 import pyarrow as pa
 import pytest
 
@@ -10,6 +13,7 @@ from interbed import pypaimon as pp
 from interbed.storage.base.errors import (
     InvalidInputError,
     NotSupportedError,
+    SchemaMismatchError,
     UsedTwiceError,
 )
 from tests.pypaimon.tables import bought, written
@@ -55,6 +59,46 @@ def test_rows_are_written_one_by_one_between_batches(lines: interbed.Table, orde
                 write.write_row(wrong)
         commit.commit(write.prepare_commit())
     assert orders.scan().to_arrow().sort_by("id").to_pylist() == bought((1, "z", 3.0), (2, "w", None)).to_pylist()
+
+
+@pytest.mark.parametrize(
+    ("kind", "value"),
+    [
+        (pa.int64(), 1.5),
+        (pa.date32(), datetime(2024, 1, 1, 12, 30)),
+        (pa.timestamp("us"), datetime(2024, 1, 1, tzinfo=UTC)),
+        (pa.timestamp("ms"), datetime(2024, 1, 1, 0, 0, 0, 123456)),
+        (pa.timestamp("us"), pd.Timestamp("2024-01-01 00:00:00.000000789")),
+        (pa.time32("ms"), time(1, 2, 3, 456789)),
+        (pa.struct([("a", pa.int64())]), {"a": 1, "b": 2}),
+        (pa.binary(), "text"),
+        (pa.map_(pa.string(), pa.int64()), [("a", 1), ("a", 2)]),
+    ],
+    ids=str,
+)
+def test_a_value_that_a_column_would_cut_is_refused(catalog: interbed.Catalog, kind: pa.DataType, value: Any) -> None:
+    table = catalog.create_table("shop.cut", pa.schema([("x", kind)]))
+    frame = pd.DataFrame({"x": pd.Series([value], dtype=object)})
+    builder = table.new_batch_write_builder()
+    with builder.new_write() as write:
+        with pytest.raises(SchemaMismatchError, match="'x'"):
+            write.write_pandas(frame)
+        write.write_row([None])
+        write.write_row([value])
+        # The error repeats, because no row may be missing from the commit.
+        for _ in range(2):
+            with pytest.raises(SchemaMismatchError, match="'x'"):
+                write.write_arrow(pa.table({"x": pa.nulls(1, kind)}))
+
+
+def test_named_levels_of_the_index_of_a_frame_are_columns(orders: interbed.Table) -> None:
+    rows = bought((1, "x", 1.0), (2, "y", 2.0))
+    for levels in (["id"], ["name", "id"]):
+        builder = orders.new_batch_write_builder().overwrite()
+        with builder.new_write() as write, builder.new_commit() as commit:
+            write.write_pandas(rows.to_pandas().set_index(levels))
+            commit.commit(write.prepare_commit())
+        assert orders.scan().to_arrow().sort_by("id").to_pylist() == rows.to_pylist()
 
 
 def test_a_stream_can_overwrite(lines: interbed.Table) -> None:

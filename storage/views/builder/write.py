@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, NoReturn, Self
 import pyarrow as pa
 
 from interbed.storage.base.errors import InvalidInputError, NotSupportedError, UsedTwiceError
+from interbed.storage.base.incoming import IncomingRows, arrow_rows
 from interbed.storage.commit.file_store_commit import FileStoreCommit
 from interbed.storage.meta.file_store import FileStore
 from interbed.storage.meta.manifest.entry import ManifestEntry
@@ -76,10 +77,11 @@ class _ClosingContext:
 class _BuiltWrite(_ClosingContext):
     """The base class of batch and stream writers."""
 
-    def __init__(self, write: TableWrite, schema: pa.Schema) -> None:
+    def __init__(self, write: TableWrite, store: FileStore) -> None:
         self._write = write
+        self._what = f"the table at {store.location}"
         self._rows: list[dict[str, object]] = []
-        self.table_pyarrow_schema = schema
+        self.table_pyarrow_schema = store.schema.arrow
         """The Arrow schema of the table's rows."""
 
     def write_arrow(self, table: pa.Table | pa.RecordBatch) -> None:
@@ -94,7 +96,8 @@ class _BuiltWrite(_ClosingContext):
     def write_row(self, row: Mapping[str, object] | Sequence[object]) -> None:
         """Write one row: values by column, or a value for each column in order. Write many rows as Arrow data.
 
-        Raises InvalidInputError for a row without a value for every column.
+        Raises InvalidInputError for a row without a value for every column. A value that does not fit its column is
+        refused by a SchemaMismatchError here or when the commit is prepared.
         """
         names = self.table_pyarrow_schema.names
         values = dict(row) if isinstance(row, Mapping) else dict(zip(names, row, strict=False))
@@ -105,8 +108,9 @@ class _BuiltWrite(_ClosingContext):
             self._write_rows()
 
     def write_pandas(self, dataframe: "pd.DataFrame") -> None:
-        """Write the rows of a pandas data frame, without its index."""
-        self.write_arrow(pa.Table.from_pandas(dataframe, preserve_index=False))
+        """Write the rows of a pandas data frame; named levels of its index are columns, as in Table.append."""
+        self._write_rows()
+        self._write_incoming(dataframe)
 
     def write_ray(self, dataset: object, **_: object) -> NoReturn:
         """Raise NotSupportedError, because Ray is not supported."""
@@ -126,15 +130,22 @@ class _BuiltWrite(_ClosingContext):
 
     def _write_rows(self) -> None:
         if self._rows:
-            rows, self._rows = self._rows, []
-            self._write.write_arrow(pa.Table.from_pylist(rows, schema=self.table_pyarrow_schema))
+            # Rows that are refused stay, so that none of them is missing from a commit after the error.
+            self._write_incoming(self._rows)
+            self._rows = []
+
+    def _write_incoming(self, data: IncomingRows) -> None:
+        """Write rows that are not Arrow data, with the values that Table.append would write."""
+        rows = arrow_rows(data, self.table_pyarrow_schema, what=self._what)
+        for batch in [rows] if isinstance(rows, pa.Table | pa.RecordBatch) else rows:
+            self._write.write_arrow(batch)
 
 
 class BatchTableWrite(_BuiltWrite):
     """A writer of the rows of one commit."""
 
-    def __init__(self, write: TableWrite, schema: pa.Schema) -> None:
-        super().__init__(write, schema)
+    def __init__(self, write: TableWrite, store: FileStore) -> None:
+        super().__init__(write, store)
         self._prepared = False
 
     def prepare_commit(self) -> list[CommitMessage]:
@@ -264,7 +275,7 @@ class BatchWriteBuilder(_WriteBuilder):
 
     def new_write(self) -> BatchTableWrite:
         """Return the writer of the commit."""
-        return BatchTableWrite(self._table_write(batch_strategy_of), self._store.schema.arrow)
+        return BatchTableWrite(self._table_write(batch_strategy_of), self._store)
 
     def new_commit(self) -> BatchTableCommit:
         """Return the committer of the messages."""
@@ -281,7 +292,7 @@ class StreamWriteBuilder(_WriteBuilder):
 
     def new_write(self) -> StreamTableWrite:
         """Return the writer of the commit."""
-        return StreamTableWrite(self._table_write(strategy_of), self._store.schema.arrow)
+        return StreamTableWrite(self._table_write(strategy_of), self._store)
 
     def new_commit(self) -> StreamTableCommit:
         """Return the committer of the messages."""
