@@ -433,12 +433,21 @@ def warn_of_overlooked(location: str, snapshot: Snapshot, rules: SnapshotChangeR
             f"reader of changelogs does not report its changes. {_by_comparison(snapshot.id)}"
         )
         _warn(location, snapshot.id, snapshot.delta_manifest_list, said)
+    if rules.producer is ChangelogProducer.INPUT and not rules.keyed and snapshot.commit_kind is CommitKind.APPEND:
+        said = (
+            "has no changelog, as no snapshot of a table without a primary key, and a reader of changelogs does not "
+            f"report its rows. Read table.changes({snapshot.id}, {snapshot.id}), or set "
+            "'incremental-between-scan-mode' = 'delta'"
+        )
+        _warn(location, snapshot.id, snapshot.delta_manifest_list, said)
 
 
 def warn_of_left_out(location: str, snapshot: Snapshot, *, keyed: bool) -> None:
     """Log, once for each commit, that the changes of a range of snapshots lack those of an overwrite."""
-    if snapshot.total_record_count - snapshot.delta_record_count > 0:
+    if snapshot.total_record_count or snapshot.delta_record_count:
         by_versions = f"Compare the versions {snapshot.id - 1} and {snapshot.id} of the table"
+        if snapshot.id == FIRST_SNAPSHOT_ID:
+            by_versions = f"Read the version {snapshot.id} of the table"
         said = "replaced files, and the changes of snapshots leave those of overwrites out"
         compared = f"Read table.changes({snapshot.id}, {snapshot.id}, mode='diff')" if keyed else by_versions
         _warn(location, snapshot.id, snapshot.delta_manifest_list, f"{said}. {compared}")

@@ -121,9 +121,27 @@ def test_the_changes_of_a_range_warn_of_overwrites_that_they_leave_out(
     table.overwrite(rows(1))
     with caplog.at_level(logging.WARNING):
         assert table.changes(1, 2).to_arrow().num_rows == 0
-    [warned] = [r.getMessage() for r in caplog.records if "leave those of overwrites out" in r.getMessage()]
-    assert f"Snapshot 2 of {table.location} " in warned
-    assert ("mode='diff'" if keyed else "Compare the versions 1 and 2") in warned
+    warned = [r.getMessage() for r in caplog.records if "leave those of overwrites out" in r.getMessage()]
+    assert [text.split(" of ")[0] for text in warned] == ["Snapshot 1", "Snapshot 2"]
+    assert ("table.changes(1, 1, mode='diff')" if keyed else "Read the version 1") in warned[0]
+    assert ("table.changes(2, 2, mode='diff')" if keyed else "Compare the versions 1 and 2") in warned[1]
+
+
+def test_a_read_of_changelogs_warns_of_rows_of_a_table_without_a_key(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    table = create(tmp_path, keyed=False)
+    table.append(rows(0))
+    table.append(rows(1))
+    options = {"incremental-between": "0,2", "incremental-between-scan-mode": "changelog"}
+    for read in (lambda: table.changes(1, 2, mode="changelog"), lambda: table.copy(options).scan()):
+        with caplog.at_level(logging.WARNING):
+            assert read().to_arrow().num_rows == 0
+    # The warning comes once for each snapshot.
+    warned = [r.getMessage() for r in caplog.records if "has no changelog" in r.getMessage()]
+    assert [text.split(" of ")[0] for text in warned] == ["Snapshot 1", "Snapshot 2"]
+    assert "Read table.changes(2, 2)" in warned[1]
+    assert table.changes(2, 2).to_arrow()["id"].to_pylist() == [1]
 
 
 def test_a_read_of_changelogs_warns_of_snapshots_without(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
