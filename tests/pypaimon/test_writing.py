@@ -88,7 +88,7 @@ def test_a_value_that_a_column_would_cut_is_refused(catalog: interbed.Catalog, k
         # The error repeats, because no row may be missing from the commit.
         for _ in range(2):
             with pytest.raises(SchemaMismatchError, match="'x'"):
-                write.write_arrow(pa.table({"x": pa.nulls(1, kind)}))
+                write.write_arrow(pa.Table.from_pylist([{"x": None}]))
 
 
 def test_named_levels_of_the_index_of_a_frame_are_columns(orders: interbed.Table) -> None:
