@@ -9,7 +9,8 @@ also a property of each snapshot.
     <location>/epoch/epoch-<commit user>   {"epoch": 7, "job": "…", "after": 12, "done": true}
     <location>/position/position-<commit user>
         {"epoch": 7, "position": "…", "before": "…", "after": 12, "snapshot": 11, "done": false,
-         "source": "…", "source_before": "…", "remark": "…", "after_identity": "…"}
+         "source": "…", "source_before": "…", "remark": "…", "after_identity": "…",
+         "rolled_back": false}
 
 A note is written before the commit (`done` is false, `after` is the newest snapshot then) and after it. If the process
 died between the two, the snapshots after `after` show whether the commit happened.
@@ -23,14 +24,16 @@ Positions: if the commit did not happen, `before` holds. `source` names what the
 detects that it reads another source. `remark` is a text of the stream that holds until its next commit. Older versions
 do not know these members and leave them out. When the table was rolled back to before `snapshot`, the position is that
 of the newest snapshot of the user. If that has expired, the position is `before`, as long as the snapshot `after` is
-still the one with `after_identity`; otherwise the position is not known. No other process may commit as the same user
-at the same time: of two processes that read the same stream one gets a CommitConflictError. Its earlier records are
-superseded by the snapshots of the other process.
+still the one with `after_identity`; otherwise the position is not known (`rolled_back`). A rollback settles the notes,
+because a later expiry would hide it. No other process may commit as the same user at the same time: of two processes
+that read the same stream one gets a CommitConflictError. Its earlier records are superseded by the snapshots of the
+other process.
 """
 
 import json
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
@@ -219,6 +222,7 @@ class PositionNote:
     source_before: str | None = None
     remark: str | None = None
     after_identity: str | None = None
+    rolled_back: bool = False
 
     def to_bytes(self) -> bytes:
         """Return the note in its stored form."""
@@ -240,6 +244,7 @@ class PositionNote:
                 source_before=_text(value.get("source_before")),
                 remark=_text(value.get("remark")),
                 after_identity=_text(value.get("after_identity")),
+                rolled_back=bool(value.get("rolled_back", False)),
             )
         except (ValueError, KeyError, TypeError) as error:
             raise CorruptFileError(
@@ -345,7 +350,7 @@ class PositionedCommit:
             note = PositionNote.from_bytes(self._store.file_io.read_bytes(self._path), self._path)
         except FileNotFoundError:
             return self._of_newest(0, 0)
-        if self._was_rolled_back(note.snapshot):
+        if note.rolled_back or self._was_rolled_back(note.snapshot):
             return self._before_rolled_back(note)
         since = note.snapshot if note.done else note.after
         made = self._of_newest(since, note.epoch)
@@ -365,14 +370,18 @@ class PositionedCommit:
         return replace(note, position=note.before, source=note.source_before, done=True)
 
     def _before_rolled_back(self, note: PositionNote) -> PositionNote:
-        """Return the state after a rollback to before the last commit of the note."""
+        """Return the state after a rollback to before the last commit of the note, and record it."""
         made = self._of_newest(0, note.epoch)
         oldest = self._store.snapshots.earliest_id()
-        if made.snapshot or oldest is None or oldest == 1:
+        is_known = bool(made.snapshot) or oldest is None or oldest == 1
+        if not is_known and note.done and note.after_identity is not None:
+            # If the rollback left the snapshot on which the last commit was based, it withdrew that commit alone.
+            is_known = self._identity_of(note.after) == note.after_identity
+            made = replace(made, position=note.before, source=note.source_before)
+        # Without the record a later expiry would hide that the last commit was withdrawn.
+        self._write(made if is_known else replace(note, rolled_back=True))
+        if is_known:
             return made
-        if note.done and note.after_identity is not None and self._identity_of(note.after) == note.after_identity:
-            # The rollback left the snapshot on which the last commit was based, so it withdrew that commit alone.
-            return replace(made, position=note.before, source=note.source_before)
         raise CommitStateUnknownError(
             f"How far the stream '{self._user}' was read whose rows are in {self._store.location} is not known: the "
             f"table was rolled back to before its last commit, snapshot {note.snapshot}, and the snapshots before "
@@ -427,6 +436,17 @@ class PositionedCommit:
             return self._store.snapshots.snapshot(snapshot_id).commit_user != self._user
         except SnapshotNotFoundError:
             return True
+
+
+def settle_positions(store: FileStore) -> None:
+    """Record the positions of all streams after a rollback, while the snapshots still show which commits it withdrew.
+
+    Positions that are not known stay so; the stream meets the error when it continues.
+    """
+    directory, _, prefix = store.paths.position("").rpartition("/")
+    for file in store.file_io.list(directory):
+        with suppress(CommitStateUnknownError, CorruptFileError, InvalidInputError):
+            PositionedCommit(store, file.path.rpartition("/")[2].removeprefix(prefix))
 
 
 def _check_user(commit_user: str) -> None:

@@ -18,6 +18,7 @@ from collections.abc import Iterator
 from contextlib import suppress
 
 from interbed.storage.base.errors import CommitConflictError, InvalidInputError, SnapshotNotFoundError
+from interbed.storage.commit.stream_commits import settle_positions
 from interbed.storage.meta.file_store import FileStore
 from interbed.storage.meta.schema.table_schema import TableSchema
 from interbed.storage.meta.snapshot.history_journal import (
@@ -89,6 +90,7 @@ def _roll_back(store: FileStore, target: Snapshot, version: int | str | None = N
         # Reading replaces the cached snapshot, which names a changelog. Another rollback may have deleted it since.
         with suppress(SnapshotNotFoundError):
             store.snapshots.stored(target.id)
+    settle_positions(store)
     return newest
 
 

@@ -202,13 +202,56 @@ def test_a_position_that_a_rollback_and_an_expiry_have_deleted_is_an_error(table
     compacted_without_commits(table)
     for id_, position in ((3, "c"), (4, "d")):
         commit(table, opened(table), id_, position)
-    table.versions.rollback_to(3)
+    reopened(table).versions.rollback_to(3)
     for i in range(writes_since):
         table.append(pa.table({"id": [10 + i]}))
     with pytest.raises(CommitStateUnknownError, match=r"delete .*position-ingest instead"):
         opened(reopened(table))
     note(table).unlink()
     assert opened(reopened(table)).position is None
+
+
+def expired_after_rollback(table: Table, target: int) -> Table:
+    """The table as another process opens it, after a rollback, later commits of others and the expiry of all before."""
+    table.versions.rollback_to(target)
+    for i in range(4):
+        table.append(pa.table({"id": [10 + i]}))
+    table.maintenance.expire_snapshots(retain_max=1, retain_min=1)
+    return reopened(table)
+
+
+def test_an_expiry_does_not_hide_a_rollback(table: Table) -> None:
+    for id_, position in ((1, "a"), (2, "b")):
+        opened(table).commit(table.store, messages(table, id_), position, "one")
+    table = expired_after_rollback(table, 1)
+    stream = opened(table)
+    assert (stream.position, stream.source, rows(table)) == ("a", "one", [1, 10, 11, 12, 13])
+    commit(table, stream, 2, "b")
+    assert opened(reopened(table)).position == "b"
+
+
+def test_an_expiry_does_not_hide_a_rollback_to_a_compaction(table: Table) -> None:
+    compacted_without_commits(table)
+    commit(table, opened(table), 3, "c")
+    assert opened(expired_after_rollback(reopened(table), 3)).position == "b"
+
+
+def test_an_expiry_does_not_hide_that_a_rollback_deleted_the_position(table: Table) -> None:
+    compacted_without_commits(table)
+    for id_, position in ((3, "c"), (4, "d")):
+        commit(table, opened(table), id_, position)
+    table = expired_after_rollback(reopened(table), 3)
+    for _ in range(2):
+        with pytest.raises(CommitStateUnknownError, match="is not known: the table was rolled back"):
+            opened(table)
+
+
+def test_a_damaged_progress_file_does_not_hinder_a_rollback(table: Table) -> None:
+    for id_, position in ((1, "a"), (2, "b")):
+        commit(table, opened(table), id_, position)
+    note(table).write_text("{}")
+    table.versions.rollback_to(1)
+    assert rows(table) == [1]
 
 
 def test_after_a_rollback_to_before_its_first_commit_a_stream_begins_again(table: Table) -> None:
