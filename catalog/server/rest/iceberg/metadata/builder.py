@@ -29,6 +29,7 @@ from interbed.catalog.server.rest.iceberg.metadata.parts import (
     MAIN,
     ROW_LINEAGE_VERSION,
     UNSORTED,
+    OutdatedSnapshotError,
     check_all_specs,
     check_names,
     check_order,
@@ -130,10 +131,16 @@ class _Builder:
         self._added: set[int] = set()
         self._once_main: list[int] = []
         self._has_removed = False
+        # Branches and tags whose snapshot is removed, and that no update has removed or moved.
+        self._dangling: dict[str, Document] = {}
 
     def finished(self) -> Document:
         """Return the document, checked as a whole."""
         document = self.document
+        for name, ref in self._dangling.items():
+            raise OutdatedSnapshotError(
+                f"Cannot remove snapshot {ref['snapshot-id']}: the {ref['type']} '{name}' names it"
+            )
         schema = current_schema(document)
         check_spec(default_spec(document), schema)
         check_order(default_order(document), schema)
@@ -296,6 +303,7 @@ class _Builder:
         ref = shaped(given, TagShape if update.type == "tag" else BranchShape, f"{update.type} {name}")
         if document["refs"].get(name) == ref:
             return
+        self._dangling.pop(name, None)
         number = update.snapshot_id
         snapshot = next((each for each in document["snapshots"] if each["snapshot-id"] == number), None)
         if snapshot is None:
@@ -315,12 +323,15 @@ class _Builder:
             return
         for key in ("snapshots", "statistics", "partition-statistics"):
             document[key] = _without(document[key], "snapshot-id", removed)
-        for name in [name for name, ref in document["refs"].items() if ref["snapshot-id"] in removed]:
+        dangling = {name: ref for name, ref in document["refs"].items() if ref["snapshot-id"] in removed}
+        for name in dangling:
             self._remove_ref(name)
+        self._dangling |= dangling
         self._has_removed = True
 
     def _remove_ref(self, name: str) -> None:
         document = self.document
+        self._dangling.pop(name, None)
         if name == MAIN:
             document["current-snapshot-id"] = None
         document["refs"] = {key: ref for key, ref in document["refs"].items() if key != name}

@@ -225,7 +225,7 @@ def next_id(owners: Sequence[Document], key: str, first: int) -> int:
 
 
 class OutdatedSnapshotError(Exception):
-    """The snapshot was made for an older state of the table: the client may make it again."""
+    """The change of snapshots was made for an older state of the table: the client may make it again."""
 
 
 def check_snapshot(snapshot: Document, document: Document) -> None:

@@ -89,8 +89,26 @@ def test_the_history_before_a_removed_snapshot_is_cut() -> None:
         table = _updated(table, *_add(number, number - 1 or None))
     made = _updated(table, {"action": "remove-snapshots", "snapshot-ids": [2]})
     assert [entry["snapshot-id"] for entry in made["snapshot-log"]] == [3]
-    gone = _updated(made, {"action": "remove-snapshots", "snapshot-ids": [3]})
+    main = {"action": "remove-snapshot-ref", "ref-name": "main"}
+    gone = _updated(made, main, {"action": "remove-snapshots", "snapshot-ids": [3]})
     assert (gone["refs"], gone["current-snapshot-id"]) == ({}, None)
+
+
+@pytest.mark.parametrize(("name", "kind"), [("main", "branch"), ("dev", "branch"), ("keep", "tag")])
+def test_a_snapshot_that_a_branch_or_tag_names_is_not_removed(name: str, kind: str) -> None:
+    table = _updated(_updated(_table(), *_add(1)), *_add(2, 1))
+    ref = {"action": "set-snapshot-ref", "ref-name": name, "type": kind, "snapshot-id": 1}
+    table = _updated(table, ref)
+    removal = {"action": "remove-snapshots", "snapshot-ids": [1]}
+    with pytest.raises(OutdatedSnapshotError, match=rf"Cannot remove snapshot 1: the {kind} '{name}' names it"):
+        _updated(table, removal)
+    gone = {"action": "remove-snapshot-ref", "ref-name": name}
+    for updates in ([gone, removal], [removal, gone]):
+        made = _updated(table, *updates)
+        assert name not in made["refs"]
+        assert [each["snapshot-id"] for each in made["snapshots"]] == [2]
+    moved = _updated(table, removal, {**ref, "snapshot-id": 2})
+    assert moved["refs"][name]["snapshot-id"] == 2
 
 
 def test_a_rollback_is_logged_with_its_time() -> None:

@@ -126,6 +126,31 @@ def test_committers_that_race_lose_no_row(catalog: Catalog, hive: Catalog, names
     )
 
 
+@pytest.mark.parametrize("change", ["tag", "branch", "current"])
+def test_an_expiry_keeps_the_snapshots_of_newer_branches_and_tags(
+    catalog: Catalog, namespace: str, change: str
+) -> None:
+    table = catalog.create_table(f"{namespace}.t", COLUMNS)
+    for number in (1, 2):
+        table.append(_rows(number))
+    stale = catalog.load_table(f"{namespace}.t")
+    first = stale.snapshots()[0].snapshot_id
+    with table.manage_snapshots() as changed:
+        if change == "tag":
+            changed.create_tag(first, "keep")
+        elif change == "branch":
+            changed.create_branch(first, "keep")
+        else:
+            changed.set_current_snapshot(snapshot_id=first)
+    with pytest.raises((CommitFailedException, ValueError)):
+        stale.maintenance.expire_snapshots().by_id(first).commit()
+    found = catalog.load_table(f"{namespace}.t")
+    name = "main" if change == "current" else "keep"
+    assert found.refs()[name].snapshot_id == first
+    assert found.scan(snapshot_id=first).to_arrow()["id"].to_pylist() == [1]
+    assert _ids(found) == ([1] if change == "current" else [1, 2])
+
+
 def test_a_transaction_of_a_new_table_creates_it_at_its_end(catalog: Catalog, namespace: str) -> None:
     with catalog.create_table_transaction(f"{namespace}.t", COLUMNS) as transaction:
         transaction.append(_rows(1))
