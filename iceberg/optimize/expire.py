@@ -25,6 +25,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from pyiceberg.exceptions import CommitFailedException
 from pyiceberg.io import FileIO as IcebergFileIO
 from pyiceberg.table import Table as Metadata
 from pyiceberg.table.metadata import TableMetadata
@@ -48,11 +49,19 @@ from interbed.storage.io.resolve import normalize_path
 
 
 class RemoveSnapshotsFromHistory(RemoveSnapshotsUpdate):
-    """Update that removes snapshots and cuts the log at the newest of them; servers see pyiceberg's own update."""
+    """Update that removes snapshots and cuts the log at the newest of them; servers see pyiceberg's own update.
+
+    It is refused if a branch or tag that was created meanwhile names one of them.
+    """
 
 
 @_apply_table_update.register(RemoveSnapshotsFromHistory)
 def _removed(update: RemoveSnapshotsFromHistory, base_metadata: TableMetadata, context: Any) -> TableMetadata:
+    for name, ref in base_metadata.refs.items():
+        if ref.snapshot_id in update.snapshot_ids:
+            raise CommitFailedException(
+                f"Cannot remove snapshot {ref.snapshot_id}: the {ref.snapshot_ref_type.value} '{name}' names it by now"
+            )
     made: TableMetadata = _apply_table_update(
         RemoveSnapshotsUpdate.model_validate({"snapshot-ids": update.snapshot_ids}), base_metadata, context
     )

@@ -13,6 +13,7 @@ from pyiceberg.catalog.sql import SqlCatalog
 import interbed
 from interbed.iceberg.table import IcebergTable, load_iceberg_table
 from interbed.storage.base.errors import InvalidInputError, SnapshotNotFoundError
+from tests.iceberg.optimize.tables import InterruptedHome
 from tests.support.waits import past_millisecond
 
 SCHEMA = pa.schema([("id", pa.int64())])
@@ -57,6 +58,27 @@ def test_a_tagged_snapshot_is_not_shown_for_the_time_of_expired_ones(theirs: Sql
     assert after.scan(tag="first").count() == 1
     # The parent is gone, but incremental readers that have read up to it continue from its id.
     assert after.metadata.metadata.snapshots[-1].parent_snapshot_id == parent
+
+
+@pytest.mark.parametrize("kind", ["tag", "branch"])
+def test_an_expiry_keeps_a_snapshot_that_is_named_meanwhile(theirs: SqlCatalog, kind: str) -> None:
+    table = theirs.create_table("n.t", SCHEMA)
+    for number in range(3):
+        table.append(_row(number))
+    first = table.metadata.snapshots[0].snapshot_id
+
+    def name_it() -> None:
+        changed = theirs.load_table("n.t").manage_snapshots()
+        (changed.create_tag if kind == "tag" else changed.create_branch)(first, "keep").commit()
+
+    opened = interbed.IcebergTable("n.t", table)
+    assert opened.home is not None
+    opened.home = InterruptedHome(opened.home, name_it)
+    assert first not in opened.expire_snapshots(older_than=_now()).snapshots
+    found = theirs.load_table("n.t")
+    assert found.refs()["keep"].snapshot_id == first
+    assert found.scan(snapshot_id=first).to_arrow()["id"].to_pylist() == [0]
+    assert found.scan().to_arrow().sort_by("id")["id"].to_pylist() == [0, 1, 2]
 
 
 @pytest.mark.sample(1)
