@@ -141,7 +141,7 @@ def test_a_backup_beside_writers_is_one_state(filled: MetastoreUnderTest, tmp_pa
                 directory = tmp_path / str(turn)
                 back_up(engine, str(directory))
                 events = [row[0] for row in _rows(directory, "events")]
-                numbers: dict[str, int] = {name: value for name, value in _rows(directory, "sequences")}
+                numbers: dict[str, int] = dict(_rows(directory, "sequences"))
                 # An event and its number are written by one transaction.
                 assert max(events) == numbers["event"]
                 assert len(events) == len(set(events))
