@@ -236,7 +236,8 @@ def static_table(location: str, properties: Mapping[str, str], directory: str | 
     elsewhere is refused.
 
     Raises FileNotFoundError and StorageAccessError, ValueError for a damaged file, and as pyiceberg does for invalid
-    metadata. pyiceberg's own function sends two requests to an object store.
+    metadata. pyiceberg's own function sends two requests to an object store, and takes settings of the store from the
+    table's properties: there a foreign writer could name an address that gets the keys, or a class that is imported.
     """
     with StoreInputs(store_options(properties), directory).new_input(location).open() as stream:
         content = stream.read()
@@ -246,7 +247,7 @@ def static_table(location: str, properties: Mapping[str, str], directory: str | 
         identifier=(_NAME, location),
         metadata_location=location,
         metadata=metadata,
-        io=load_file_io({**properties, **metadata.properties}, location=location),
+        io=load_file_io(dict(properties), location=location),
         catalog=NoopCatalog(_NAME),
     )
 

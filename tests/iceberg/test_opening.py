@@ -2,6 +2,7 @@
 
 import gzip
 import json
+import sys
 from pathlib import Path
 
 import pyarrow as pa
@@ -48,6 +49,31 @@ def test_a_table_whose_paths_name_this_host_is_read_and_compacted(tmp_path: Path
     again = interbed.load_iceberg_table(location)
     assert len(again.snapshots()) == 1
     assert again.scan(filter="id > 2").to_arrow().sort_by("id")["id"].to_pylist() == [3, 4]
+
+
+def test_metadata_name_neither_code_nor_an_address_for_keys(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    table = made(tmp_path)
+    table.metadata.append(pa.table({"id": [4]}))
+    (tmp_path / "foreign_files.py").write_text("raise SystemExit('the code that the metadata name was run')")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    path = Path(table.metadata.metadata_location.removeprefix("file://"))
+    document = json.loads(path.read_text())
+    document["properties"] |= {
+        "py-io-impl": "foreign_files.ForeignFiles",
+        "s3.endpoint": "http://192.0.2.1",
+        "s3.signer.uri": "http://192.0.2.1",
+        "warehouse": "s3://elsewhere",
+    }
+    path.with_name("v1.metadata.json").write_text(json.dumps(document))
+    opened = interbed.load_iceberg_table(str(path.parent.parent))
+    assert opened.scan().to_arrow().sort_by("id")["id"].to_pylist() == [1, 2, 3, 4]
+    assert "foreign_files" not in sys.modules
+    assert not any("192.0.2.1" in str(value) for value in opened.metadata.io.properties.values())
+    # They stay properties of the table, and the table can be changed.
+    assert opened.compact().rewritten == 2
+    again = interbed.load_iceberg_table(str(path.parent.parent))
+    assert again.count() == 4
+    assert again.metadata.properties["py-io-impl"] == "foreign_files.ForeignFiles"
 
 
 @pytest.mark.parametrize("name", ["v7.gz.metadata.json", "v7.metadata.json.gz"])
