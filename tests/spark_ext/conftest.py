@@ -14,11 +14,9 @@ from hatch_build import INTERFACE, JAR_PATH, SOURCE_FOLDERS, build_jar
 from pyspark.sql import DataFrame, Row, SparkSession
 
 from interbed.spark_ext import configure
-from tests.ingest.conftest import kafka
+from tests.support.servers.kafka import KafkaServer, running_kafka
 from tests.support.shares import LONG
 from tests.support.spark.spark_process import QUICK_QUERIES, USUAL_QUERIES, driver_jvm
-
-__all__ = ["kafka"]
 
 ROOT = Path(__file__).resolve().parents[2]
 _NUMBERS = itertools.count()
@@ -39,6 +37,13 @@ def collect_sockets() -> Iterator[None]:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ResourceWarning)
         gc.collect()
+
+
+@pytest.fixture(name="kafka", scope="session")
+def _kafka() -> Iterator[KafkaServer]:
+    """A broker of these tests: topics of the documentation have the names of those of ingestion without Spark."""
+    with running_kafka() as server:
+        yield server
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""A schema registry, for ingestion on Spark from the Kafka broker of the session."""
+"""A schema registry, for ingestion on Spark from the Kafka broker of these tests."""
 
 from tests.ingest.conftest import registry
 
