@@ -157,6 +157,8 @@ def _is_hashed_alike(data_type: DataType) -> bool:
 OLD_ROW = "__interbed_row"
 STORED = "__interbed_stored_"
 """The prefix of hidden columns with the texts of CHAR columns of the key as they are stored."""
+RENAMED = "__interbed_change_"
+"""The prefix of hidden columns under another name, for a statement that names the columns themselves."""
 
 _COMMENTS = {
     OLD_ROW: "The row as a whole",
@@ -187,6 +189,12 @@ def hidden_fields(schema: TableSchema) -> tuple[DataField, ...]:
         DataField(id=_FIRST_ID, name=FILE_PATH, type=path),
         DataField(id=_FIRST_ID + 1, name=ROW_INDEX, type=index),
     )
+
+
+def scanned_fields(schema: TableSchema) -> tuple[DataField, ...]:
+    """Return the hidden columns that a scan may name: those of the table, and each of them under its other name."""
+    fields = hidden_fields(schema)
+    return (*fields, *(replace(f, name=f"{RENAMED}{f.name}") for f in fields))
 
 
 def hidden_columns_of(schema: TableSchema) -> list[HiddenColumn]:
@@ -245,8 +253,8 @@ def read_with_hidden(
         branch = table.branch(split.branch)
         table = Table(branch.name, at_snapshot(branch.store, split.snapshot_id)) if split.of_past else branch
         split = replace(split, branch=None, of_past=False)
-    if any(c.startswith(STORED) and c not in table.schema.by_name for c in columns):
-        names = [c if c in table.schema.by_name else c.removeprefix(STORED) for c in columns]
+    names = [c if c in table.schema.by_name else c.removeprefix(RENAMED).removeprefix(STORED) for c in columns]
+    if names != list(columns):
         for batch in read_with_hidden(table, list(dict.fromkeys(names)), predicate, split, top=top):
             yield pa.RecordBatch.from_arrays([batch.column(c) for c in names], names=list(columns))
         return

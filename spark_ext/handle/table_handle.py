@@ -23,7 +23,7 @@ from interbed.catalog.client.options import (
     options_for_executors,
     options_of_files,
 )
-from interbed.spark_ext.handle.row_changes import RowsToCome, hidden_fields
+from interbed.spark_ext.handle.row_changes import RowsToCome, scanned_fields
 from interbed.spark_ext.handle.session_options import BRANCH, without_pins
 from interbed.storage.base.clock import now_millis
 from interbed.storage.base.errors import (
@@ -233,7 +233,7 @@ class TableHandle:
     @property
     def hidden_fields(self) -> tuple[DataField, ...]:
         """Hidden columns of the table, none of a system table."""
-        return () if self.is_computed or self.view is not None else hidden_fields(self.schema)
+        return () if self.is_computed or self.view is not None else scanned_fields(self.schema)
 
     @property
     def schema(self) -> TableSchema:

@@ -9,6 +9,8 @@ import interbed.spark.planner.Planner;
 import interbed.spark.rewrite.CharConditions;
 import interbed.spark.rewrite.CorrelatedValues;
 import interbed.spark.rewrite.FrameMerge;
+import interbed.spark.rewrite.HiddenColumns;
+import interbed.spark.rewrite.HiddenInserts;
 import interbed.spark.rewrite.IncrementalFunctions;
 import interbed.spark.rewrite.OptionedReads;
 import interbed.spark.rewrite.RowStatement;
@@ -73,10 +75,13 @@ public final class SparkExtensions extends AbstractFunction1<SparkSessionExtensi
         session -> new ViewResolution((org.apache.spark.sql.classic.SparkSession) session));
     extensions.injectResolutionRule(session -> new ViewListing());
     extensions.injectResolutionRule(session -> new SchemaMerging());
+    extensions.injectPostHocResolutionRule(session -> new HiddenInserts());
     extensions.injectPostHocResolutionRule(session -> new CorrelatedValues());
     extensions.injectPostHocResolutionRule(session -> new SqlFunctionCalls());
     extensions.injectPostHocResolutionRule(session -> new CharConditions());
     extensions.injectHintResolutionRule(session -> new FrameMerge((org.apache.spark.sql.classic.SparkSession) session));
+    extensions.injectHintResolutionRule(
+        session -> new HiddenColumns((org.apache.spark.sql.classic.SparkSession) session));
     extensions.injectHintResolutionRule(
         session -> new OptionedReads((org.apache.spark.sql.classic.SparkSession) session));
     return BoxedUnit.UNIT;

@@ -1,10 +1,10 @@
 package interbed.spark.change;
 
-import interbed.spark.planner.PlannerTable;
 import interbed.spark.read.SparkScanBuilder;
 import interbed.spark.thrift.RowChanges;
 import interbed.spark.value.Names;
 import java.util.ArrayList;
+import java.util.Arrays;
 import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
@@ -18,13 +18,16 @@ import org.apache.spark.sql.util.CaseInsensitiveStringMap;
 
 /** One UPDATE, DELETE or MERGE INTO: it scans the rows that may change, and writes deleted and new rows. */
 final class RowChange implements SupportsDelta {
-  private final PlannerTable table;
+  private final RowLevelTable table;
+  private final String prefix;
   private final Command command;
   private final RowChanges rules;
   private final List<SparkScanBuilder> scans = new ArrayList<>();
 
-  RowChange(PlannerTable table, Command command) {
+  /** Spark's name of each hidden column has the prefix. */
+  RowChange(RowLevelTable table, Command command, String prefix) {
     this.table = table;
+    this.prefix = prefix;
     this.command = command;
     this.rules = table.info().getRowChanges();
   }
@@ -74,12 +77,18 @@ final class RowChange implements SupportsDelta {
         RowLevelTable.check(rules, command);
         // Spark has planned the scans by now; with several of them the write may depend on any row.
         List<String> scanned = scans.size() == 1 ? scans.get(0).filters() : null;
-        return RowChangeWrite.of(table, write, command, !scans.isEmpty(), scanned);
+        return RowChangeWrite.of(table, write, command, RowChange.this::named, !scans.isEmpty(), scanned);
       }
     };
   }
 
-  private static NamedReference[] references(List<String> columns) {
-    return columns.stream().map(Names::reference).toArray(NamedReference[]::new);
+  private NamedReference[] references(List<String> columns) {
+    return columns.stream().map(column -> Names.reference(named(column))).toArray(NamedReference[]::new);
+  }
+
+  /** Spark's name of a column. */
+  private String named(String column) {
+    boolean isHidden = Arrays.stream(table.metadataColumns()).anyMatch(hidden -> hidden.name().equals(column));
+    return isHidden ? prefix + column : column;
   }
 }

@@ -31,8 +31,8 @@ record RowChangeLayout(
 
   static RowChangeLayout of(PlannerTable table, LogicalWriteInfo write) {
     StructType columns = CharVarcharUtils.replaceCharVarcharWithStringInSchema(table.schema());
-    StructType rowId = write.rowIdSchema().orElse(new StructType());
-    StructType metadata = write.metadataSchema().orElse(new StructType());
+    StructType rowId = withOwnNames(write.rowIdSchema().orElse(new StructType()));
+    StructType metadata = withOwnNames(write.metadataSchema().orElse(new StructType()));
     StructType sent = new StructType();
     for (StructField column : columns.fields()) {
       sent = sent.add(column.name(), column.dataType(), true);
@@ -68,6 +68,17 @@ record RowChangeLayout(
         keys.stream().mapToInt(key -> place(metadata, STORED + key)).toArray(),
         keys.stream().mapToInt(columns::fieldIndex).toArray(),
         charKeys);
+  }
+
+  /** The schema with the planner's names of hidden columns. */
+  private static StructType withOwnNames(StructType schema) {
+    StructType own = new StructType();
+    for (StructField column : schema.fields()) {
+      String name = column.name();
+      boolean isRenamed = name.startsWith(RowLevelTable.RENAMED);
+      own = own.add(isRenamed ? name.substring(RowLevelTable.RENAMED.length()) : name, column.dataType(), column.nullable());
+    }
+    return own;
   }
 
   DataType type(int column) {

@@ -7,6 +7,7 @@ import interbed.spark.thrift.WriteRequest;
 import interbed.spark.write.SparkWrite;
 import java.util.HashMap;
 import java.util.List;
+import java.util.function.UnaryOperator;
 import org.apache.spark.sql.connector.write.DeltaBatchWrite;
 import org.apache.spark.sql.connector.write.DeltaWrite;
 import org.apache.spark.sql.connector.write.DeltaWriterFactory;
@@ -20,16 +21,18 @@ final class RowChangeWrite extends SparkWrite implements DeltaWrite, DeltaBatchW
   private final UpdateCheck check;
   private final WriteClustering clustering;
 
-  private RowChangeWrite(PlannerTable table, RowChangeLayout layout, Command command, WriteRequest request) {
+  private RowChangeWrite(
+      PlannerTable table, RowChangeLayout layout, Command command, UnaryOperator<String> names, WriteRequest request) {
     super(table, layout.sent(), request);
     this.layout = layout;
     check = UpdateCheck.of(table, layout, command);
     WriteClustering ofChanges = table.info().getRowChanges().getClustering();
-    clustering = ofChanges == null ? super.clustering() : ofChanges.deepCopy();
+    clustering = (ofChanges == null ? super.clustering() : ofChanges).deepCopy();
     if (ofChanges != null && command != Command.MERGE) {
       // Only a MERGE has new rows.
       clustering.unsetSpread();
     }
+    clustering.setColumns(clustering.getColumns().stream().map(names).toList());
   }
 
   @Override
@@ -39,10 +42,15 @@ final class RowChangeWrite extends SparkWrite implements DeltaWrite, DeltaBatchW
 
   /**
    * A write that depends on scans of the table: `scanned` has the filters of the only scan, null when the write may depend on any
-   * row. Without scans it depends on no rows, and conflicts with no other writer.
+   * row. Without scans it depends on no rows, and conflicts with no other writer. `names` has Spark's name of a column.
    */
   static RowChangeWrite of(
-      PlannerTable table, LogicalWriteInfo write, Command command, boolean follows, List<String> scanned) {
+      PlannerTable table,
+      LogicalWriteInfo write,
+      Command command,
+      UnaryOperator<String> names,
+      boolean follows,
+      List<String> scanned) {
     RowChangeLayout layout = RowChangeLayout.of(table, write);
     WriteRequest request =
         new WriteRequest(
@@ -57,7 +65,7 @@ final class RowChangeWrite extends SparkWrite implements DeltaWrite, DeltaBatchW
     if (scanned != null) {
       request.setScanned(scanned);
     }
-    return new RowChangeWrite(table, layout, command, request);
+    return new RowChangeWrite(table, layout, command, names, request);
   }
 
   @Override

@@ -15,18 +15,34 @@ import org.apache.spark.sql.types.StructType;
 
 /** UPDATE, DELETE and MERGE INTO, and the hidden columns by which they identify rows. */
 public interface RowLevelTable extends PlannerTable, SupportsRowLevelOperations, SupportsMetadataColumns {
+  /** Before the name of a hidden column: the same column for the planner's scans, which Spark takes for another one. */
+  String RENAMED = "__interbed_change_";
+
   @Override
   default RowLevelOperationBuilder newRowLevelOperationBuilder(RowLevelOperationInfo operation) {
-    RowChanges changes = info().getRowChanges();
+    return change(this, operation, "");
+  }
+
+  /** The change of a table whose hidden columns are {@link #renamed}. */
+  static RowLevelOperationBuilder renamedChange(RowLevelTable table, RowLevelOperationInfo operation) {
+    return change(table, operation, RENAMED);
+  }
+
+  private static RowLevelOperationBuilder change(RowLevelTable table, RowLevelOperationInfo operation, String prefix) {
+    RowChanges changes = table.info().getRowChanges();
     if (changes == null) {
       throw new UnsupportedOperationException(
-          "The system table " + name() + " is read only, it takes no " + operation.command() + "; change the table itself");
+          "The system table "
+              + table.name()
+              + " is read only, it takes no "
+              + operation.command()
+              + "; change the table itself");
     }
     // Whole partitions may still be deleted; so a DELETE is only refused once it is known to delete single rows.
     if (operation.command() != RowLevelOperation.Command.DELETE) {
       check(changes, operation.command());
     }
-    return () -> new RowChange(this, operation.command());
+    return () -> new RowChange(table, operation.command(), prefix);
   }
 
   /** Throws for a statement that the table cannot take. */
@@ -41,6 +57,11 @@ public interface RowLevelTable extends PlannerTable, SupportsRowLevelOperations,
   default MetadataColumn[] metadataColumns() {
     List<HiddenColumn> hidden = info().isSetHiddenColumns() ? info().getHiddenColumns() : List.of();
     return hidden.stream().map(column -> Hidden.of(column)).toArray(MetadataColumn[]::new);
+  }
+
+  /** The hidden column under another name. */
+  static MetadataColumn renamed(MetadataColumn column) {
+    return new Hidden(RENAMED + column.name(), column.dataType(), column.isNullable(), column.comment());
   }
 
   /** A hidden column as Spark's metadata column. */

@@ -55,6 +55,7 @@ public record RowStatement(TableCatalog catalog) implements UnboundProcedure, Bo
 
   private static final String MAX_RETRIES = "commit.max-retries";
   private static final String SHUFFLE_ONE_SIDE = "spark.sql.sources.v2.bucketing.shuffle.enabled";
+  private static final String FILTERED_BY_SOURCE = "spark.sql.optimizer.runtime.rowLevelOperationGroupFilter.enabled";
   private static final String MAX_RETRIES_DEFAULT = "10";
   private static final long SHORTEST_PAUSE_MILLIS = 20;
   private static final long LONGEST_PAUSE_MILLIS = 2000;
@@ -154,7 +155,7 @@ public record RowStatement(TableCatalog catalog) implements UnboundProcedure, Bo
     SparkSession session = (SparkSession) org.apache.spark.sql.SparkSession.active();
     try (RowStatementScope statement = RowStatementScope.open()) {
       SQLConf.withExistingConf(
-          settings(session),
+          settings(session, plan),
           new AbstractFunction0<>() {
             @Override
             public Object apply() {
@@ -180,10 +181,14 @@ public record RowStatement(TableCatalog catalog) implements UnboundProcedure, Bo
    * The session's settings, with which a MERGE's source is shuffled to the target's buckets instead of both to new partitions: the
    * target is usually larger. The session itself keeps the user's settings.
    */
-  private static SQLConf settings(SparkSession session) {
+  private static SQLConf settings(SparkSession session, LogicalPlan plan) {
     SQLConf conf = session.sessionState().conf().clone();
     if (!conf.contains(SHUFFLE_ONE_SIDE)) {
       conf.setConfString(SHUFFLE_ONE_SIDE, "true");
+    }
+    if (statementOf(plan) instanceof MergeIntoTable merge && HiddenColumns.mayBeNamed(merge.sourceTable())) {
+      // Spark 4.3 copies the source for this filter, and loses the hidden columns in the copy.
+      conf.setConfString(FILTERED_BY_SOURCE, "false");
     }
     return conf;
   }
