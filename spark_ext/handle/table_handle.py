@@ -29,6 +29,7 @@ from interbed.storage.base.clock import now_millis
 from interbed.storage.base.errors import (
     FileGoneError,
     InvalidInputError,
+    InvalidOptionError,
     NotSupportedError,
     SnapshotGoneError,
     SnapshotNotFoundError,
@@ -253,9 +254,15 @@ class TableHandle:
         """Return whether the handle's option `branch` chooses another branch than that of the handle before.
 
         Raises BranchNotFoundError for a missing branch, and NotSupportedError for one with other columns than the
-        table, by whose columns statements are planned.
+        table, by whose columns statements are planned; InvalidOptionError if the table's name names another one.
         """
         branch = self.dynamic_options.get(BRANCH, MAIN_BRANCH)
+        named = TableName.parse((self.database, self.table)).branch
+        if named not in (None, branch):
+            raise InvalidOptionError(
+                f"The option '{BRANCH}' = '{branch}' contradicts the name `{self.table}`, which is that of another "
+                "branch. Leave the option out, or name the table alone."
+            )
         if branch == before.dynamic_options.get(BRANCH, MAIN_BRANCH):
             return False
         advice = f"Name `{self.table}$branch_{branch}` instead of giving the option '{BRANCH}'."

@@ -94,3 +94,20 @@ def test_the_option_of_a_branch_writes_to_the_branch(three: SparkLake) -> None:
     with pytest.raises(Exception, match="There is no branch 'none'"):
         rows.writeTo(f"{three.name}.db.t").option("branch", "none").append()
     assert three.tuples("SELECT count(*) FROM {lake}.db.t") == [(3,)]
+
+
+def test_the_option_of_another_branch_than_the_named_one_is_refused(three: SparkLake) -> None:
+    table = load_catalog(warehouse=str(three.warehouse)).get_table("db.t")
+    for name in ("b", "c"):
+        table.versions.create_branch(name)
+    rows, of_branch = three.frame("SELECT 5 AS id, 'w' AS v"), f"{three.name}.db.`t$branch_b`"
+    contradicts = r"'branch' = '\w+' contradicts the name `t\$branch_b`"
+
+    for other in ("c", "main"):
+        with pytest.raises(Exception, match=contradicts):
+            rows.writeTo(of_branch).option("branch", other).append()
+        with pytest.raises(Exception, match=contradicts):
+            three.spark.read.option("branch", other).table(of_branch).count()
+    rows.writeTo(of_branch).option("branch", "b").append()
+    assert three.spark.read.option("branch", "b").table(of_branch).count() == 1
+    assert three.tuples("SELECT count(*) FROM {lake}.db.`t$branch_c`") == [(0,)]
