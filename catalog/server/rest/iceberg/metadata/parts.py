@@ -181,12 +181,16 @@ def same_order(left: Document, right: Document) -> bool:
 
 def with_field_ids(spec: Document, known: Iterable[Document], last: int) -> Document:
     """Return a spec whose fields all have ids: those that the client gave, those of the same field in a `known` spec,
-    or new ones after `last`.
+    or new ones after `last`. InvalidMetadataError for an id that is no number.
     """
     earlier = {_key(field): field["field-id"] for each in known for field in each["fields"] if "field-id" in field}
     fields = []
     for field in _fields(spec, "partition spec"):
         number = field.get("field-id")
+        if number is not None and not is_id(number):
+            raise InvalidMetadataError(
+                f"The field-id of the partition field {field.get('name')} is no number: {number}"
+            )
         if number is None:
             number = earlier.get(_key(field))
         if number is None:

@@ -91,6 +91,19 @@ def test_a_malformed_table_is_refused(server: IcebergRest, namespace: str, body:
     assert server.call("GET", f"namespaces/{namespace}/tables").expect(200)["identifiers"] == []
 
 
+@pytest.mark.parametrize("number", ["1000", 1000.5, True, [1000], {"a": 1}, 2**40])
+def test_a_partition_field_whose_id_is_no_number_is_refused(
+    server: IcebergRest, namespace: str, number: object
+) -> None:
+    field = {"source-id": 1, "field-id": number, "name": "p", "transform": "identity"}
+    body = {"name": "t", "schema": SCHEMA, "partition-spec": {"fields": [field]}}
+    assert server.call("POST", f"namespaces/{namespace}/tables", body).status == 400
+    server.create(namespace, "t")
+    update = {"requirements": [], "updates": [{"action": "add-spec", "spec": {"spec-id": 1, "fields": [field]}}]}
+    assert server.call("POST", f"namespaces/{namespace}/tables/t", update).status == 400
+    assert len(server.call("GET", f"namespaces/{namespace}/tables/t").expect(200)["metadata"]["partition-specs"]) == 1
+
+
 WRONG_VALUES = {
     "id": ["1", True, [1], {}, 2**40],
     "name": [1, True, ["a"], {"a": 1}, None],
