@@ -24,6 +24,7 @@ from interbed.catalog.server.rest.iceberg.metadata.parts import (
     check_names,
     check_order,
     check_spec,
+    fields_of,
     last_partition_id,
     moved,
     with_field_ids,
@@ -346,11 +347,11 @@ def new_table(
     schema = without_nulls(schema)
     check_schema(schema, version)
     fresh, ids = with_fresh_ids(schema, itertools.count(1).__next__)
-    plain = {"spec-id": 0, "fields": [_without_id(field) for field in _fields(spec)]}
+    plain = {"spec-id": 0, "fields": [_without_id(field) for field in fields_of(spec or {}, "partition spec")]}
     partitioned = with_field_ids(moved(plain, ids), (), FIRST_PARTITION_ID - 1)
     check_spec(partitioned, fresh)
     check_names(partitioned, fresh)
-    fields = _fields(order)
+    fields = fields_of(order or {}, "sort order")
     sorted_by = moved({"order-id": 1, "fields": fields}, ids) if fields else UNSORTED
     check_order(sorted_by, fresh)
     document.update(
@@ -382,13 +383,6 @@ def _version(properties: Mapping[str, str]) -> int:
         return int(text)
     except ValueError as error:
         raise InvalidMetadataError(f"The property '{FORMAT_VERSION}' is {text!r}, which is no number") from error
-
-
-def _fields(owner: Document | None) -> list[Document]:
-    fields = [] if owner is None else owner.get("fields", [])
-    if not isinstance(fields, list) or not all(isinstance(field, dict) for field in fields):
-        raise InvalidMetadataError("The fields of the partition spec or of the sort order are no list of objects")
-    return fields
 
 
 def _without_id(field: Document) -> Document:

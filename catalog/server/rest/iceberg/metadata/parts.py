@@ -95,14 +95,14 @@ def _shown(field: Document) -> str:
 def check_spec(spec: Document, schema: Document) -> None:
     """Raise InvalidMetadataError if a spec does not fit the columns of a schema."""
     types = types_by_id(schema)
-    for field in _fields(spec, "partition spec"):
+    for field in fields_of(spec, "partition spec"):
         _check_field(field, types, "partition", "partition field")
 
 
 def check_order(order: Document, schema: Document) -> None:
     """Raise InvalidMetadataError if a sort order does not fit the columns of a schema."""
     types = types_by_id(schema)
-    for field in _fields(order, "sort order"):
+    for field in fields_of(order, "sort order"):
         _check_field(field, types, "sort", "sort field")
         if field.get("direction") not in ("asc", "desc") or field.get("null-order") not in (
             "nulls-first",
@@ -111,10 +111,17 @@ def check_order(order: Document, schema: Document) -> None:
             raise InvalidMetadataError("A sort field has no valid direction or null-order")
 
 
-def _fields(owner: Document, what: str) -> list[Document]:
+def fields_of(owner: Document, what: str) -> list[Document]:
+    """Return the fields of a spec or an order. InvalidMetadataError unless they are objects, whose ids are numbers."""
     fields = owner.get("fields", [])
     if not isinstance(fields, list) or not all(isinstance(field, dict) for field in fields):
         raise InvalidMetadataError(f"The fields of the {what} are no list of objects")
+    for field in fields:
+        number = field.get("field-id")
+        if number is not None and not is_id(number):
+            raise InvalidMetadataError(
+                f"The field-id of the field {field.get('name')} of the {what} is no number: {number}"
+            )
     return fields
 
 
@@ -122,7 +129,7 @@ def check_names(spec: Document, schema: Document) -> None:
     """Raise InvalidMetadataError if a partition field has no name, one of two fields, or that of another column."""
     by_name = {name: field["id"] for name, field in columns(schema)}
     seen: set[str] = set()
-    for field in _fields(spec, "partition spec"):
+    for field in fields_of(spec, "partition spec"):
         name = field.get("name")
         if not isinstance(name, str) or not name:
             raise InvalidMetadataError(f"Cannot use empty or null partition name: {name}")
@@ -148,7 +155,7 @@ def check_all_specs(specs: Iterable[Document], schema: Document) -> None:
     by_name = {name: field["id"] for name, field in columns(schema)}
     types = types_by_id(schema)
     for spec in specs:
-        for field in _fields(spec, "partition spec"):
+        for field in fields_of(spec, "partition spec"):
             name, source, number = field.get("name"), _source(field), spec.get("spec-id")
             if isinstance(name, str) and by_name.get(name, source) != source:
                 raise InvalidMetadataError(
@@ -185,7 +192,7 @@ def with_field_ids(spec: Document, known: Iterable[Document], last: int) -> Docu
     """
     earlier = {_key(field): field["field-id"] for each in known for field in each["fields"] if "field-id" in field}
     fields = []
-    for field in _fields(spec, "partition spec"):
+    for field in fields_of(spec, "partition spec"):
         number = field.get("field-id")
         if number is not None and not is_id(number):
             raise InvalidMetadataError(
@@ -214,7 +221,7 @@ def has_sequential_ids(spec: Document) -> bool:
 def moved(owner: Document, ids: Mapping[int, int]) -> Document:
     """Return a spec or an order whose source columns have new ids. InvalidMetadataError for an unknown column."""
     fields = []
-    for field in _fields(owner, "partition spec"):
+    for field in fields_of(owner, "partition spec"):
         source = _source(field)
         if source not in ids:
             raise InvalidMetadataError(f"Cannot find source column for partition field: {_shown(field)}")
