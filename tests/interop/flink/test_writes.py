@@ -111,7 +111,7 @@ def written(
     flink: Flink, request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[SharedLake]:
     """The tables of the tests of this run, after one job with several checkpoints has written to them."""
-    tests = [item for item in request.session.items if isinstance(item, pytest.Function)]
+    tests = [item for item in request.session.items if isinstance(item, pytest.Function) and item.path == request.path]
     names = {item.callspec.params["name"] for item in tests if "written" in item.fixturenames}
     keyed = {name: table for name, table in TABLES.items() if name in names}
     appended = {name: table for name, table in APPENDED.items() if name in names}

@@ -100,10 +100,12 @@ def test_writers_append_and_do_not_change_a_schema(rest: GuardedRest) -> None:
     status, answer = rest.send(READER, "iceberg", "POST", table, {"requirements": [], "updates": append})
     assert status == 403, answer
     assert rest.send(WRITER, "iceberg", "POST", table, {"requirements": [], "updates": append})[0] == 200
+    unnamed = [{"action": "add-snapshot", "snapshot": {**snapshot, "snapshot-id": 8, "sequence-number": 2}}]
+    assert rest.send(WRITER, "iceberg", "POST", table, {"requirements": [], "updates": unnamed})[0] == 200
     for updates in (
         [{"action": "set-properties", "updates": {"a": "b"}}],
         [{"action": "set-snapshot-ref", "ref-name": "old", "type": "branch", "snapshot-id": 7}],
-        [{"action": "remove-snapshots", "snapshot-ids": [7]}],
+        [{"action": "remove-snapshots", "snapshot-ids": [8]}],
         [{"action": "set-location", "location": f"file:{rest.guarded.root}/elsewhere"}],
     ):
         status, answer = rest.send(WRITER, "iceberg", "POST", table, {"requirements": [], "updates": updates})

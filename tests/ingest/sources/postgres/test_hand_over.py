@@ -1,6 +1,7 @@
 """The initial copy is read while the database changes, and runs are killed: tables equal the source, row for row."""
 
 import json
+import math
 import random
 import signal
 import subprocess
@@ -25,6 +26,9 @@ from tests.support.waits import at_most, wait_until
 
 ACCOUNTS, BALANCE = 40, 100
 
+TRUNCATION_SECONDS = 1.0
+"""The least time between two truncations: a table that is rewritten with each attempt can't be read at all."""
+
 
 class BankWorkload:
     """Workload in a thread: transfers between accounts of one table, which are logged, and new and closed accounts.
@@ -38,6 +42,7 @@ class BankWorkload:
         self._stopped = threading.Event()
         self.extra = threading.Event()
         self.count = 0
+        self._truncated = -math.inf
         database.execute("CREATE TABLE accounts (id int PRIMARY KEY, balance int, note text)")
         database.execute(
             "CREATE TABLE log (id int, amount int)", "CREATE TABLE texts (id int PRIMARY KEY, n int, v text)"
@@ -70,7 +75,8 @@ class BankWorkload:
                         # The account gets another number, and then its former one again.
                         run("UPDATE accounts SET id = id + 1000 WHERE id = %s", [one])
                         run("UPDATE accounts SET id = id - 1000 WHERE id = %s", [one + 1000])
-                    if choice.random() < 0.05:
+                    if choice.random() < 0.05 and time.monotonic() > self._truncated + TRUNCATION_SECONDS:
+                        self._truncated = time.monotonic()
                         run("CREATE TEMP TABLE kept ON COMMIT DROP AS SELECT * FROM accounts")
                         run("TRUNCATE accounts")
                         run("INSERT INTO accounts SELECT * FROM kept")
