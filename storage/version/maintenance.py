@@ -112,7 +112,7 @@ def expire_changelogs(store: FileStore, clock: Callable[[], float] = time.time) 
     if kept is not None:
         # A branch that begins with one of these has its changelog as long as its manifest list exists, so delete the
         # list before the manifests.
-        lists = {store.paths.manifest(c.changelog_manifest_list or "") for c in expired}
+        lists = {store.paths.manifest(c.changelog_manifest_list) for c in expired if c.changelog_manifest_list}
         store.file_io.delete_quietly(own_paths(store, (path for path in metadata if path in lists - kept)))
         store.file_io.delete_quietly(own_paths(store, (path for path in data if path not in kept)))
         store.file_io.delete_quietly(own_paths(store, (path for path in metadata if path not in lists | kept)))

@@ -267,7 +267,8 @@ def _check_ended(optimizers: OptimizerProcesses) -> Sequence[Process]:
         expected = process.state in (ProcessState.SUCCEEDED, ProcessState.GAVE_WAY)
         expected |= process.state is ProcessState.FAILED and any(lost in why for lost in _LOST)
         assert expected, f"{process.kind} of {process.table} {process.state}: {why}"
-    assert "Traceback" not in optimizers.logs(), "there is a traceback in the logs"
+    logs = optimizers.logs()
+    assert "Traceback" not in logs, logs[logs.index("Traceback") - 500 :][:4000]
     return processes
 
 

@@ -132,7 +132,7 @@ def new_metastore(directory: Path) -> Iterator[RestorableMetastore]:
     """Run a server without a cache: the cache would be wrong when the database is restored."""
     database = directory / "metastore.db"
     with metastore_under_test(
-        f"sqlite:///{database}", directory, "--cache-bytes", "0", "--reaper-seconds", "100000"
+        f"sqlite:///{database}", directory, "--cache-bytes", "0", "--reaper-seconds", "100000", "--undrop-seconds", "0"
     ) as running:
         (directory / "kept").mkdir()
         running.warehouse.mkdir(exist_ok=True)
