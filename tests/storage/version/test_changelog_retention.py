@@ -180,15 +180,17 @@ def test_a_fast_forwarded_table_keeps_the_changelog_of_the_branch(
 
 
 def test_changelogs_of_compactions_expire_with_their_files(new_table: NewTable) -> None:
-    table = new_table(num_retained_max="3", num_retained_min="3")
+    table = new_table(time_retained="9999 d")
     for value in range(5, 8):
         table.upsert(pa.table({"id": [value], "v": [value]}, schema=SCHEMA))
-        table.copy({"write-only": "false"}).compact(full=True)
+        table.compact(full=True)
     table.maintenance.expire_snapshots(retain_max=1, retain_min=1, clock=lambda: LATER)
     manager = ChangelogManager(table.store.file_io, table.store.paths)
-    without = [each.id for each in manager.all() if each.changelog_manifest_list is None]
-    assert without
-    expired = expire_changelogs(table.store, lambda: LATER)
-    assert set(without) & set(expired)
-    assert kept(table) == [each for each in kept(table) if each not in expired]
+    before = manager.all()
+    assert any(each.changelog_manifest_list is None for each in before[:-1])
+    soon = {"changelog.num-retained.max": "2", "changelog.num-retained.min": "1", "changelog.time-retained": "1 h"}
+    expired = expire_changelogs(table.copy(soon).store, lambda: LATER)
+    assert expired == [each.id for each in before[: len(expired)]]
+    assert any(each.changelog_manifest_list is None for each in before if each.id in expired)
+    assert kept(table) == [each.id for each in before if each.id not in expired]
     assert remove_orphan_files(table.store, older_than_millis=LATER * 1000, clock=lambda: LATER + 1).files == ()
