@@ -17,7 +17,8 @@ from interbed.storage.meta.schema.change import SetOption
 from tests.support.servers.enforcing_store import EnforcingStore, enforcing_store
 from tests.support.servers.metastore import started_server
 
-BUCKET, OTHER = "lake", "other"
+BUCKET, OTHER = "hive-lake", "hive-other"
+"""Names that no other test uses: a process keeps the keys with which it has opened a bucket."""
 COLUMNS: "list[pa.Field[Any]]" = [pa.field("id", pa.int64()), pa.field("name", pa.string())]
 SCHEMA = pa.schema(COLUMNS)
 EMPTY = pa.schema([])
