@@ -66,7 +66,7 @@ def opened(db: str | None, warehouse: str | None = None) -> "Iterator[tuple[SqlR
     # Need Thrift and SQL, which are slow to import for the help of a command.
     from interbed.catalog.client.hive.connection import current_user
     from interbed.catalog.server.database import schema
-    from interbed.catalog.server.database.engine import parse_database_url
+    from interbed.catalog.server.database.engine import check_exists
     from interbed.catalog.server.process.opening import open_metastore
     from interbed.catalog.server.service.history.entries import ChangeOrigin
     from interbed.catalog.server.settings import load
@@ -75,15 +75,9 @@ def opened(db: str | None, warehouse: str | None = None) -> "Iterator[tuple[SqlR
     settings = load(Path(config) if config else None, os.environ, {"db": db, "warehouse": warehouse})[0]
     origin = ChangeOrigin(principal=current_user(), operation=click.get_current_context().info_name)
     try:
-        url = parse_database_url(settings.db)
-        if url.get_backend_name() == "sqlite" and not os.path.exists(url.database or ""):
-            # Opening it would create it.
-            raise MetastoreError(f"there is no database {url.database}")
+        check_exists(settings.db)
         with open_metastore(settings, lambda: origin) as (store, metastore):
-            if not schema.is_current(store.engine):
-                raise MetastoreError(
-                    "the database is no interbed metastore's, or of another version; start `interbed server` on it once"
-                )
+            schema.check_current(store.engine)
             yield store, metastore
     except MetastoreError as error:
         raise click.ClickException(str(error)) from error

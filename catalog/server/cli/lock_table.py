@@ -5,7 +5,6 @@ database of an interbed server directly.
 """
 
 import dataclasses
-import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -14,9 +13,8 @@ from typing import Any, Protocol
 from interbed.catalog.client.errors import CatalogError
 from interbed.catalog.client.hive.client import HiveMetastoreClient
 from interbed.catalog.server.database import schema
-from interbed.catalog.server.database.engine import parse_database_url
+from interbed.catalog.server.database.engine import check_exists
 from interbed.catalog.server.database.session import SqlRepository
-from interbed.catalog.server.service.errors import MetastoreError
 from interbed.catalog.server.service.lock_model import Lock, LockComponent, LockLevel, LockState, LockType
 from interbed.catalog.server.service.locks import DISCONNECT_SECONDS, LEASE_SECONDS, LockService
 from interbed.catalog.server.service.model import DEFAULT_CATALOG
@@ -117,16 +115,10 @@ def open_source(
 ) -> Iterator[LockSource]:
     """Return the locks of a metastore at a uri, or of an interbed server's database. CatalogError, MetastoreError."""
     if db is not None:
-        url = parse_database_url(db)
-        if url.get_backend_name() == "sqlite" and not os.path.exists(url.database or ""):
-            # Opening it would create it.
-            raise MetastoreError(f"there is no database {url.database}")
+        check_exists(db)
         store = SqlRepository(db)
         try:
-            if not schema.is_current(store.engine):
-                raise MetastoreError(
-                    "the database is no interbed metastore's, or of another version; start `interbed server` on it once"
-                )
+            schema.check_current(store.engine)
             yield _Database(
                 LockService(store, lease_seconds=lease_seconds or LEASE_SECONDS), lease_seconds, disconnect_seconds
             )

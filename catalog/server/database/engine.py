@@ -15,6 +15,7 @@ leave a gap for another server.
 """
 
 import logging
+import os
 import re
 import sqlite3
 from collections.abc import Callable, Mapping, Sequence
@@ -205,6 +206,13 @@ def parse_database_url(url: str) -> URL:
         load_extra("psycopg", needed_by="A PostgreSQL database")
         return parsed.set(drivername="postgresql+psycopg")
     raise DatabaseError(f"{backend} is not supported as the metastore's database; use sqlite:///… or postgresql://…")
+
+
+def check_exists(url: str) -> None:
+    """Raise DatabaseError for a file of SQLite that does not exist; opening it would create it."""
+    parsed = parse_database_url(url)
+    if parsed.get_backend_name() == "sqlite" and not os.path.exists(parsed.database or ""):
+        raise DatabaseError(f"there is no database {parsed.database}")
 
 
 class Statement:

@@ -55,9 +55,30 @@ def downgrade(engine: Engine, revision: str) -> None:
 def current_revision(engine: Engine) -> str | None:
     """Return the revision of the database; None if it has no tables of interbed."""
     with engine.connect() as connection:
-        if not inspect(connection).has_table("alembic_version"):
-            return None
-        return connection.execute(text("SELECT version_num FROM alembic_version")).scalar_one_or_none()
+        return revision_of(connection)
+
+
+def revision_of(connection: Connection) -> str | None:
+    """Return the revision of the database in a transaction; None if it has no tables of interbed."""
+    if not inspect(connection).has_table("alembic_version"):
+        return None
+    return connection.execute(text("SELECT version_num FROM alembic_version")).scalar_one_or_none()
+
+
+def check_revision(revision: str | None) -> None:
+    """Raise DatabaseError for the revision of a database that this version of interbed does not work on."""
+    if revision != latest_revision():
+        raise DatabaseError(
+            "the database is no interbed metastore's, or of another version; start `interbed server` on it once"
+        )
+
+
+def check_current(engine: Engine) -> None:
+    """Raise DatabaseError for a database of another revision than this version's, or one that cannot be reached."""
+    try:
+        check_revision(current_revision(engine))
+    except SQLAlchemyError as error:
+        raise _unusable(engine, error) from error
 
 
 def is_current(engine: Engine) -> bool:

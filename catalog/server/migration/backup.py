@@ -96,7 +96,7 @@ def back_up(
 ) -> BackupManifest:
     """Write all rows of a database into an empty or new directory, and verify what was written.
 
-    Raises BackupError for a directory that has files, and for a database of another version of interbed.
+    Raises BackupError for a directory that has files, DatabaseError for a database of another version of interbed.
     """
     file_io, directory = file_io_for(location)
     if file_io.exists(directory) and file_io.list(directory):
@@ -110,7 +110,8 @@ def back_up(
                 # All statements see the state of the first one, as SQLite's do.
                 connection = connection.execution_options(isolation_level="REPEATABLE READ")
             with connection.begin():
-                revision = _current_revision(connection)
+                revision = schema.latest_revision()
+                schema.check_revision(schema.revision_of(connection))
                 tables = [
                     _write(connection, file_io, directory, each, progress) for each in Base.metadata.sorted_tables
                 ]
@@ -152,7 +153,7 @@ def restore(engine: Engine, location: str, *, progress: Progress | None = None) 
     manifest = read_backup(location)
     try:
         with engine.execution_options(interbed_write=True).connect() as connection, connection.begin():
-            if inspect(connection).has_table("alembic_version"):
+            if schema.revision_of(connection) is not None:
                 raise BackupError("the database has tables of interbed already; restore into an empty one")
             schema.create_within(connection, manifest.revision)
             _fill(connection, file_io, directory, manifest, progress)
@@ -162,25 +163,13 @@ def restore(engine: Engine, location: str, *, progress: Progress | None = None) 
     return manifest
 
 
-def _current_revision(connection: Connection) -> str:
-    latest, found = schema.latest_revision(), None
-    if inspect(connection).has_table("alembic_version"):
-        found = connection.execute(text("SELECT version_num FROM alembic_version")).scalar_one_or_none()
-    if found != latest:
-        raise BackupError(
-            f"the database is no interbed metastore's, or of another version (revision {found}, this interbed has "
-            f"{latest}); start `interbed server` on it once"
-        )
-    return latest
-
-
 def _path(directory: str, table: str) -> str:
     return f"{directory}/{table}{_SUFFIX}"
 
 
-def _lines(connection: Connection, table: Table) -> Iterator[bytes]:
+def _lines(connection: Connection, columns: Sequence[Column[Any]]) -> Iterator[bytes]:
     """Yield the rows of a table as lines."""
-    for row in connection.execute(select(table), execution_options=_STREAMED):
+    for row in connection.execute(select(*columns), execution_options=_STREAMED):
         yield msgspec.json.encode(list(row)) + b"\n"
 
 
@@ -193,7 +182,7 @@ def _write(
         file_io.open_output(_path(directory, table.name)) as output,
         gzip.GzipFile(fileobj=output, mode="wb", compresslevel=6, mtime=0) as packed,
     ):
-        for line in _lines(connection, table):
+        for line in _lines(connection, list(table.columns)):
             packed.write(line)
             digest.add(line)
             if progress is not None:
@@ -264,13 +253,13 @@ def _stored_lines(file_io: FileIO, directory: str, table: BackedTable) -> Iterat
 
 
 def _check_file(file_io: FileIO, directory: str, table: BackedTable) -> None:
-    digest = RowsDigest()
-    for line in _stored_lines(file_io, directory, table):
-        digest.add(line)
-    _check_digest(table, digest, _path(directory, table.name))
+    _check_digest(table, _stored_lines(file_io, directory, table), _path(directory, table.name))
 
 
-def _check_digest(table: BackedTable, found: RowsDigest, where: str) -> None:
+def _check_digest(table: BackedTable, lines: Iterable[bytes], where: str) -> None:
+    found = RowsDigest()
+    for line in lines:
+        found.add(line)
     if (found.rows, found.digest) != (table.rows, table.digest):
         raise BackupError(
             f"{where} has {found.rows} rows, digest {found.digest[:12]}; the manifest has {table.rows}, "
@@ -293,7 +282,7 @@ def _fill(
             connection.execute(insert(table), [_values(columns, row) for row in rows])
             if progress is not None:
                 progress(backed.name, len(rows))
-        _check_digest(backed, _digest_of(connection, table.name, columns), f"the table {backed.name}")
+        _check_digest(backed, _lines(connection, columns), f"the table {backed.name}")
         _restore_last_id(connection, table, backed)
 
 
@@ -320,13 +309,6 @@ def _values(columns: Sequence[Column[Any]], row: Sequence[Any]) -> dict[str, Any
         column.name: base64.b64decode(value) if value is not None and isinstance(column.type, LargeBinary) else value
         for column, value in zip(columns, row, strict=True)
     }
-
-
-def _digest_of(connection: Connection, name: str, columns: Sequence[Column[Any]]) -> RowsDigest:
-    digest = RowsDigest()
-    for row in connection.execute(select(*columns), execution_options=_STREAMED):
-        digest.add(msgspec.json.encode(list(row)) + b"\n")
-    return digest
 
 
 def _restore_last_id(connection: Connection, table: Table, backed: BackedTable) -> None:

@@ -273,13 +273,11 @@ def restore_backup(*, location: str, db: str | None, as_json: bool) -> None:
 @contextmanager
 def _engine(db: str | None, *, makes_file: bool = False) -> "Iterator[Engine]":
     """Yield the engine of a database; with `makes_file` that of one on SQLite may be new."""
-    from interbed.catalog.server.database.engine import open_engine, parse_database_url
+    from interbed.catalog.server.database.engine import check_exists, open_engine
 
     url = db if db is not None else _server_database()
-    parsed = parse_database_url(url)
-    if parsed.get_backend_name() == "sqlite" and not makes_file and not os.path.exists(parsed.database or ""):
-        # Opening it would create it.
-        raise MetastoreError(f"there is no database {parsed.database}")
+    if not makes_file:
+        check_exists(url)
     engine = open_engine(url)
     try:
         yield engine
