@@ -137,7 +137,8 @@ class _Builder:
     def finished(self) -> Document:
         """Return the document, checked as a whole."""
         document = self.document
-        for name, ref in self._dangling.items():
+        if self._dangling:
+            name, ref = next(iter(self._dangling.items()))
             raise OutdatedSnapshotError(
                 f"Cannot remove snapshot {ref['snapshot-id']}: the {ref['type']} '{name}' names it"
             )

@@ -194,10 +194,6 @@ def with_field_ids(spec: Document, known: Iterable[Document], last: int) -> Docu
     fields = []
     for field in fields_of(spec, "partition spec"):
         number = field.get("field-id")
-        if number is not None and not is_id(number):
-            raise InvalidMetadataError(
-                f"The field-id of the partition field {field.get('name')} is no number: {number}"
-            )
         if number is None:
             number = earlier.get(_key(field))
         if number is None:
