@@ -167,7 +167,7 @@ def partition_name(keys: Sequence[MetastoreColumn], values: Sequence[str]) -> st
             f"Invalid partition key & values; keys [{_listed(key.name for key in keys)}], values [{_listed(values)}]"
         )
     pairs = zip(keys, values, strict=True)
-    return "/".join(f"{escaped(key.name.lower())}={escaped(value or DEFAULT_PARTITION_NAME)}" for key, value in pairs)
+    return joined((key.name.lower(), value or DEFAULT_PARTITION_NAME) for key, value in pairs)
 
 
 def parsed_name(name: str) -> list[tuple[str, str]]:
@@ -196,6 +196,11 @@ def values_of_name(keys: Sequence[MetastoreColumn], name: str) -> tuple[str, ...
 def escaped(text: str) -> str:
     """Return the text as it is written in a name."""
     return text.translate(_ESCAPES)
+
+
+def joined(values: Iterable[tuple[str, str]]) -> str:
+    """Return the name of a partition with these values by column."""
+    return "/".join(f"{escaped(column)}={escaped(value)}" for column, value in values)
 
 
 def check_partition_name_length(name: str) -> None:

@@ -63,7 +63,9 @@ from interbed.catalog.server.rest.paimon.refusals import ResourceType, existing,
 from interbed.catalog.server.rest.paimon.schema_json import given_changes, given_schema, refused_change, shown_schema
 from interbed.catalog.server.service.access.objects import Privilege
 from interbed.catalog.server.service.access.policies import ReaderRules
-from interbed.catalog.server.service.names import NAME_BYTES_MAX, escaped, normalized, shortened
+from interbed.catalog.server.service.errors import MetastoreError
+from interbed.catalog.server.service.names import joined, normalized
+from interbed.catalog.server.service.partitions.changes import check_storable
 from interbed.storage.base.errors import InvalidInputError, NotSupportedError
 from interbed.storage.meta.options.format import is_object_table
 from interbed.storage.meta.paths import TablePaths
@@ -261,15 +263,6 @@ class TableRoutes:
         return RestResponse()
 
 
-def _check_storable(spec: Mapping[str, str]) -> None:
-    """Raise RestError with status 400 for a partition whose name the metastore does not store."""
-    name = "/".join(f"{escaped(column)}={escaped(value)}" for column, value in spec.items())
-    if len(name.encode()) > NAME_BYTES_MAX:
-        raise invalid(f"The name of the partition {shortened(name)} has more than {NAME_BYTES_MAX} bytes.")
-    if "\0" in name:
-        raise invalid(f"The value of a partition has no NUL character: {shortened(name)!r}.")
-
-
 def opened(catalog: ServedCatalog, name: TableName) -> Table:
     """Return a table or a branch of it. TableNotFoundError, also for system tables, which clients make themselves."""
     if name.system is not None:
@@ -356,7 +349,10 @@ class PartitionRoutes:
     def _create(self, request: RestRequest) -> RestResponse:
         given, name = request.json(CreatePartitionsRequest), table_name(request)
         for spec in given.partition_specs:
-            _check_storable(spec)
+            try:
+                check_storable(joined(spec.items()))
+            except MetastoreError as error:
+                raise invalid(str(error)) from error
         with self._access.changing(request) as catalog:
             table = opened(catalog, name)
             before = catalog.partitions_in_metastore(name.identifier)

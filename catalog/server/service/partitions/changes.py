@@ -389,11 +389,8 @@ class PartitionService(PartitionDrops):
             self._warehouse.qualified(original)
 
 
-def _checked_name(table: MetastoreTable, partition: MetastorePartition) -> str:
-    """Return the partition's name, if it can be stored. InvalidPartitionError, MetastoreError."""
-    name = partition_name(table.partition_keys, partition.values)
-    if not table.partition_keys:
-        raise InvalidObjectError(f"Table {table.database}.{table.name} is not partitioned")
+def check_storable(name: str) -> None:
+    """Refuse the name of a partition that is not stored. MetastoreError."""
     if len(name.encode()) > NAME_BYTES_MAX:
         raise MetastoreError(f"the partition name {shortened(name)} has more than {NAME_BYTES_MAX} bytes")
     if "\0" in name:
@@ -401,6 +398,14 @@ def _checked_name(table: MetastoreTable, partition: MetastorePartition) -> str:
     if has_controls(name):
         # Hive escapes control characters of ASCII. For others it has no escape, and no location may contain them.
         raise MetastoreError(f"a control character cannot be in a partition's value: {shortened(name)!r}")
+
+
+def _checked_name(table: MetastoreTable, partition: MetastorePartition) -> str:
+    """Return the partition's name, if it can be stored. InvalidPartitionError, MetastoreError."""
+    name = partition_name(table.partition_keys, partition.values)
+    if not table.partition_keys:
+        raise InvalidObjectError(f"Table {table.database}.{table.name} is not partitioned")
+    check_storable(name)
     return name
 
 
