@@ -61,14 +61,16 @@ def check_java() -> None:
 def java_found() -> str | None:
     """Return the Java that PySpark would start, and its version where it is known; None without one."""
     java = _java()
-    version = None if java is None else _java_version(java)
-    return None if java is None else f"{java}, Java {version}" if version is not None else str(java)
+    if java is None:
+        return None
+    version = _java_version(java)
+    return str(java) if version is None else f"{java}, Java {version}"
 
 
 def spark_found() -> str | None:
     """Return the Spark that PySpark would start, and its version where it is known; None without one."""
     home, version = spark_home(), _spark_version()
-    return None if home is None else f"{home}, Spark {version}" if version is not None else home
+    return home if home is None or version is None else f"{home}, Spark {version}"
 
 
 def _java_advice() -> str:

@@ -225,11 +225,8 @@ def check_catalog(chosen: CatalogChoice) -> Checks:
     try:
         with open_configured(chosen.name, chosen.options) as catalog:
             by_files = isinstance(catalog, FileSystemCatalog)
-            if by_files and not catalog.file_io.exists(catalog.warehouse):
-                yield from check_warehouse(f"{subject}: warehouse", catalog.warehouse, catalog.file_io, has_locks=False)
-                return
-            databases = catalog.list_databases()
-            yield _ok(subject, f"{catalog.described}: {len(databases)} databases")
+            if not by_files or catalog.file_io.exists(catalog.warehouse):
+                yield _ok(subject, f"{catalog.described}: {len(catalog.list_databases())} databases")
             warehouse = f"{subject}: warehouse"
             yield from check_warehouse(warehouse, catalog.warehouse, catalog.file_io, has_locks=not by_files)
     except (InterbedError, OSError) as error:
