@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 from typing import Any
 
 import jwt
@@ -30,6 +31,13 @@ def public_jwk(key: Any, key_id: str, **further: Any) -> dict[str, Any]:
     """Return the public part of a key as a JWK."""
     algorithm: Any = jwt.get_algorithm_by_name("RS256" if isinstance(key, rsa.RSAPrivateKey) else "ES256")
     return {**algorithm.to_jwk(key.public_key(), as_dict=True), "kid": key_id, "use": "sig", **further}
+
+
+def trusting(directory: Path, key: Any) -> tuple[str, ...]:
+    """Return the arguments of a server that takes the issuer's tokens, signed by the key `k`, and write its keys."""
+    keys = directory / "keys.json"
+    keys.write_text(json.dumps({"keys": [public_jwk(key, "k")]}))
+    return ("--jwt-issuer", ISSUER, "--jwt-audience", AUDIENCE, "--jwt-keys", str(keys))
 
 
 def claims(**changes: Any) -> dict[str, Any]:

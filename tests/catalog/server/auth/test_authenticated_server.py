@@ -29,7 +29,7 @@ import interbed
 from interbed.catalog.client.errors import CatalogAccessError, CatalogError
 from interbed.catalog.client.hive.client import HiveMetastoreClient
 from interbed.thrift_idl.hive_metastore import ThriftHiveMetastore, ttypes
-from tests.catalog.server.auth.issuer import AUDIENCE, ISSUER, public_jwk, rsa_key
+from tests.catalog.server.auth.issuer import AUDIENCE, ISSUER, rsa_key, trusting
 from tests.catalog.server.migration.commands import run, run_json
 from tests.support.certificates import make_certificates
 from tests.support.servers.metastore import MetastoreUnderTest, metastore_under_test
@@ -76,13 +76,11 @@ def web_token(**changes: Any) -> str:
 def authenticated(tmp_path_factory: pytest.TempPathFactory) -> Iterator[AuthenticatedServer]:
     """Run a server that takes tokens and JWTs."""
     directory = tmp_path_factory.mktemp("authenticated")
-    keys = directory / "keys.json"
-    keys.write_text(json.dumps({"keys": [public_jwk(KEY, "k")]}))
     with metastore_under_test(
         f"sqlite:///{directory / 'metastore.db'}",
         directory,
         *("--http-port", "0", "--authentication", "token,jwt", "--audit-log", str(directory / "audit.log")),
-        *("--jwt-issuer", ISSUER, "--jwt-audience", AUDIENCE, "--jwt-keys", str(keys), "--jwt-groups", "roles"),
+        *(*trusting(directory, KEY), "--jwt-groups", "roles"),
     ) as server:
         token = run("token", "create", "ann", "--db", server.db).strip()
         yield AuthenticatedServer(server, token, directory / "audit.log")

@@ -21,7 +21,7 @@ from interbed.thrift_idl.hive_metastore import ThriftHiveMetastore
 from tests.catalog.server.access.rest_interfaces import guarded_rest
 from tests.catalog.server.access.test_thrift_matrix import OF_GRANTS, ROWS
 from tests.catalog.server.access.thrift_calls import arguments_of
-from tests.catalog.server.auth.issuer import AUDIENCE, ISSUER, public_jwk, rsa_key
+from tests.catalog.server.auth.issuer import AUDIENCE, ISSUER, rsa_key, trusting
 from tests.catalog.server.auth.test_sasl_plain import START, answered, is_ended, response
 from tests.catalog.server.migration.commands import run, run_json
 from tests.support.servers.metastore import MetastoreUnderTest, metastore_under_test
@@ -56,13 +56,11 @@ def _signed(key: object, **changes: object) -> str:
 def strangers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[StrangeClients]:
     """Run a server that takes tokens and JWTs on both ports."""
     directory = tmp_path_factory.mktemp("strangers")
-    keys = directory / "keys.json"
-    keys.write_text(json.dumps({"keys": [public_jwk(KEY, "k")]}))
     with metastore_under_test(
         f"sqlite:///{directory / 'metastore.db'}",
         directory,
         *("--http-port", "0", "--authentication", "token,jwt"),
-        *("--jwt-issuer", ISSUER, "--jwt-audience", AUDIENCE, "--jwt-keys", str(keys)),
+        *trusting(directory, KEY),
     ) as server:
         valid = run("token", "create", "ann", "--db", server.db).strip()
         revoked = run_json("token", "create", "ann", "--db", server.db)

@@ -1,6 +1,5 @@
 """Connections of clients without valid credentials: none is served, none harms the server or its other clients."""
 
-import json
 from collections import Counter
 from pathlib import Path
 
@@ -8,7 +7,7 @@ import psutil
 import pytest
 
 from tests.benchmarks.strangers import exchanged, web_token
-from tests.catalog.server.auth.issuer import AUDIENCE, ISSUER, public_jwk, rsa_key
+from tests.catalog.server.auth.issuer import rsa_key, trusting
 from tests.catalog.server.auth.test_authenticated_server import asked
 from tests.catalog.server.migration.commands import run
 from tests.support import shares
@@ -24,10 +23,8 @@ WARM_UP = 200
 @pytest.mark.attack("fuzzed connections before authentication")
 def test_no_stranger_is_served(tmp_path: Path, tally: Tally) -> None:
     key = rsa_key()
-    keys = tmp_path / "keys.json"
-    keys.write_text(json.dumps({"keys": [public_jwk(key, "k")]}))
     settings = ("--http-port", "0", "--authentication", "token,jwt", "--access-authorizer", "builtin")
-    issuer = ("--jwt-issuer", ISSUER, "--jwt-audience", AUDIENCE, "--jwt-keys", str(keys))
+    issuer = trusting(tmp_path, key)
     with metastore_under_test(f"sqlite:///{tmp_path / 'metastore.db'}", tmp_path, *settings, *issuer) as server:
         good = run("token", "create", "ann", "--db", server.db).strip()
         secrets = [good[:-1] + ("A" if good[-1] != "A" else "B"), good[:4] + "0" * 16 + good[20:], good.upper()]

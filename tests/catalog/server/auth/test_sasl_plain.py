@@ -27,7 +27,7 @@ from interbed.catalog.server.process.main import run as run_server
 from interbed.catalog.server.settings import ServerSettings
 from interbed.catalog.server.thrift.edge import authenticating
 from interbed.catalog.server.thrift.edge.transport import packed
-from tests.catalog.server.auth.issuer import AUDIENCE, ISSUER, public_jwk, rsa_key
+from tests.catalog.server.auth.issuer import AUDIENCE, ISSUER, rsa_key, trusting
 from tests.catalog.server.auth.test_authenticated_server import AuthenticatedServer
 from tests.catalog.server.migration.commands import run
 from tests.catalog.server.thrift.edge.test_sasl import PEER, negotiated
@@ -51,13 +51,11 @@ def response(user: str, token: str) -> bytes:
 def authenticated(tmp_path_factory: pytest.TempPathFactory) -> Iterator[AuthenticatedServer]:
     """Run a server that takes tokens and JWTs, without a port for HTTP."""
     directory = tmp_path_factory.mktemp("sasl")
-    keys = directory / "keys.json"
-    keys.write_text(json.dumps({"keys": [public_jwk(KEY, "k")]}))
     with metastore_under_test(
         f"sqlite:///{directory / 'metastore.db'}",
         directory,
         *("--authentication", "token,jwt", "--audit-log", str(directory / "audit.log"), "--message-bytes-max", "1MB"),
-        *("--jwt-issuer", ISSUER, "--jwt-audience", AUDIENCE, "--jwt-keys", str(keys)),
+        *trusting(directory, KEY),
     ) as server:
         token = run("token", "create", "ann", "--db", server.db).strip()
         yield AuthenticatedServer(server, token, directory / "audit.log")

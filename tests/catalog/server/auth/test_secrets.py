@@ -1,7 +1,6 @@
 """Secrets of a running server and of its clients: in no log, no error, no answer, no command line, no core dump."""
 
 import base64
-import json
 import os
 import signal
 import socket
@@ -18,7 +17,7 @@ import pytest
 
 from interbed.catalog.server.auth.authentication import SaslStatus
 from interbed.catalog.server.thrift.edge.transport import packed
-from tests.catalog.server.auth.issuer import AUDIENCE, ISSUER, public_jwk, rsa_key
+from tests.catalog.server.auth.issuer import AUDIENCE, ISSUER, rsa_key, trusting
 from tests.catalog.server.auth.test_authenticated_server import asked
 from tests.catalog.server.migration.commands import run
 from tests.support.servers.ldap_directory import BASE, PASSWORDS, ldap_directory
@@ -76,14 +75,13 @@ def busy(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerWithSecrets
     """Run a server with every kind of secret, to which clients have sent right and wrong ones in many forms."""
     directory = tmp_path_factory.mktemp("secrets")
     key = rsa_key()
-    keys, password = directory / "keys.json", directory / "password"
-    keys.write_text(json.dumps({"keys": [public_jwk(key, "k")]}))
+    password = directory / "password"
     password.write_text(SEARCHER)
     claims = {"iss": ISSUER, "aud": AUDIENCE, "sub": "ann", "exp": int(time.time()) + 300}
     with ldap_directory() as ldap:
         settings = (
             *("--http-port", "0", "--workers", "2", "--authentication", "token,jwt,ldap", "--optimizer", "on"),
-            *("--jwt-issuer", ISSUER, "--jwt-audience", AUDIENCE, "--jwt-keys", str(keys)),
+            *trusting(directory, key),
             *("--ldap-url", ldap.url, "--ldap-user-base", f"ou=people,{BASE}"),
             *("--ldap-bind-dn", f"uid=search,ou=people,{BASE}", "--ldap-bind-password-file", str(password)),
             *("--audit-log", str(directory / "audit.log"), "--log-level", "DEBUG"),
