@@ -475,28 +475,3 @@ def test_no_column_and_no_nested_field_gets_a_blank_name(shop: Catalog, name: st
         table.append(pa.table({"id": [1], name: [2]}), merge_schema=True)
     assert shop.get_table("shop.t").schema.id == 0
     shop.drop_table("shop.t")
-
-
-def test_default_options_of_the_catalog_apply_to_new_tables(tmp_path: Path) -> None:
-    options = {"warehouse": str(tmp_path), "table-default.file.compression": "lz4"}
-    with interbed.CatalogFactory.create(options) as catalog:
-        catalog.create_database("d")
-        assert catalog.create_table("d.t", SCHEMA).options.file_compression == "lz4"
-
-
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({}, "warehouse"),
-        ({"warehouse": "w", "metastore": "magic"}, "metastore"),
-        ({"warehouse": "w", "metastore": "hive"}, "uri"),
-        ({"warehouse": "w", "warehous": "typo"}, "warehous"),
-        ({"warehouse": "w", "lock.enabled": "true"}, "lock.enabled"),
-        ({"warehouse": "w", "metastore": "hive", "uri": "http://x:1"}, "thrift://host"),
-    ],
-)
-def test_wrong_options_of_a_catalog_are_reported(tmp_path: Path, options: dict[str, object], message: str) -> None:
-    if "warehouse" in options:
-        options = options | {"warehouse": str(tmp_path / "w")}
-    with pytest.raises(InvalidOptionError, match=message):
-        interbed.CatalogFactory.create(options)

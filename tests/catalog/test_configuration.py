@@ -1,4 +1,4 @@
-"""Catalogs by name: the configuration file, environment variables, and the default catalog."""
+"""Catalogs by name and options: the configuration file, environment variables, and the default catalog."""
 
 import json
 from pathlib import Path
@@ -231,3 +231,29 @@ def test_any_text_in_variables_is_read_unchanged(name: str, options: dict[str, s
         key: ConfiguredOption(value, variable)
         for (key, value), variable in zip(options.items(), variables, strict=True)
     }
+
+
+def test_default_options_of_the_catalog_apply_to_new_tables(tmp_path: Path) -> None:
+    options = {"warehouse": str(tmp_path), "table-default.file.compression": "lz4"}
+    with interbed.CatalogFactory.create(options) as catalog:
+        catalog.create_database("d")
+        schema = pa.schema((pa.field("id", pa.int64()), pa.field("name", pa.string())))
+        assert catalog.create_table("d.t", schema).options.file_compression == "lz4"
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({}, "warehouse"),
+        ({"warehouse": "w", "metastore": "magic"}, "metastore"),
+        ({"warehouse": "w", "metastore": "hive"}, "uri"),
+        ({"warehouse": "w", "warehous": "typo"}, "warehous"),
+        ({"warehouse": "w", "lock.enabled": "true"}, "lock.enabled"),
+        ({"warehouse": "w", "metastore": "hive", "uri": "http://x:1"}, "thrift://host"),
+    ],
+)
+def test_wrong_options_of_a_catalog_are_reported(tmp_path: Path, options: dict[str, object], message: str) -> None:
+    if "warehouse" in options:
+        options = options | {"warehouse": str(tmp_path / "w")}
+    with pytest.raises(InvalidOptionError, match=message):
+        interbed.CatalogFactory.create(options)
