@@ -2,9 +2,13 @@
 
 import subprocess
 import sys
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any, cast
 
-from tests.support.durations import file_of
+import pytest
+
+from tests.support.durations import file_of, longest_first
 from tests.support.places import SHARED_FOLDERS, place_of
 from tests.support.waits import at_most
 
@@ -69,3 +73,22 @@ def test_a_process_runs_all_files_of_a_shared_folder_and_begins_with_the_longest
     first = next(files for files in ran.values() if "tests/spark_ext/test_b.py" in files)
     assert first[:8] == ["tests/spark_ext/test_b.py"] * 4 + ["tests/spark_ext/test_a.py"] * 4
     assert sum(map(len, ran.values())) == 16
+
+
+@dataclass(frozen=True)
+class _Named:
+    """What the order asks of a test."""
+
+    nodeid: str
+
+
+@pytest.mark.parametrize("number", range(30))
+def test_the_order_does_not_depend_on_the_hashes_of_a_process(number: int) -> None:
+    seconds = {
+        f"tests/spark_ext/test_{name}_{number}.py": value for name, value in (("a", 0.1), ("b", 0.2), ("c", 0.3))
+    }
+    seconds["tests/test_six_tenths.py"] = 0.6
+    items = [_Named(f"{file}::test") for file in reversed(seconds)]
+    longest_first(cast("list[Any]", items), seconds)
+    places = [place_of(file_of(item.nodeid)) for item in items]
+    assert places == ["tests/spark_ext/"] * 3 + ["tests/test_six_tenths.py"]

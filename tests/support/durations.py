@@ -11,6 +11,7 @@ with `--junitxml=report.xml`,
 
 import argparse
 import json
+import math
 import sys
 from collections import Counter
 from collections.abc import Iterable, Mapping
@@ -40,6 +41,8 @@ def recorded(path: Path = RECORDED) -> dict[str, float]:
 def longest_first(items: list[pytest.Item], seconds: Mapping[str, float]) -> None:
     """Sort the tests by the seconds of their places, the longest first, and those of a place by the seconds of their
     files; tests of a file keep their order.
+
+    All processes of a run find the same order: `fsum` gives one sum for every order of a set.
     """
     unknown = float("inf")
     places: dict[str, set[str]] = {}
@@ -47,7 +50,7 @@ def longest_first(items: list[pytest.Item], seconds: Mapping[str, float]) -> Non
         file = file_of(item.nodeid)
         places.setdefault(place_of(file), set()).add(file)
     in_all = {
-        place: sum(seconds.get(file, unknown if place == file else 0.0) for file in files)
+        place: math.fsum(seconds.get(file, unknown if place == file else 0.0) for file in files)
         for place, files in places.items()
     }
 
