@@ -87,8 +87,8 @@ def test_the_order_does_not_depend_on_the_hashes_of_a_process(number: int) -> No
     seconds = {
         f"tests/spark_ext/test_{name}_{number}.py": value for name, value in (("a", 0.1), ("b", 0.2), ("c", 0.3))
     }
-    seconds["tests/test_six_tenths.py"] = 0.6
+    seconds["tests/catalog/test_six_tenths.py"] = 0.6
     items = [_Named(f"{file}::test") for file in reversed(seconds)]
     longest_first(cast("list[Any]", items), seconds)
     places = [place_of(file_of(item.nodeid)) for item in items]
-    assert places == ["tests/spark_ext/"] * 3 + ["tests/test_six_tenths.py"]
+    assert places == ["tests/catalog/test_six_tenths.py"] + ["tests/spark_ext/"] * 3
