@@ -76,8 +76,8 @@ def test_a_process_runs_all_files_of_a_shared_folder_and_begins_with_the_longest
 
 
 @dataclass(frozen=True)
-class _Named:
-    """What the order asks of a test."""
+class _NamedTest:
+    """Test with the id by which it is ordered."""
 
     nodeid: str
 
@@ -88,7 +88,7 @@ def test_the_order_does_not_depend_on_the_hashes_of_a_process(number: int) -> No
         f"tests/spark_ext/test_{name}_{number}.py": value for name, value in (("a", 0.1), ("b", 0.2), ("c", 0.3))
     }
     seconds["tests/catalog/test_six_tenths.py"] = 0.6
-    items = [_Named(f"{file}::test") for file in reversed(seconds)]
+    items = [_NamedTest(f"{file}::test") for file in reversed(seconds)]
     longest_first(cast("list[Any]", items), seconds)
     places = [place_of(file_of(item.nodeid)) for item in items]
     assert places == ["tests/catalog/test_six_tenths.py"] + ["tests/spark_ext/"] * 3

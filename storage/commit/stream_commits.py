@@ -394,15 +394,17 @@ class PositionedCommit:
     def _identity_of(self, snapshot_id: int) -> str | None:
         """Return the identity of a snapshot; None if it does not exist (any more)."""
         try:
-            return self._store.snapshots.snapshot(snapshot_id).identity if snapshot_id else None
+            return self._store.snapshots.stored(snapshot_id).identity if snapshot_id else None
         except SnapshotNotFoundError:
             return None
 
     def _of_newest(self, since: int, epoch: int) -> PositionNote:
         """Return the state by the newest snapshot of the user after `since`; `snapshot` is 0 when there is none."""
         found: Snapshot | None = None
+        # Older ones in the cache may be those of a history that was replaced.
+        oldest = self._store.snapshots.earliest_id() or 0
         for snapshot in self._store.snapshots.descending():
-            if snapshot.id <= since:
+            if snapshot.id <= since or snapshot.id < oldest:
                 break
             if snapshot.commit_user == self._user and snapshot.id <= self._seen:
                 found = snapshot
@@ -443,10 +445,42 @@ def settle_positions(store: FileStore) -> None:
 
     Positions that are not known stay so; the stream meets the error when it continues.
     """
-    directory, _, prefix = store.paths.position("").rpartition("/")
-    for file in store.file_io.list(directory):
+    prefix = store.paths.position("")
+    for path in _position_files(store):
         with suppress(CommitStateUnknownError, CorruptFileError, InvalidInputError):
-            PositionedCommit(store, file.path.rpartition("/")[2].removeprefix(prefix))
+            PositionedCommit(store, path.removeprefix(prefix))
+
+
+class DoubtedPositions:
+    """Positions of streams that a change of the history is about to withdraw."""
+
+    def __init__(self, store: FileStore) -> None:
+        self._store = store
+        self._before: dict[str, bytes] = {}
+
+    def record(self, first: int) -> None:
+        """Record that streams whose last commit is the snapshot `first` or a later one may have lost it: from now on
+        they look for their newest commit among the snapshots.
+        """
+        file_io = self._store.file_io
+        for path in _position_files(self._store):
+            content = file_io.read_bytes(path)
+            with suppress(CorruptFileError):
+                note = PositionNote.from_bytes(content, path)
+                if note.snapshot >= first and not note.rolled_back:
+                    self._before.setdefault(path, content)
+                    file_io.overwrite(path, replace(note, rolled_back=True).to_bytes())
+
+    def restore(self) -> None:
+        """Restore the notes, because the change did not happen."""
+        for path, content in self._before.items():
+            self._store.file_io.overwrite(path, content)
+
+
+def _position_files(store: FileStore) -> list[str]:
+    """Return the paths of the notes of all streams."""
+    prefix = store.paths.position("")
+    return [file.path for file in store.file_io.list(prefix.rpartition("/")[0]) if file.path.startswith(prefix)]
 
 
 def _check_user(commit_user: str) -> None:

@@ -115,8 +115,15 @@ def check_changes_readable(store: FileStore) -> None:
 def splits_of_snapshot(store: FileStore, source: ChangedEntries, snapshot: Snapshot, kind: ChangeFiles) -> list[Split]:
     """Return the splits of the changes of one snapshot; raises CorruptFileError naming a manifest that can't be read.
 
-    Raises SnapshotNotFoundError when the changelog has expired; its message has the first snapshot with changes.
+    Raises SnapshotNotFoundError when the changelog has expired, with the first snapshot that has changes, and for a
+    snapshot with which the history of a branch began in the table.
     """
+    if snapshot.begins_history:
+        raise SnapshotNotFoundError(
+            f"Snapshot {snapshot.id} of {store.location} has no changes to read: with it the table was made equal to a "
+            "branch (fast_forward), and the rows before that were others. A stream that has read them can't continue; "
+            f"read the rows of snapshot {snapshot.id}, then the changes from {snapshot.id + 1}."
+        )
     if kind is ChangeFiles.NOTHING:
         return []
     is_changelog = kind is ChangeFiles.CHANGELOG

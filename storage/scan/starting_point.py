@@ -220,13 +220,16 @@ def earliest_changes(store: FileStore) -> int | None:
 def oldest_with_changes(store: FileStore, oldest: int) -> int:
     """Return the oldest snapshot, whose id is given, or the next one where the changelog of the oldest was deleted.
 
-    It was where the table was rolled back to a tag of an expired snapshot, and where a branch began with one.
+    It was where the table was rolled back to a tag of an expired snapshot, and where a branch began with one. A
+    snapshot with which a branch's history replaced the table's has no changes either.
     """
-    if not store.schema.has_primary_key or store.options.changelog_producer is ChangelogProducer.NONE:
-        return oldest
     try:
         snapshot = store.snapshots.snapshot(oldest)
     except SnapshotNotFoundError:
+        return oldest
+    if snapshot.begins_history:
+        return oldest + 1
+    if not store.schema.has_primary_key or store.options.changelog_producer is ChangelogProducer.NONE:
         return oldest
     had_changelog = snapshot.changelog_manifest_list is not None
     is_gone = not has_changelog(store, snapshot) if had_changelog else snapshot.changelog_has_expired

@@ -26,6 +26,7 @@ from interbed.storage.base.errors import (
 )
 from interbed.storage.base.path_name import path_name
 from interbed.storage.commit.file_store_commit import FileStoreCommit
+from interbed.storage.commit.stream_commits import DoubtedPositions, settle_positions
 from interbed.storage.io.parallel import delete_all_files, is_link
 from interbed.storage.meta.file_store import FileStore
 from interbed.storage.meta.manifest.entry import ManifestEntry
@@ -129,16 +130,25 @@ class BranchManager:
     def fast_forward(self, name: str) -> None:
         """Replace the table's snapshots, schemas and tags since the branch began by those of the branch.
 
+        If the snapshot with which the branch began has expired in it, all snapshots of the table are replaced: earlier
+        ones need not be of the branch's history.
+
         Raises BranchNotFoundError. Raises InvalidInputError for a branch without snapshots, and for one that begins
         outside of the table's history, where a remaining tag or snapshot needs a schema that would be deleted.
         """
         self._store.check_exclusive()
         self._check_exists(name)
+        doubted = DoubtedPositions(self._store)
         with self._store.environment.new_lock().hold():
-            change_history(self._file_io, self._store.paths, lambda: self._fast_forward_change(name))
+            try:
+                change_history(self._file_io, self._store.paths, lambda: self._fast_forward_change(name, doubted))
+            except BaseException:
+                doubted.restore()
+                raise
+        settle_positions(self._store)
 
-    def _fast_forward_change(self, name: str) -> HistoryChange:
-        """Return the history change of a fast-forward to the branch."""
+    def _fast_forward_change(self, name: str, doubted: DoubtedPositions) -> HistoryChange:
+        """Return the history change of a fast-forward to the branch; mark the positions of streams that it withdraws."""
         file_io, main, branch = self._file_io, self._store, self._store.on_branch(name)
         for store in (main, branch):
             SnapshotExpiry(store).finish()
@@ -156,21 +166,27 @@ class BranchManager:
         for number in main.schemas.ids():
             if number >= first_schema and number not in schemas:
                 then += deletion(file_io, main.paths, main.paths.schema(number))
+        stored = main.snapshots.stored_ids()
+        is_shared = begin in stored and main.snapshots.stored(begin).is_same(first_snapshot)
+        replaces_all = not is_shared and any(number < begin for number in stored)
+        first_replaced = min(stored) if replaces_all else begin
         line = NewHistory(
-            first=begin,
-            before=digests(file_io, main.paths, [n for n in main.snapshots.stored_ids() if n >= begin]),
+            first=first_replaced,
+            before=digests(file_io, main.paths, [number for number in stored if number >= first_replaced]),
             after={
                 number: file_io.read_bytes(branch.paths.snapshot(number)).decode() for number in branch.snapshots.ids()
             },
             newest=newest,
         )
         began = restored(main, first_snapshot)
+        if replaces_all:
+            began = began.at_the_beginning()
         if began != first_snapshot:
-            # The branch's first snapshot had expired in the table.
+            # It had expired in the table, or other snapshots come before it there.
             after = {**line.after, begin: began.to_json()}
             line = replace(line, after=after, newest=began if newest.id == begin else newest)
         for number in ChangelogManager(file_io, main.paths).ids():
-            if number >= begin:
+            if number >= begin or replaces_all:
                 then += deletion(file_io, main.paths, main.paths.changelog(number))
         branch_tags = TagManager(file_io, branch.paths).names()
         remaining: dict[str, Snapshot] = {}
@@ -182,11 +198,13 @@ class BranchManager:
             else:
                 remaining[f"tag {tag.name!r}"] = tag.snapshot
         for snapshot in main.snapshots.all():
-            if snapshot.id < begin:
+            if snapshot.id < first_replaced:
                 remaining[f"snapshot {snapshot.id}"] = snapshot
         self._check_schemas(name, remaining)
         for tag_name in branch_tags:
             then += self._copied(branch.paths.tag(tag_name), main.paths.tag(tag_name))
+        # Before the change: after a kill between the two a stream fails, or finds its commit.
+        doubted.record(0 if replaces_all else begin + 1)
         return HistoryChange(
             what=f"fast-forward to the branch {name!r}", first=tuple(first), line=line, then=tuple(then)
         )

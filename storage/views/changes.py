@@ -115,7 +115,9 @@ class ChangeQuery(ArrowRows):
 
     def _oldest(self) -> int | None:
         oldest = self.store.snapshots.earliest_id()
-        if oldest is None or self.mode in (IncrementalScanMode.DELTA, IncrementalScanMode.DIFF):
+        if oldest is None or self.mode is IncrementalScanMode.DIFF:
+            return oldest
+        if self.mode is IncrementalScanMode.DELTA and not self.store.snapshots.snapshot(oldest).begins_history:
             return oldest
         return oldest_with_changes(self.store, oldest)
 

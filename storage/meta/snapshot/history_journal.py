@@ -326,7 +326,7 @@ class _JournalRedo:
             for number in sorted({*ids, *line.after} - {last}):
                 self._set_snapshot(line, number)
             self._hint(self._paths.latest_hint, line.newest.id)
-            if last > line.newest.id:
+            if last != line.newest.id:
                 self._set_snapshot(line, last)
             ids = self._ids()
             if not ids or ids[-1] <= line.newest.id:

@@ -32,6 +32,8 @@ CURRENT_VERSION = 3
 FIRST_SNAPSHOT_ID = 1
 BATCH_COMMIT_IDENTIFIER = 2**63 - 1
 """Commit identifier of batch jobs, which commit once and have no sequence of commits."""
+BEGINNING_PROPERTY = "interbed.history.begins"
+"""Property of a snapshot with which another history began. interbed's own."""
 
 
 class CommitKind(StrEnum):
@@ -107,6 +109,15 @@ class Snapshot:
     def without_changelog(self) -> "Snapshot":
         """Return the snapshot without its expired changelog; the number of records of it stays."""
         return replace(self, changelog_manifest_list=None, changelog_manifest_list_size=None)
+
+    def at_the_beginning(self) -> "Snapshot":
+        """Return the snapshot with the mark that no snapshot of its table came before it: see `begins_history`."""
+        return replace(self, properties={**(self.properties or {}), BEGINNING_PROPERTY: "true"})
+
+    @property
+    def begins_history(self) -> bool:
+        """Whether the table's earlier snapshots were of another history, which a fast-forward replaced."""
+        return BEGINNING_PROPERTY in (self.properties or {})
 
     @staticmethod
     def from_json(text: str | bytes, *, source: str = "snapshot") -> "Snapshot":
