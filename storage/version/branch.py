@@ -148,7 +148,7 @@ class BranchManager:
         settle_positions(self._store)
 
     def _fast_forward_change(self, name: str, doubted: DoubtedPositions) -> HistoryChange:
-        """Return the history change of a fast-forward to the branch; mark the positions of streams that it withdraws."""
+        """Return the history change of a fast-forward to the branch; mark the positions that it withdraws."""
         file_io, main, branch = self._file_io, self._store, self._store.on_branch(name)
         for store in (main, branch):
             SnapshotExpiry(store).finish()
