@@ -6,7 +6,7 @@ expiry of the snapshot.
 
 import hashlib
 import io
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,7 +16,7 @@ from pyiceberg.schema import Schema
 from pyiceberg.table.metadata import TableMetadata, TableMetadataUtil
 from pyiceberg.table.snapshots import Snapshot
 
-from interbed.iceberg.meta.manifests import ReadOnlyFiles
+from interbed.iceberg.meta.manifests import ReadOnlyFiles, manifests_of
 from interbed.iceberg.rest_scan.conditions import parsed_condition
 from interbed.iceberg.rest_scan.pages import ManifestCache, RestScan, ScanPages, ScanPlace
 from interbed.storage.base.errors import InvalidInputError, NotSupportedError
@@ -214,6 +214,20 @@ def _field_id(schemas: Iterable[Schema], name: str, case_sensitive: bool) -> int
         except ValueError:
             continue
     raise InvalidInputError(f"The scan names the column {name!r}, which the schema does not have")
+
+
+def specs_in_use(snapshots: Iterable[Mapping[str, Any]], read: Callable[[str], bytes]) -> dict[int, int]:
+    """Return the partition specs of the manifests of snapshots, by the id, with a snapshot that has such a manifest.
+
+    `snapshots` are those of a metadata file. Raises as manifests_of does, and for a snapshot without a manifest list.
+    """
+    files = _ReadFiles(read)
+    found: dict[int, int] = {}
+    for each in snapshots:
+        snapshot = Snapshot.model_validate(each)
+        for manifest in manifests_of(files, snapshot):
+            found.setdefault(manifest.partition_spec_id, snapshot.snapshot_id)
+    return found
 
 
 class _BytesInput(InputFile):

@@ -40,6 +40,7 @@ from interbed.catalog.server.rest.iceberg.metadata.updates import (
 )
 from interbed.catalog.server.rest.iceberg.metadata.views import completed_view, updated_view
 from interbed.catalog.server.rest.iceberg.names import IcebergName, bad_request, no_table, no_view, read_only
+from interbed.catalog.server.rest.iceberg.removals import check_removed
 from interbed.catalog.server.rest.iceberg.store import (
     StoredTable,
     TableStore,
@@ -156,6 +157,8 @@ class TableCommitter:
         else:
             check_not_published(commit.name, before, commit.updates)
             made = updated(before, base.location, commit.updates, now_ms())
+            if made is not None:
+                check_removed(self._store, made, commit.updates)
         if made is not None and made["location"] != before["location"]:
             self._store.metastore.pointers.checked(made["location"])
         chosen: Sequence[CheckedPlace] = ()

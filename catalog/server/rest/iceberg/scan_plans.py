@@ -20,12 +20,12 @@ import msgspec
 
 from interbed.catalog.server.rest.iceberg.entries import is_own, uuid_of
 from interbed.catalog.server.rest.iceberg.names import bad_request, unavailable
+from interbed.catalog.server.rest.iceberg.removals import read_file
 from interbed.catalog.server.rest.iceberg.store import TableStore
 from interbed.catalog.server.rest.interface import NO_CONTENT, RestError, RestRequest, RestResponse, json_response
 from interbed.catalog.server.service.access.objects import table_object
-from interbed.catalog.server.service.errors import MetastoreError, UnboundedFileError, is_of_a_store
+from interbed.catalog.server.service.errors import is_of_a_store
 from interbed.catalog.server.service.names import normalized
-from interbed.catalog.server.service.tables.pointers import read_bounded
 from interbed.storage.base.decoding import bytes_of_base64url
 from interbed.storage.base.errors import InterbedError, InvalidInputError, NotSupportedError
 
@@ -224,20 +224,8 @@ class ScanPlanHandler:
 
         with self._lock:
             if self._made is None:
-                self._made = ScanPlanner(self._read)
+                self._made = ScanPlanner(partial(read_file, self._store))
             return self._made
-
-    def _read(self, location: str) -> bytes:
-        place = self._store.metastore.pointers.checked(location)
-        try:
-            return read_bounded(place, f"cannot read {location}")
-        except UnboundedFileError as error:
-            raise InvalidInputError(str(error)) from error
-        except MetastoreError as error:
-            if not isinstance(error.__cause__, FileNotFoundError):
-                raise
-            # As in Iceberg's own server: a client may commit a snapshot whose files it never wrote.
-            raise RestError(HTTPStatus.NOT_FOUND, "NotFoundException", str(error)) from error
 
 
 def _completed(number: str, tasks: list[Any], deletes: list[Any], texts: list[str]) -> RestResponse:
