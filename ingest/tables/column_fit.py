@@ -32,6 +32,7 @@ from interbed.ingest.formats.arrays import (
 )
 from interbed.ingest.formats.json_objects import SentNumber, json_text, parsed_json, type_of
 from interbed.storage.base.arrow_values import exact_decimals
+from interbed.storage.base.path_name import is_blank
 from interbed.storage.base.row.python_values import python_value
 from interbed.storage.base.types.arrow import type_to_arrow
 from interbed.storage.base.types.casting.formatting import text_of_times
@@ -122,7 +123,7 @@ def blank_names(kind: pa.DataType) -> int:
     """Return the number of fields within a type that have an empty or blank name, as no new field has."""
     given: Any = kind
     if pa.types.is_struct(kind):
-        return sum((not f.name.strip()) + blank_names(f.type) for f in given)
+        return sum(is_blank(f.name) + blank_names(f.type) for f in given)
     return blank_names(given.value_type) if pa.types.is_list(kind) else 0
 
 
@@ -139,7 +140,7 @@ def impossible_columns(names: Iterable[str], known: Collection[str]) -> dict[str
         other = lower.setdefault(name.lower(), name)
         if other != name:
             found[name] = f"differs from {other!r} by case alone, which metastores and SQL don't distinguish"
-        elif not name.strip() or name in SYSTEM_COLUMNS or name.startswith(KEY_PREFIX):
+        elif is_blank(name) or name in SYSTEM_COLUMNS or name.startswith(KEY_PREFIX):
             found[name] = "has a name that no column can have"
     return found
 

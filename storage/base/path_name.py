@@ -44,6 +44,11 @@ def is_path_name(name: str) -> bool:
     )
 
 
+def is_blank(name: str) -> bool:
+    """Return whether a name shows nothing: it is empty, or has only blanks, controls and invisible marks."""
+    return not any(character.isprintable() and not character.isspace() for character in name)
+
+
 def is_name_part(text: str) -> bool:
     """Return whether a name may begin with the text, which may be empty."""
     return _FORBIDDEN.search(text) is None and len(text.encode()) <= NAME_BYTES_MAX

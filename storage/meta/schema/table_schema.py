@@ -21,6 +21,7 @@ from interbed.storage.base.errors import (
     UnsupportedVersionError,
     plain_errors,
 )
+from interbed.storage.base.path_name import is_blank
 from interbed.storage.base.shown_text import all_masked
 from interbed.storage.base.types.data_type import (
     ArrayType,
@@ -418,7 +419,7 @@ def _check_fields_once(data_type: DataType, column: str) -> None:
 def _blank_names(data_type: DataType) -> set[tuple[int, str]]:
     """Return the ids and names of fields, nested ones included, whose names are empty or blank."""
     own = data_type.fields if isinstance(data_type, RowType) else ()
-    found = {(each.id, each.name) for each in own if not each.name.strip()}
+    found = {(each.id, each.name) for each in own if is_blank(each.name)}
     return found.union(*(_blank_names(child) for child in data_type.children()))
 
 

@@ -165,3 +165,10 @@ def test_a_blank_name_of_another_program_is_kept_until_it_is_renamed() -> None:
     named = changed_schema(added, [RenameColumn(" ", "a"), RenameColumn(("s", "\t"), "b")])
     assert named.names == ("a", "s", "x")
     assert [child.name for child in cast(RowType, named.fields[1].type).fields] == ["b"]
+
+
+@pytest.mark.parametrize("name", ["\u200b", " \u2060", "\u0001", "\u00ad"])
+def test_a_name_of_invisible_characters_is_blank(name: str) -> None:
+    there = TableSchema(id=0, fields=(DataField(id=0, name="id", type=BIGINT),), highest_field_id=0)
+    with pytest.raises(InvalidInputError, match="blank name"):
+        changed_schema(there, [AddColumn(name, BIGINT)])
