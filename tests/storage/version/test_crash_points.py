@@ -69,6 +69,13 @@ def with_longer_branch(catalog: FileSystemCatalog) -> None:
     put(table.branch("work"), 33, 44, 55, 66, 67)
 
 
+def with_expired_branch(catalog: FileSystemCatalog) -> None:
+    """Create a branch with the next snapshots after those of the table, all but the newest of which expire."""
+    with_longer_branch(catalog)
+    branch = catalog.get_table(NAME).branch("work")
+    branch.maintenance.expire_snapshots(retain_max=1, retain_min=1, clock=lambda: LATER)
+
+
 def expired(catalog: FileSystemCatalog) -> None:
     table = history(catalog)
     table.maintenance.expire_snapshots(retain_max=2, retain_min=1, clock=lambda: LATER)
@@ -115,6 +122,7 @@ OPERATIONS: dict[str, tuple[Callable[[FileSystemCatalog], object], Act]] = {
     "compact": (history, of(lambda t: t.compact())),
     "fast_forward": (with_branch, of(lambda t: t.versions.fast_forward("work"))),
     "fast_forward to a longer branch": (with_longer_branch, of(lambda t: t.versions.fast_forward("work"))),
+    "fast_forward to an expired branch": (with_expired_branch, of(lambda t: t.versions.fast_forward("work"))),
 }
 REPEATED_IS_MORE = ("upsert", "upsert in a branch")
 NOT_IN_STORES = ("rename_branch", "rename_table", "create_table_as")
