@@ -127,16 +127,22 @@ class StoreObjects:
         return None if word is None else str(word)
 
     def _with_words(self, key: str, step: Callable[[], _T]) -> _T:
-        """Return the result of a step. Its responses lack the reason of a refusal, so a listing is sent then."""
+        """Return the result of a step. Its responses lack the reason of a refusal, so a listing is sent then.
+
+        The step is repeated when the listing succeeds with credentials that the client may have read in between.
+        """
         from obstore.exceptions import BaseError
 
         try:
             return step()
         except BaseError as error:
-            if status_of(error) in (400, 401, 403):
-                for _ in requests.list_pages(self.store, key, chunk_size=1):
-                    break
-            raise
+            if status_of(error) not in (400, 401, 403):
+                raise
+            for _ in requests.list_pages(self.store, key, chunk_size=1):
+                break
+            if not self.settings.renews:
+                raise
+        return step()
 
     def entries(self, key: str) -> Any:
         """Return the direct entries of a directory, as obstore lists them."""
@@ -222,7 +228,7 @@ class StoreObjects:
             refused = is_expired(error) or status_of(error) in (401, 403)
             if refused or was_cut_off(error):
                 raise
-            size = int(requests.head(self.store, key)["size"])
+            size = int(self._with_words(key, lambda: requests.head(self.store, key))["size"])
             if not size:
                 return StoredEnd(size=0, start=0, held=b"", version="empty")
             if status_of(error) != _NO_SUCH_RANGE or size > WHOLE_BYTES:

@@ -142,6 +142,29 @@ def test_credentials_of_a_profile_are_renewed(operation: str, proxy: StoreProxy,
         OPERATIONS[operation](io, path)
 
 
+@pytest.mark.parametrize("operation", ["size", "look up", "delete"])
+def test_a_refusal_is_repeated_when_the_client_has_renewed_its_credentials_since(
+    operation: str, proxy: StoreProxy, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = f"s3://{BUCKET}/meanwhile/{operation.replace(' ', '-')}/x"
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "a")
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "b")
+    io, _ = file_io_for(path, endpoint(proxy))
+    io.overwrite(path, b"x")
+    refused = 0
+
+    def once(request: Request) -> Fault | None:
+        nonlocal refused
+        if request.method != "HEAD" or refused:
+            return None
+        refused += 1
+        return Fault(kind="answer", status=400, body=EXPIRED % b"first")
+
+    proxy.fault = once
+    assert OPERATIONS[operation](io, path)
+    assert refused == 1
+
+
 def test_credentials_of_the_environment_are_renewed(proxy: StoreProxy, monkeypatch: pytest.MonkeyPatch) -> None:
     path = f"s3://{BUCKET}/environment/x"
     monkeypatch.setenv("AWS_ACCESS_KEY_ID", "a")
