@@ -245,13 +245,13 @@ class MeasuredServer:
     figures: dict[tuple[str, int], dict[str, float]] = field(default_factory=dict)
 
     def cpu_seconds(self) -> float:
-        """Return the CPU seconds of all processes so far."""
+        """Return the CPU seconds of all processes so far, with those of children that have ended."""
         total = 0.0
         for process in self.processes:
             for each in [process, *process.children(recursive=True)]:
                 with contextlib.suppress(psutil.NoSuchProcess):
                     times = each.cpu_times()
-                    total += times.user + times.system
+                    total += times.user + times.system + times.children_user + times.children_system
         return total
 
     def measure(self, operation: str, clients: int, seconds: float) -> dict[str, float]:
@@ -262,6 +262,8 @@ class MeasuredServer:
             client.start(operation, seconds, clients // len(chosen))
         times = sorted(each for client in chosen for each in json.loads(client.line()))
         cpu = self.cpu_seconds() - before
+        if not times:
+            raise SystemExit(f"{self.name} has answered no request in {seconds} s: give more --seconds")
         found = {
             "rate": len(times) / seconds,
             "cpu_ms": cpu * 1000 / len(times),
@@ -409,9 +411,16 @@ def shown(measured: Sequence[MeasuredServer]) -> Table:
     for key in peer:
         found = [each.figures[key] for each in measured]
         cells = [shown_figures(one) for one in found]
-        ratios = [f"{peer[key]['cpu_ms'] / each.figures[key]['cpu_ms']:.1f}x" for each in measured[1:]]
+        ratios = [shown_ratio(peer[key]["cpu_ms"], one["cpu_ms"]) for one in found[1:]]
         table.add_row(key[0], str(key[1]), *cells, ", ".join(ratios))
     return table
+
+
+def shown_ratio(peer_ms: float, own_ms: float) -> str:
+    """Return the ratio of two CPU times as a text. The system counts them in ticks of 10 ms, so that those of few
+    requests may be 0: then there is no ratio.
+    """
+    return f"{peer_ms / own_ms:.1f}x" if own_ms > 0 else "too short"
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
