@@ -48,7 +48,7 @@ _AMONG_ON_SQLITE = "p.place IN (SELECT value FROM json_each(:keys))"
 # A number that no table has: then no table is ignored.
 _NO_TABLE = -1
 
-_DATABASE = Statement(text(f"SELECT p.catalog, p.name FROM databases p WHERE {_IN} LIMIT 1"))
+_DATABASE = "SELECT p.catalog, p.name FROM databases p WHERE {condition} LIMIT 1"
 _TABLE = (
     "SELECT d.catalog, d.name, p.name AS table_name FROM tables p JOIN databases d ON d.id = p.database_id "
     "WHERE p.id <> :table_id AND {condition} LIMIT 1"
@@ -57,7 +57,7 @@ _LINKED = (
     "SELECT d.catalog, d.name, t.name AS table_name FROM linked_places p JOIN tables t ON t.id = p.table_id "
     "JOIN databases d ON d.id = t.database_id WHERE t.id <> :table_id AND {condition} LIMIT 1"
 )
-# One statement for each table, so that every database uses the index, whatever its estimates of rows.
+# One selection for each table, so that every database uses the index, whatever its estimates of rows.
 _OTHERS = "(SELECT s.id FROM partition_sets s WHERE s.table_id IS NULL OR s.table_id = :table_id)"
 _SET = f"SELECT p.id AS set_id FROM partition_sets p WHERE {{condition}} AND p.id NOT IN {_OTHERS} LIMIT 1"
 _PARTITION = (
@@ -303,8 +303,24 @@ _TABLES_AROUND = (_at(_all_of(_TABLE)), _at(_all_of(_LINKED)))
 _SETS_HELD = (_inside(_all_of(_SET)), _inside(_all_of(_PARTITION)))
 _SETS_AROUND = (_at(_all_of(_PARTITION)),)
 
-_TABLES_INSIDE = (_inside(_TABLE), _inside(_LINKED))
-_SETS_INSIDE = (_inside(_SET), _inside(_PARTITION))
+_NO_TEXT, _NO_NUMBER = "CAST(NULL AS TEXT)", "CAST(NULL AS BIGINT)"
+_INSIDE = Statement(
+    text(
+        " UNION ALL ".join(
+            f"SELECT {number}, {columns} FROM ({query.format(condition=_IN)}) AS found"
+            for number, (columns, query) in enumerate(
+                (
+                    (f"found.catalog, found.name, {_NO_TEXT}, {_NO_NUMBER}", _DATABASE),
+                    (f"found.catalog, found.name, found.table_name, {_NO_NUMBER}", _TABLE),
+                    (f"found.catalog, found.name, found.table_name, {_NO_NUMBER}", _LINKED),
+                    (f"{_NO_TEXT}, {_NO_TEXT}, {_NO_TEXT}, found.set_id", _SET),
+                    (f"{_NO_TEXT}, {_NO_TEXT}, {_NO_TEXT}, found.set_id", _PARTITION),
+                )
+            )
+        )
+    )
+)
+"""What is in a place, at most one object of each kind, in one statement: most places are free."""
 _TABLES_AT = (_at(_TABLE), _at(_LINKED))
 _PARTITIONS_AT = _at(_PARTITION)
 
@@ -381,19 +397,16 @@ class SqlLocationIndex:
         self._connection.execute(insert_or_replace(self._connection, LinkedPlaceRow), [row])
 
     def _in(self, place: str, own: int) -> str | None:
-        at = {"at": place_key(place), **_range(place)}
-        database = _DATABASE.row(self._connection, at)
-        if database is not None:
-            return f"it holds the database {_named(*database)}"
-        for statement in _TABLES_INSIDE:
-            table = statement.row(self._connection, {**at, "table_id": own})
-            if table is not None:
-                return f"it holds the table {_named(*table)}"
-        for statement in _SETS_INSIDE:
-            found = statement.row(self._connection, {**at, "table_id": own})
-            if found is not None:
-                return f"it holds partitions of the table {self._table_of(found[0])}"
-        return None
+        at = {"at": place_key(place), **_range(place), "table_id": own}
+        found = _INSIDE.rows(self._connection, at)
+        if not found:
+            return None
+        _, catalog, database, table, set_id = min(found, key=lambda row: row[0])
+        if set_id is not None:
+            return f"it holds partitions of the table {self._table_of(set_id)}"
+        if table is not None:
+            return f"it holds the table {_named(catalog, database, table)}"
+        return f"it holds the database {_named(catalog, database)}"
 
     def _around(self, above: Collection[str], own: int) -> str | None:
         if not above:

@@ -229,6 +229,11 @@ class Statement:
         self._text = str(compiled)
         self._constants = dict(compiled.params)
 
+    @property
+    def text(self) -> str:
+        """Its text for SQLite."""
+        return self._text
+
     def rows(self, connection: Connection, values: Mapping[str, Any]) -> Sequence[Sequence[Any]]:
         """Return all rows of the result."""
         if connection.dialect.name != "sqlite":

@@ -234,6 +234,14 @@ class IcebergName:
     levels: tuple[str, ...]
     name: str
     mapping: NamespaceMapping = field(default_factory=NamespaceMapping)
+    _stored: str | None = field(init=False, compare=False, repr=False)
+    table: str = field(init=False, compare=False, repr=False)
+    """The name of the table, as it is stored."""
+
+    def __post_init__(self) -> None:
+        """Compute the stored names, which each step of a request uses."""
+        object.__setattr__(self, "_stored", self.mapping.database(self.levels))
+        object.__setattr__(self, "table", normalized(self.name))
 
     @property
     def namespace(self) -> str:
@@ -243,17 +251,12 @@ class IcebergName:
     @property
     def has_database(self) -> bool:
         """Whether a database may have this namespace."""
-        return self.mapping.database(self.levels) is not None
+        return self._stored is not None
 
     @property
     def database(self) -> str:
         """The name of the database, as it is stored."""
-        return self.mapping.database(self.levels) or ""
-
-    @property
-    def table(self) -> str:
-        """The name of the table, as it is stored."""
-        return normalized(self.name)
+        return self._stored or ""
 
     def __str__(self) -> str:
         return shortened(f"{self.namespace}.{self.name}")

@@ -64,7 +64,12 @@ from interbed.catalog.server.service.model import (
     TableKind,
 )
 from interbed.catalog.server.service.service import Metastore
-from interbed.catalog.server.service.tables.pointers import PointerChange, PointerService, read_unpacked
+from interbed.catalog.server.service.tables.pointers import (
+    NewTablePlace,
+    PointerChange,
+    PointerService,
+    read_unpacked,
+)
 from interbed.catalog.server.service.warehouse import with_files
 from interbed.storage.base.memory_cache import MemoryCache
 from interbed.storage.io.api import FileIO
@@ -312,25 +317,42 @@ class TableStore:
             self.present(catalog, levels)
         return found
 
-    def check_free(self, name: IcebergName, kind: str = TABLE) -> MetastoreDatabase:
-        """Return the database of a new table or view. RestError if the name is taken, or invalid, or if there is no
-        such namespace.
-        """
-        check_new_table(name)
-        database = self.database(name.catalog, name.levels)
-        entry = self.entry(name)
-        if entry is not None:
-            raise _taken(name, entry, kind)
-        return database
+    def check_free(self, name: IcebergName, kind: str = TABLE) -> None:
+        """Raise RestError if the name of a new table or view is taken, or invalid, or if there is no such namespace."""
+        self._find_place(name, kind, has_location=True)
 
-    def create(self, name: IcebergName, document: Document, owner: str | None) -> str:
-        """Write the metadata of a new table and store its entry; return the location of the file."""
-        self.check_free(name)
+    def free_place(self, name: IcebergName, given: str | None, kind: str = TABLE) -> str:
+        """Return the directory of a new table or view: the one that the client has given, or a free one. RestError as
+        `check_free`.
+        """
+        location = given and (given.rstrip("/") or given)
+        found = self._find_place(name, kind, has_location=bool(location))
+        place = location or found.location
+        assert place is not None
+        return place
+
+    def _find_place(self, name: IcebergName, kind: str, *, has_location: bool) -> NewTablePlace:
+        check_new_table(name)
+        if not name.has_database:
+            raise no_namespace(name.namespace)
+        pointers = self.metastore.pointers
+        try:
+            found = pointers.find_place(name.catalog, name.database, name.table, has_location=has_location)
+        except NoSuchObjectError as error:
+            raise no_namespace(name.namespace) from error
+        if found.table is not None:
+            raise _taken(name, found.table, kind)
+        return found
+
+    def create(self, name: IcebergName, document: Document, owner: str | None) -> StoredTable:
+        """Write the metadata of a new table and store its entry. Return both as they are stored. The caller has asked
+        for a free place: a table that was created since is found when the entry is stored.
+        """
         self.check_place(name, document)
         location = self.files.write(folder_of(document), 0, written(document), codec_of(document))
         entry = new_entry(name.catalog, name.database, name.table, document, location, owner)
-        self.add(name, entry, [location])
-        return location
+        stored = self.add(name, entry, [location])
+        return StoredTable(entry=stored, location=location, content=self.files.read(location))
 
     def check_place(self, name: IcebergName, document: Document) -> None:
         """Refuse the directories of a new table or view: by the rules for locations, or because of what the caller may
@@ -367,10 +389,14 @@ class TableStore:
         except MetastoreError as error:
             raise bad_request(str(error)) from error
 
-    def add(self, name: IcebergName, entry: MetastoreTable, written_files: Iterable[str], kind: str = TABLE) -> None:
-        """Store a new entry; delete the files that were written for it if it is refused."""
+    def add(
+        self, name: IcebergName, entry: MetastoreTable, written_files: Iterable[str], kind: str = TABLE
+    ) -> MetastoreTable:
+        """Store a new entry, and return it as it is stored; delete the files that were written for it if it is
+        refused. The caller has asked for a free place.
+        """
         try:
-            self.metastore.tables.create(entry, has_any_name=True)
+            (stored,) = self.metastore.tables.create_all([entry], has_any_name=True, is_free=True)
         except OutcomeUnknownError:
             raise
         except MetastoreError as error:
@@ -379,6 +405,7 @@ class TableStore:
                 raise _taken(name, self.entry(name), kind) from error
             self.database(name.catalog, name.levels)
             raise
+        return stored
 
     def swap(self, changes: Sequence[PointerChange], entries: Sequence[MetastoreTable], user: str) -> None:
         """Change entries by compare-and-swap and store new ones, in one transaction, all or none. Raises as
@@ -387,7 +414,7 @@ class TableStore:
         pointers = self.metastore.pointers
         if entries:
             also = pointers.swapping(changes, user) if changes else None
-            self.metastore.tables.create_all(entries, has_any_name=True, also=also)
+            self.metastore.tables.create_all(entries, has_any_name=True, is_free=True, also=also)
         elif changes:
             pointers.swap(changes, user)
 

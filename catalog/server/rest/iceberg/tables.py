@@ -46,10 +46,17 @@ from interbed.catalog.server.rest.iceberg.names import (
     no_table,
     page_of,
 )
-from interbed.catalog.server.rest.iceberg.store import TableStore, codec_of, folder_of, now_ms, pointer_change
+from interbed.catalog.server.rest.iceberg.store import (
+    StoredTable,
+    TableStore,
+    codec_of,
+    folder_of,
+    now_ms,
+    pointer_change,
+)
 from interbed.catalog.server.rest.interface import FOUND, NO_CONTENT, RestRequest, RestResponse, json_response
 from interbed.catalog.server.service.errors import MetastoreError, NoSuchObjectError
-from interbed.catalog.server.service.model import MetastoreDatabase, MetastoreTable
+from interbed.catalog.server.service.model import MetastoreTable
 from interbed.catalog.server.service.names import shortened
 from interbed.catalog.server.service.tables.pointers import PointerMovedError, TableLockedError
 
@@ -161,21 +168,14 @@ class IcebergTableHandler:
         """Answer createTable. A staged table has metadata and no entry: its commit creates it."""
         body = request.json(CreateTableRequest)
         name = self._store.mapping.named(request, body.name)
-        database = self._store.check_free(name)
-        location = self._location(body, name, database)
+        location = self._store.free_place(name, body.location)
         document = new_table(
             body.schema, body.partition_spec, body.write_order, location, body.properties or {}, now_ms()
         )
         if body.stage_create:
             self._store.check_place(name, document)
             return json_response({"metadata": written(document), "config": {}})
-        self._store.create(name, document, request.session.user)
-        return self._loaded(name)
-
-    def _location(self, body: CreateTableRequest, name: IcebergName, database: MetastoreDatabase) -> str:
-        if body.location:
-            return body.location.rstrip("/") or body.location
-        return self._store.metastore.pointers.free_location(database, name.table)
+        return _loaded(self._store.create(name, document, request.session.user))
 
     def register(self, request: RestRequest) -> RestResponse:
         """Answer registerTable; with `overwrite` also over an existing table."""
@@ -183,7 +183,7 @@ class IcebergTableHandler:
         name = self._store.mapping.named(request, body.name)
         register = register_over if body.overwrite else TableStore.register
         register(self._store, name, body.metadata_location, request.session.user)
-        return self._loaded(name)
+        return _loaded(self._store.load(name))
 
     def load(self, request: RestRequest) -> RestResponse:
         """Answer loadTable, with status 304 if the client has this metadata already."""
@@ -196,13 +196,7 @@ class IcebergTableHandler:
             tag = entity_tag(own.content, mode)
             return _not_modified(request, tag) or _loaded_table(own.content, own.location, tag, mode)
         tag = entity_tag(entry.parameters[LOCATION].encode(), mode)
-        return _not_modified(request, tag, lasting=True) or self._loaded(name, mode, entry)
-
-    def _loaded(self, name: IcebergName, mode: str = "all", entry: MetastoreTable | None = None) -> RestResponse:
-        found = self._store.load(name, entry=entry)
-        tag = entity_tag(found.location.encode(), mode)
-        # A metadata file never changes.
-        return _loaded_table(found.content.json, found.location, tag, mode, lasting=True)
+        return _not_modified(request, tag, lasting=True) or _loaded(self._store.load(name, entry=entry), mode)
 
     def exists(self, request: RestRequest) -> RestResponse:
         """Answer the operation tableExists."""
@@ -321,6 +315,12 @@ def _not_modified(request: RestRequest, tag: str, *, lasting: bool = False) -> R
     return RestResponse(status=HTTPStatus.NOT_MODIFIED, headers={"etag": tag}, lasting=lasting)
 
 
+def _loaded(found: StoredTable, mode: str = "all") -> RestResponse:
+    tag = entity_tag(found.location.encode(), mode)
+    # A metadata file never changes.
+    return _loaded_table(found.content.json, found.location, tag, mode, lasting=True)
+
+
 def _loaded_table(content: bytes, location: str | None, tag: str, mode: str, *, lasting: bool = False) -> RestResponse:
     """Return the response of loadTable; `mode` is that of the snapshots."""
     metadata: object = msgspec.Raw(content)
@@ -398,9 +398,7 @@ class ViewHandler:
         """Answer the operation createView."""
         body = request.json(CreateViewRequest)
         name = self._store.mapping.named(request, body.name)
-        database = self._store.check_free(name, VIEW)
-        pointers = self._store.metastore.pointers
-        location = (body.location or "").rstrip("/") or pointers.free_location(database, name.table)
+        location = self._store.free_place(name, body.location, VIEW)
         document = new_view(body.schema, body.view_version, location, body.properties or {}, now_ms())
         self._store.check_place(name, document)
         file = self._store.files.write(folder_of(document), 0, document, codec_of(document))

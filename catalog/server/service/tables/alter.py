@@ -33,6 +33,7 @@ from interbed.catalog.server.service.model import (
 from interbed.catalog.server.service.moves import DirectoryMover, carry_out
 from interbed.catalog.server.service.names import is_valid_table_name, normalized, partition_name, shortened
 from interbed.catalog.server.service.repository import Repository, StoredRow, Transaction
+from interbed.catalog.server.service.tables.placing import NewTableRules
 from interbed.catalog.server.service.tables.rules import (
     CASCADE,
     KEEP_STATISTICS,
@@ -88,6 +89,7 @@ class TableAlterations(SecuredService):
         self._clock = clock
         self._keeps_transactional = keeps_transactional
         self._soft_drops = soft_drops
+        self._new = NewTableRules(warehouse, deletions.guard, clock)
 
     @secured(needs(CHANGE, the_table), needs(Privilege.CREATE, _the_database_of_the_new_name))
     def alter(

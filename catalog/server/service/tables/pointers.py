@@ -55,11 +55,10 @@ from interbed.catalog.server.service.locks import LockService
 from interbed.catalog.server.service.model import (
     ICEBERG_METADATA,
     PARAMETER_DDL_TIME,
-    MetastoreDatabase,
     MetastoreTable,
     StorageDescriptor,
 )
-from interbed.catalog.server.service.names import escaped, normalized
+from interbed.catalog.server.service.names import escaped, normalized, shortened
 from interbed.catalog.server.service.repository import Repository, StoredRow, Transaction
 from interbed.catalog.server.service.tables.rules import names_after, table_not_found
 from interbed.catalog.server.service.warehouse import Warehouse, with_files
@@ -139,6 +138,14 @@ class PointerChange:
     def secured(self) -> SecuredObject:
         """The table that privileges are on."""
         return table_object(self.catalog, normalized(self.database), normalized(self.name))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NewTablePlace:
+    """The table that has the name of a new one already, or the directory for the new one."""
+
+    table: MetastoreTable | None = None
+    location: str | None = None
 
 
 def _the_changed_tables(arguments: Arguments) -> tuple[SecuredObject, ...]:
@@ -298,22 +305,33 @@ class PointerService(SecuredService):
         """Raise AccessDeniedError if the caller may not register a file in a database."""
         self._places.file(self._access, catalog, normalized(database), location)
 
-    @unsecured("returns a directory that no object has")
-    def free_location(self, database: MetastoreDatabase, name: str) -> str:
-        """Return the directory of a new table without a location: below its database's, one that does not exist and
-        that no other table has. MetastoreError if the file system cannot be reached.
+    @secured(needs(None, _the_database_of_the_new_table), needs(None, the_table))
+    def find_place(self, catalog: str, database: str, name: str, *, has_location: bool = False) -> NewTablePlace:
+        """Return the table of a name, if there is one. Without it, and unless the new table has a location, return the
+        directory of the new one: below the database's, one that does not exist and that no other table has.
+
+        NoSuchObjectError without the database, MetastoreError if the file system cannot be reached.
 
         A table keeps its directory when it is renamed, and its files when it is dropped: a new table of its old name
         gets another directory, so that the deletion of one never takes the files of the other.
         """
-        home = database.location or self._warehouse.database_location(database.name)
-        default = files.child(home, escaped(name))
-        taken = self._store.read(
-            lambda transaction: transaction.places.conflict([place_text(default) or default], ()) is not None
-        )
-        if not taken and not files.directory_exists(default):
-            return default
-        return f"{default}-{uuid.uuid4().hex}"
+
+        def work(transaction: Transaction) -> tuple[NewTablePlace, bool]:
+            stored = transaction.databases.find(catalog, normalized(database))
+            if stored is None:
+                raise NoSuchObjectError(shortened(database))
+            found = transaction.tables.find(catalog, normalized(database), normalized(name))
+            if found is not None or has_location:
+                return NewTablePlace(table=None if found is None else found.value), False
+            home = stored.value.location or self._warehouse.database_location(stored.value.name)
+            default = files.child(home, escaped(normalized(name)))
+            is_taken = transaction.places.conflict([place_text(default) or default], ()) is not None
+            return NewTablePlace(location=default), is_taken
+
+        place, is_taken = self._store.read(work)
+        if place.location is not None and (is_taken or files.directory_exists(place.location)):
+            return NewTablePlace(location=f"{place.location}-{uuid.uuid4().hex}")
+        return place
 
     @unsecured("computes a location of names")
     def database_location(self, name: str, catalog_location: str | None = None) -> str:

@@ -1,8 +1,6 @@
 """Tables and views: create, read, drop; what changes them is in alter.py. Every change appends its events."""
 
 import dataclasses
-import itertools
-import secrets
 from collections.abc import Callable, Collection, Sequence
 
 from interbed.catalog.server.service import events
@@ -26,8 +24,7 @@ from interbed.catalog.server.service.access.secured import (
     unsecured,
 )
 from interbed.catalog.server.service.constraints import add_constraints
-from interbed.catalog.server.service.directories.guard import Directory, directory_at
-from interbed.catalog.server.service.directories.locations import place_text
+from interbed.catalog.server.service.directories.guard import Directory
 from interbed.catalog.server.service.errors import (
     AlreadyExistsError,
     InvalidObjectError,
@@ -39,11 +36,9 @@ from interbed.catalog.server.service.errors import (
 from interbed.catalog.server.service.model import (
     MATERIALIZED_VIEW,
     NAMES_MAX,
-    PARAMETER_DDL_TIME,
     Constraint,
     MetastoreDatabase,
     MetastoreTable,
-    StorageDescriptor,
     TableKind,
     TableMeta,
 )
@@ -57,7 +52,6 @@ from interbed.catalog.server.service.tables.rules import (
     data_locations,
     owns_data,
     skips_trash,
-    stored_type,
     table_not_found,
 )
 
@@ -69,9 +63,6 @@ __all__ = [
     "owns_data",
     "table_not_found",
 ]
-
-NUMBER_BITS = 53
-"""Bits of a table's number: random, so that a table never gets that of a dropped one."""
 
 
 def _the_database_of_the_table(arguments: Arguments) -> tuple[SecuredObject, ...]:
@@ -123,9 +114,14 @@ class TableService(TableAlterations):
         constraints: Sequence[Constraint] = (),
         *,
         has_any_name: bool = False,
+        is_free: bool = False,
         also: Callable[[Transaction], None] | None = None,
     ) -> list[MetastoreTable]:
-        """Create tables in one transaction, all or none, after the changes of `also`. Raises as `create` and `also`."""
+        """Create tables in one transaction, all or none, after the changes of `also`. Raises as `create` and `also`.
+
+        With `is_free` the caller has just found the names free: nothing is read before the transaction if all have
+        locations that are not the server's.
+        """
         for table in tables:
             check_table(table, keeps_transactional=self._keeps_transactional, has_any_name=has_any_name)
             if table.storage is None and not table.is_view:
@@ -143,7 +139,10 @@ class TableService(TableAlterations):
                     raise _already_exists(table)
             return [self._prepared(transaction, table) for table in tables]
 
-        prepared = self._store.read(prepare)
+        if is_free and all(map(self._new.is_placed, tables)):
+            prepared = [self._new.placed(table) for table in tables]
+        else:
+            prepared = self._store.read(prepare)
         made: list[str] = []
 
         def work(transaction: Transaction) -> None:
@@ -379,80 +378,7 @@ class TableService(TableAlterations):
         return self._access.visible(names, lambda name: database_object(catalog, name), catalog_object(catalog))
 
     def _prepared(self, transaction: Transaction, table: MetastoreTable) -> tuple[MetastoreTable, Directory | None]:
-        """Return the table as it is stored: with its type, times and, unless it is a view, a location; and its
-        directory.
-        """
-        database = _database_for(transaction, table).value
-        now = int(self._clock())
-        storage = table.storage
-        directory = None
-        if not table.is_view:
-            storage = storage if storage is not None else StorageDescriptor()
-            location = (
-                self._warehouse.qualified(storage.location)
-                if storage.location
-                else self._warehouse.table_location(database, table)
-            )
-            self._warehouse.check_skew(storage)
-            directory = directory_at(location)
-            free = self._not_of_another(transaction, database, table, location, directory)
-            if free != location:
-                location, directory = free, directory_at(free)
-            storage = dataclasses.replace(storage, location=location)
-        elif storage is not None and storage.location:
-            location = self._warehouse.qualified(storage.location)
-            directory = directory_at(location)
-            storage = dataclasses.replace(storage, location=location)
-        if storage is not None and storage.location is not None and files.is_root(storage.location):
-            raise InvalidObjectError(f"{table.name} location must not be root path")
-        parameters = {PARAMETER_DDL_TIME: str(now), **table.parameters}
-        complete = dataclasses.replace(
-            table,
-            table_type=stored_type(table.table_type, parameters),
-            storage=storage,
-            parameters=parameters,
-            create_time=now,
-            number=secrets.randbits(NUMBER_BITS) or 1,
-        )
-        return complete, directory
-
-    def _not_of_another(
-        self,
-        transaction: Transaction,
-        database: MetastoreDatabase,
-        table: MetastoreTable,
-        location: str,
-        directory: Directory | None,
-    ) -> str:
-        """Return the default location of a managed table, or one beside it if a renamed table still uses that.
-
-        That happens in object stores, and outside of the server's deletion roots: there the files stay in place when a
-        table is renamed. InvalidObjectError if the client chose the location, since it may have written there.
-        """
-        default = self._warehouse.table_location(database, table)
-        if table.is_external or not files.same_location(location, default):
-            return location
-        if files.renames_directories(location) and (
-            (directory is not None and self._deletions.guard.is_below_root(transaction, directory))
-            or transaction.places.conflict([place_text(location) or location], ()) is None
-        ):
-            return location
-        # A rename into another database is refused there.
-        taken = {
-            each.location.rstrip("/"): each
-            for each in transaction.tables.select(table.catalog, table.database)
-            if each.location is not None
-        }
-        owner = taken.get(location.rstrip("/"))
-        if owner is None or (owner.database, owner.name) == (table.database, table.name):
-            return location
-        if table.location:
-            raise InvalidObjectError(
-                f"{location} is the place of the table {owner.database}.{owner.name}, which was renamed; give "
-                f"{table.database}.{table.name} another one."
-            )
-        number = next(n for n in itertools.count(2) if f"{location}-{n}" not in taken)
-        return f"{location}-{number}"
+        return self._new.prepared(transaction, _database_for(transaction, table).value, table)
 
     def _add(
         self, transaction: Transaction, table: MetastoreTable, constraints: Sequence[Constraint], linked: str | None

@@ -111,6 +111,10 @@ def test_a_conflict_search_for_partitions_uses_an_index(tmp_path: Path) -> None:
                 steps = [row.detail for row in plan]
                 assert not [step for step in steps if step.startswith("SCAN p")], steps
                 assert [step for step in steps if index in step], steps
+        whole = connection.execute(
+            text(f"EXPLAIN QUERY PLAN {databases._INSIDE.text}"), {"at": "a", "first": "b", "last": "c", "table_id": 1}
+        )
+        assert not [row.detail for row in whole if row.detail.startswith("SCAN p")]
     opened.close()
 
 
