@@ -38,6 +38,9 @@ _NEXT_ID = Statement(
     .values(value=SequenceRow.value + 1)
     .returning(SequenceRow.value)
 )
+_HOLD_BACK = Statement(
+    select(SequenceRow.value + 1).where(SequenceRow.name == LOCK_SEQUENCE).with_for_update(of=SequenceRow)
+)
 _INSERT = Statement(insert(LockRow))
 _FIND = Statement(select(*LockRow.__table__.columns).where(LockRow.id == bindparam("lock_id")))
 _EARLIER = (
@@ -107,6 +110,11 @@ class SqlLocks:
         order of arrival.
         """
         [(number,)] = _NEXT_ID.rows(self._connection, {})
+        return int(number)
+
+    def hold_back(self) -> int:
+        """Return the id that the next lock gets; no lock gets one before the end of the transaction."""
+        [(number,)] = _HOLD_BACK.rows(self._connection, {})
         return int(number)
 
     def add(self, lock: Lock) -> None:

@@ -12,6 +12,7 @@ from sqlalchemy import (
     JSON,
     ColumnElement,
     Connection,
+    Integer,
     String,
     bindparam,
     cast,
@@ -71,7 +72,7 @@ _REPLACE = Statement(
     update(TableRow)
     .where(TableRow.id == bindparam("table_id"))
     .values(
-        database_id=bindparam("new_database_id"),
+        database_id=func.coalesce(bindparam("new_database_id", type_=Integer), TableRow.database_id),
         name=bindparam("new_name"),
         table_type=bindparam("new_type"),
         comment=bindparam("new_comment"),
@@ -81,6 +82,12 @@ _REPLACE = Statement(
         owner=bindparam("new_owner"),
     )
 )
+_REPLACE_DOCUMENT = Statement(
+    update(TableRow)
+    .where(TableRow.id == bindparam("table_id"))
+    .values(comment=bindparam("new_comment"), document=bindparam("new_document"))
+)
+"""No index and no foreign key has these columns: SQLite writes only the row."""
 _SELECT = _IN_DATABASE.where(TableRow.name.in_(bindparam("names", expanding=True)))
 _ALL_NAMES = (
     select(TableRow.name)
@@ -247,9 +254,17 @@ class SqlTables:
         return None if row is None else int(row[0])
 
     def replace(
-        self, table_id: int, database_id: int, table: MetastoreTable, old: MetastoreTable | None = None
+        self, table_id: int, database_id: int | None, table: MetastoreTable, old: MetastoreTable | None = None
     ) -> bool:
         """Replace the table, perhaps in another database; False if that name is taken, which ends the transaction."""
+        document = {
+            "table_id": table_id,
+            "new_comment": table.parameters.get("comment"),
+            "new_document": table_document(table),
+        }
+        if old is not None and _keys(old) == _keys(table):
+            _REPLACE_DOCUMENT.change(self._connection, document)
+            return True
         names = self._names(table_id) if old is None else (old.catalog, old.database, old.name)
         if names != (table.catalog, table.database, table.name):
             # Grants follow the row; servers that have them in memory by names have to read them again.
@@ -259,12 +274,10 @@ class SqlTables:
             _REPLACE.change(
                 self._connection,
                 {
-                    "table_id": table_id,
+                    **document,
                     "new_database_id": database_id,
                     "new_name": table.name,
                     "new_type": table.table_type,
-                    "new_comment": table.parameters.get("comment"),
-                    "new_document": table_document(table),
                     "new_place": _place(table),
                     "new_kind": int(table.kind),
                     "new_owner": _owner(table),
@@ -291,6 +304,12 @@ class SqlTables:
     def _names(self, table_id: int) -> tuple[Any, ...]:
         """Return catalog, database and name of the table of a row."""
         return self._locked.get(table_id) or tuple(_NAMES_OF.row(self._connection, {"table_id": table_id}) or ())
+
+
+def _keys(table: MetastoreTable) -> tuple[Any, ...]:
+    """Return what the columns of the row beside comment and document are made of."""
+    names = (table.catalog, table.database, table.name, table.table_type)
+    return (*names, table.location, table.kind, table.owner, table.extra.get("ownerType"))
 
 
 def _place(table: MetastoreTable) -> str | None:

@@ -172,7 +172,7 @@ class LockService(SecuredService):
         """Return the newest lock that a request has to wait for, None if there is none: then no lock that excludes it
         is granted before the end of the transaction, which is as good as the lock itself.
         """
-        lock_id = transaction.locks.next_id()
+        lock_id = transaction.locks.hold_back()
         now = self._now_ms()
         earlier = transaction.locks.earlier(lock_id, request)
         blockers = [each for each in earlier if is_blocked_by(request, each.components)]

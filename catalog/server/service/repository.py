@@ -140,11 +140,11 @@ class Tables(Protocol):
         ...
 
     def replace(
-        self, table_id: int, database_id: int, table: MetastoreTable, old: MetastoreTable | None = None
+        self, table_id: int, database_id: int | None, table: MetastoreTable, old: MetastoreTable | None = None
     ) -> bool:
-        """Store the table, perhaps under another name or in another database; False if that name is taken. The
-        transaction can only be ended then. `old` is the table as the transaction has read it for the change, which
-        saves reading its names.
+        """Store the table, perhaps under another name or in another database (None: it stays in its own); False if that
+        name is taken. The transaction can only be ended then. `old` is the table as the transaction has read it for the
+        change, which saves reading its names, and writing what is the same.
         """
         ...
 
@@ -252,6 +252,10 @@ class Locks(Protocol):
         """Return the next lock id. Blocks other callers until the end of the transaction, so that ids are the order of
         arrival.
         """
+        ...
+
+    def hold_back(self) -> int:
+        """Return the id that the next lock gets. Blocks other callers as `next_id`."""
         ...
 
     def add(self, lock: Lock) -> None: ...

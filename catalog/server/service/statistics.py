@@ -187,7 +187,7 @@ class StatisticsService(SecuredService):
         changed = dataclasses.replace(
             table.value, parameters=with_accurate_columns(table.value.parameters, [each.column for each in new])
         )
-        transaction.tables.replace(table.id, _database_id(transaction, table.value), changed, table.value)
+        transaction.tables.replace(table.id, None, changed, table.value)
         described = _described(changed, None, new, engine)
         return events.update_table_column_statistics(changed, described, before=table.value)
 
@@ -239,7 +239,7 @@ class StatisticsService(SecuredService):
                 return
             raise NoSuchObjectError(_unknown(table.value, None, columns))
         changed = dataclasses.replace(table.value, parameters=without_accurate_columns(table.value.parameters, columns))
-        transaction.tables.replace(table.id, _database_id(transaction, table.value), changed, table.value)
+        transaction.tables.replace(table.id, None, changed, table.value)
         # One of the events has the change of the table's parameters.
         changes = [
             events.delete_table_column_statistics(changed, each, engine, before=None if index else table.value)
@@ -295,13 +295,6 @@ def _table_to_change(transaction: Transaction, key: TableKey, *, of_partitions: 
             # Hive's error for the table of a partition.
             raise InvalidObjectError(str(error)) from error
         raise
-
-
-def _database_id(transaction: Transaction, table: MetastoreTable) -> int:
-    found = transaction.databases.find(table.catalog, table.database, for_child=True)
-    if found is None:
-        raise NoSuchObjectError(f"The database {shortened(table.database)} does not exist")
-    return found.id
 
 
 def _check_columns(table: MetastoreTable, columns: Iterable[ColumnStatistics]) -> None:

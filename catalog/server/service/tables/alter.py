@@ -168,7 +168,7 @@ class TableAlterations(SecuredService):
             if old.table_type != MATERIALIZED_VIEW:
                 raise MetastoreError(f"{old.database}.{old.name} is no materialized view")
             new = dataclasses.replace(old, extra={**old.extra, CREATION_METADATA: dict(made_of)})
-            transaction.tables.replace(stored.id, self._database_id(transaction, old), new, old)
+            transaction.tables.replace(stored.id, None, new, old)
             # Hive's notification log has no event for it.
             transaction.history.record(events.alter_table(old, new))
 
@@ -195,7 +195,7 @@ class TableAlterations(SecuredService):
                 raise table_not_found(database, name)
             old = stored.value
             new = dataclasses.replace(old, parameters=emptied(old.parameters, int(self._clock())))
-            transaction.tables.replace(stored.id, self._database_id(transaction, old), new, old)
+            transaction.tables.replace(stored.id, None, new, old)
             transaction.events.append(events.alter_table(old, new, truncated=True))
 
         self._store.write(work)
@@ -285,12 +285,6 @@ class TableAlterations(SecuredService):
         mover.move(transaction, stored.id, old_location, new_location)
         transaction.partitions.move_location(stored.id, old_location, new_location)
         return dataclasses.replace(new, storage=dataclasses.replace(new.storage, location=new_location))
-
-    def _database_id(self, transaction: Transaction, table: MetastoreTable) -> int:
-        found = transaction.databases.find(table.catalog, table.database, for_child=True)
-        if found is None:
-            raise MetastoreError(f"The database {table.database} does not exist")
-        return found.id
 
 
 def _goes_with(database: MetastoreDatabase, table: MetastoreTable) -> bool:

@@ -284,7 +284,9 @@ class PointerService(SecuredService):
         """Raise AccessDeniedError unless the caller may change the directories of a table to others: before the first
         file is written there. Return the places for the change.
         """
-        new = [each for each in after if not any(is_inside(each, known) for known in before)]
+        if self._access.caller() is None:
+            return ()
+        new = [each for each in after if each not in before and not any(is_inside(each, known) for known in before)]
         return self._places.moved(self._access, (catalog, normalized(database), normalized(name)), new)
 
     @secured(needs(Privilege.SELECT, a_column_of_the_table))
@@ -379,10 +381,13 @@ class PointerService(SecuredService):
             )
         new = self._completed(old, change.change(old))
         _check_rights(rights, change, old, new)
-        database = transaction.databases.find(new.catalog, new.database, for_child=True)
-        if database is None:
-            raise NoSuchObjectError(f"The database {new.database} does not exist")
-        self._replace(transaction, stored, database.id, new)
+        database_id = None
+        if (new.catalog, new.database) != (old.catalog, old.database):
+            database = transaction.databases.find(new.catalog, new.database, for_child=True)
+            if database is None:
+                raise NoSuchObjectError(f"The database {new.database} does not exist")
+            database_id = database.id
+        self._replace(transaction, stored, database_id, new)
         names = names_after(old, new, by_ids=change.column_names)
         if names is not None:
             transaction.tables.follow_columns(stored.id, names)
@@ -397,7 +402,7 @@ class PointerService(SecuredService):
         return dataclasses.replace(new, storage=storage, parameters=parameters)
 
     def _replace(
-        self, transaction: Transaction, stored: StoredRow[MetastoreTable], database_id: int, new: MetastoreTable
+        self, transaction: Transaction, stored: StoredRow[MetastoreTable], database_id: int | None, new: MetastoreTable
     ) -> None:
         old = stored.value
         if (old.database, old.name) != (new.database, new.name):

@@ -94,15 +94,17 @@ def _shown(field: Document) -> str:
 
 def check_spec(spec: Document, schema: Document) -> None:
     """Raise InvalidMetadataError if a spec does not fit the columns of a schema."""
-    types = types_by_id(schema)
-    for field in fields_of(spec, "partition spec"):
+    fields = fields_of(spec, "partition spec")
+    types = types_by_id(schema) if fields else {}
+    for field in fields:
         _check_field(field, types, "partition", "partition field")
 
 
 def check_order(order: Document, schema: Document) -> None:
     """Raise InvalidMetadataError if a sort order does not fit the columns of a schema."""
-    types = types_by_id(schema)
-    for field in fields_of(order, "sort order"):
+    fields = fields_of(order, "sort order")
+    types = types_by_id(schema) if fields else {}
+    for field in fields:
         _check_field(field, types, "sort", "sort field")
         if field.get("direction") not in ("asc", "desc") or field.get("null-order") not in (
             "nulls-first",
@@ -127,9 +129,10 @@ def fields_of(owner: Document, what: str) -> list[Document]:
 
 def check_names(spec: Document, schema: Document) -> None:
     """Raise InvalidMetadataError if a partition field has no name, one of two fields, or that of another column."""
-    by_name = {name: field["id"] for name, field in columns(schema)}
+    fields = fields_of(spec, "partition spec")
+    by_name = {name: field["id"] for name, field in columns(schema)} if fields else {}
     seen: set[str] = set()
-    for field in fields_of(spec, "partition spec"):
+    for field in fields:
         name = field.get("name")
         if not isinstance(name, str) or not name:
             raise InvalidMetadataError(f"Cannot use empty or null partition name: {name}")
