@@ -170,6 +170,7 @@ OFFERED: Mapping[str, tuple[str, ...]] = {
         "write.bucket.key_locations",
         "write.bucket_strategy",
         "write.commit_message",
+        "write.kept_rows",
         "write.row_converter",
         "write.row_statements",
         "write.table_write",
@@ -177,6 +178,7 @@ OFFERED: Mapping[str, tuple[str, ...]] = {
     "jobs over a whole table, cut into tasks": (
         "upkeep.bucket_health",
         "upkeep.changed_rows",
+        "upkeep.column_patches",
         "upkeep.compact_table",
         "upkeep.compact_tasks",
         "upkeep.health",

@@ -124,6 +124,8 @@ struct RowChanges {
   8: optional list<SequenceRule> sequences,
   /** Columns that keep their value where an updated row has null. */
   9: optional list<string> keptForNull,
+  /** True when an update writes only the assigned columns (WriteRequest.assigned), of rows in the order of their ids. */
+  10: optional bool byColumn,
 }
 
 struct TableInfo {
@@ -365,6 +367,11 @@ struct WriteRequest {
   7: optional list<string> scanned,
   /** True when the commit has to fail with REPEATED_KEY if several rows have one primary key. */
   8: optional bool distinctKeys,
+  /** The columns that an UPDATE or MERGE assigns in rows of the table, where RowChanges.byColumn; other columns of such rows
+      have any value. Absent: all. */
+  9: optional list<string> assigned,
+  /** The columns of the scan, where RowChanges.byColumn; absent when the rows follow from other rows, too. */
+  10: optional list<string> scannedColumns,
 }
 
 struct WritePlan {

@@ -32,15 +32,13 @@ from interbed.spark_ext.read.reader import answer, plan_global, plan_scan
 from interbed.spark_ext.read.streams import open_batches, open_stream
 from interbed.spark_ext.read.task import guarded_handling, refuse_guarded, task_of
 from interbed.spark_ext.values.predicates import handling_of
+from interbed.spark_ext.write.format_writer import abort_format, commit_format, plan_format_write
 from interbed.spark_ext.write.sink import EpochToken, plan_epoch
 from interbed.spark_ext.write.writer import (
     CommitToken,
-    abort_format,
     check_distinct,
-    commit_format,
     decode_all_marks,
     decode_messages,
-    plan_format_write,
     plan_write,
 )
 from interbed.storage.base.errors import InvalidInputError, NotSupportedError

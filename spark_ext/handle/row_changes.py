@@ -280,15 +280,25 @@ def row_changes_of(name: str, schema: TableSchema, unit: int) -> RowChanges:
     """Describe a table's support of row changes for Spark; see clustering_of for `unit`."""
     keys = list(schema.primary_keys)
     if not keys:
+        by_column = schema.core.data_evolution_enabled
         # One task rewrites a file; a deletion vector can be merged from several tasks. New rows have no file, and one
         # task should write a bucket.
         by_file = WriteClustering(
             columns=[FILE_PATH],
             bucketCount=0,
             bucketColumns=[],
-            strict=not schema.core.deletion_vectors_enabled,
+            strict=by_column or not schema.core.deletion_vectors_enabled,
             spread=_spread_by(schema),
         )
+        if by_column:
+            return RowChanges(
+                rowId=[FILE_PATH, ROW_INDEX],
+                toldOfRows={},
+                refusals=refusals(name, schema),
+                splitsUpdates=False,
+                clustering=by_file,
+                byColumn=True,
+            )
         ids = [ROW_ID] if schema.core.row_tracking_enabled else []
         return RowChanges(
             rowId=[FILE_PATH, ROW_INDEX],

@@ -134,7 +134,7 @@ def task_writer(task: bytes) -> RowsWriter:
     if not token.handle.is_format:
         return TaskWriter(task)
     # By use: most tables are none.
-    from interbed.spark_ext.write.writer import FormatTaskWriter
+    from interbed.spark_ext.write.format_writer import FormatTaskWriter
 
     return FormatTaskWriter(token)
 

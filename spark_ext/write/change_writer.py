@@ -5,10 +5,8 @@ one task.
 """
 
 import json
-import tempfile
-import weakref
 from base64 import b64decode, b64encode
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Protocol
 
 import numpy as np
@@ -31,6 +29,7 @@ from interbed.storage.table.table import Table
 from interbed.storage.write.bucket.key_locations import KeyHashes
 from interbed.storage.write.commit_message import CommitMessage
 from interbed.storage.write.deleted_rows import replace_files, vector_messages
+from interbed.storage.write.kept_rows import KeptRows
 from interbed.storage.write.row_statements import delete_refusal
 from interbed.storage.write.table_write import TableWrite
 
@@ -84,8 +83,6 @@ class DistinctKeys:
 
 MARKS = b"marked:"
 
-ROW_BYTES_IN_MEMORY = 32 * 1024 * 1024
-
 
 class ChangeWriter(Protocol):
     """Writer of batches of changed rows, with results beside the files of the table's writer."""
@@ -102,37 +99,9 @@ class ChangeWriter(Protocol):
         """Return the rows to be marked as deleted when the job is committed, by the path of their file."""
         ...
 
-
-class KeptRows:
-    """Rows of a task that are needed after all others; in a temporary file if they are many. The file ends with the
-    task, however that ends.
-    """
-
-    def __init__(self) -> None:
-        self._file = tempfile.SpooledTemporaryFile(ROW_BYTES_IN_MEMORY)  # noqa: SIM115 - closed by close
-        self._closing = weakref.finalize(self, self._file.close)
-        self._stream: pa.RecordBatchStreamWriter | None = None
-        self._is_empty = True
-
-    def add(self, rows: pa.RecordBatch) -> None:
-        """Keep the rows; all batches have one schema."""
-        if self._stream is None:
-            self._stream = pa.ipc.new_stream(pa.PythonFile(self._file, "w"), rows.schema)
-            self._is_empty = False
-        self._stream.write_batch(rows)
-
-    def batches(self) -> Iterator[pa.RecordBatch]:
-        """Yield all rows in their order; no rows can be added afterwards."""
-        if self._stream is not None:
-            self._stream.close()
-            self._stream = None
-        if not self._is_empty:
-            self._file.seek(0)
-            yield from pa.ipc.open_stream(pa.PythonFile(self._file, "r"))
-
-    def close(self) -> None:
-        """Forget the rows so far."""
-        self._closing()
+    def abort(self) -> None:
+        """Delete files of its own, also after `finish`."""
+        ...
 
 
 class KeyedChanges:
@@ -187,6 +156,9 @@ class KeyedChanges:
     def marked(self) -> Mapping[str, DeletionVector]:
         return {}
 
+    def abort(self) -> None:
+        self._inserted.close()
+
 
 class LocatedChanges:
     """Changes of an append table, whose rows are deleted by file and position.
@@ -230,9 +202,17 @@ class LocatedChanges:
         if not self._deleted or self._table.options.deletion_vectors_enabled:
             return []
         splits = self._table.new_scan(snapshot_id=self._snapshot_id).plan().splits
-        return replace_files(self._table.store.with_stored_row_ids(), self._moved, splits, self.marked())
+        return replace_files(self._table.store.with_stored_row_ids(), self._moved, splits, self._vectors())
 
     def marked(self) -> Mapping[str, DeletionVector]:
+        if not self._table.options.deletion_vectors_enabled:
+            return {}
+        return self._vectors()
+
+    def abort(self) -> None:
+        pass
+
+    def _vectors(self) -> dict[str, DeletionVector]:
         return {path: DeletionVector.of(np.concatenate(found)) for path, found in self._deleted.items()}
 
 

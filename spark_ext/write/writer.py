@@ -4,9 +4,7 @@ Spark drops the messages of tasks that end while their job fails, and does not w
 the names of files have the job's id, and a mark exists while the job may succeed: see
 `interbed.storage.upkeep.job_files`.
 
-Tasks on format tables write hidden files, which the driver renames. Such a commit may be repeated: files that have
-their names are left as they are. A task that Spark does not wait for may leave hidden files, which the removal of
-orphan files deletes.
+Writes of format tables are in `format_writer`.
 """
 
 import json
@@ -20,9 +18,8 @@ from typing import Any
 
 import pyarrow as pa
 
-from interbed.spark_ext.handle.format_tables import open_format, partition_from_json, partition_to_json, with_registered
 from interbed.spark_ext.handle.reports import RepeatedKeyError, commit_metrics
-from interbed.spark_ext.handle.row_changes import partitions_scanned
+from interbed.spark_ext.handle.row_changes import RENAMED, partitions_scanned
 from interbed.spark_ext.handle.session_options import table_options
 from interbed.spark_ext.handle.table_handle import TableHandle
 from interbed.spark_ext.values.predicates import conjunction_of, padded_partitions, partition_of
@@ -32,28 +29,28 @@ from interbed.spark_ext.write.change_writer import (
     REPEATED,
     ChangeWriter,
     DistinctKeys,
-    KeptRows,
     KeyedChanges,
     LocatedChanges,
     decode_marks,
     encode_marks,
     mark_messages,
 )
+from interbed.spark_ext.write.column_changes import ColumnChanges
 from interbed.storage.base.errors import CommitFailedError, InvalidInputError, NotSupportedError
+from interbed.storage.base.predicate.expr import columns_of
 from interbed.storage.commit.basis import RowsRead, SnapshotRead
 from interbed.storage.commit.file_store_commit import FileStoreCommit
 from interbed.storage.files.deletion_vectors import DeletionVector
+from interbed.storage.meta.schema.system_fields import readable_by_name
 from interbed.storage.meta.schema.table_schema import TableSchema
 from interbed.storage.scan.fallback_checks import check_hides_no_rows, warn_of_branch_rows
-from interbed.storage.table.format_table.directories import FormatPartition
-from interbed.storage.table.format_table.format_table import FormatTable
-from interbed.storage.table.format_table.writing import FormatTableWrite, StagedFile, check_rows_in_choice, commit
 from interbed.storage.table.table import Table
 from interbed.storage.upkeep.compact_table import compact_again
 from interbed.storage.upkeep.job_files import JobFiles
 from interbed.storage.write.bucket_strategy import batch_strategy_of, strategy_of
 from interbed.storage.write.commit_message import CommitMessage
-from interbed.storage.write.row_converter import RowConverter, kinds_of
+from interbed.storage.write.kept_rows import KeptRows
+from interbed.storage.write.row_converter import kinds_of
 from interbed.storage.write.row_statements import UPDATABLE
 from interbed.storage.write.table_write import TableWrite, overwriting
 from interbed.thrift_idl.planner.ttypes import CommitResult, WriteMode, WritePlan
@@ -68,6 +65,9 @@ class CommitToken:
     `mode` is a WriteMode of planner.thrift; `filters` have the partition of a static overwrite as Spark's filters. With
     `follows` the rows were computed from those of a scan with the filters `scanned` at the handle's snapshot. With
     `distinct` no two rows may have one primary key. Rows of a `stream` stay in the postponed bucket if there is one.
+
+    With `data-evolution.enabled`, `assigned` are the columns that the statement changes in rows of the table, and
+    `columns` those of the same row from which it computes them; None: other rows matter, too.
     """
 
     handle: TableHandle
@@ -78,6 +78,8 @@ class CommitToken:
     scanned: tuple[str, ...] | None = None
     distinct: bool = False
     stream: bool = False
+    assigned: tuple[str, ...] = ()
+    columns: tuple[str, ...] | None = None
 
     def for_executors(self) -> "CommitToken":
         """Return the token for the tasks, without secrets of the catalog. Raises the errors of TableHandle."""
@@ -100,6 +102,8 @@ class CommitToken:
                 "scanned": self.scanned,
                 "distinct": self.distinct,
                 "stream": self.stream,
+                "assigned": self.assigned,
+                "columns": self.columns,
             }
         ).encode()
 
@@ -117,6 +121,8 @@ class CommitToken:
                 scanned=None if value["scanned"] is None else tuple(value["scanned"]),
                 distinct=value["distinct"],
                 stream=value["stream"],
+                assigned=tuple(value["assigned"]),
+                columns=None if value["columns"] is None else tuple(value["columns"]),
             )
         except (ValueError, KeyError, TypeError) as error:
             raise InvalidInputError(f"Not a write's token: {error}") from error
@@ -191,17 +197,32 @@ class CommitToken:
         if self.mode == WriteMode.CHANGES or self.distinct or self.follows:
             check_hides_no_rows(table.store, {m.partition for m in messages if m.data.new_files})
         if self.mode in (WriteMode.APPEND, WriteMode.CHANGES) or staged is not None:
-            follows = self._rows_read() if self.follows else None
+            follows = self._rows_read(messages) if self.follows else None
             return commit.commit(messages, follows_from=follows) if messages else []
         dynamic = self.mode == WriteMode.OVERWRITE_DYNAMIC
         if dynamic and not messages:
             return []
         return commit.overwrite(messages, partition={} if dynamic else self.static_partition(), dynamic=dynamic)
 
-    def _rows_read(self) -> RowsRead:
-        partitions = partitions_scanned(self.handle.schema, self.scanned)
-        read = SnapshotRead(self.handle.snapshot_id or 0, self.handle.snapshot_identity)
-        return RowsRead(snapshot=read, partitions=partitions)
+    @property
+    def by_column(self) -> bool:
+        """Whether the job writes new values of some columns of rows that stay where they are."""
+        return self.mode == WriteMode.CHANGES and self.handle.schema.core.data_evolution_enabled
+
+    def _rows_read(self, messages: Sequence[CommitMessage]) -> RowsRead:
+        schema = self.handle.schema
+        read = RowsRead(
+            snapshot=SnapshotRead(self.handle.snapshot_id or 0, self.handle.snapshot_identity),
+            partitions=partitions_scanned(schema, self.scanned),
+        )
+        if not self.by_column:
+            return read
+        known = readable_by_name(schema)
+        depends = {*self.assigned, *(known if self.columns is None else self.columns)}
+        # New and deleted rows depend on all rows.
+        others = any(m.data.new_index_files or any(f.first_row_id is None for f in m.data.new_files) for m in messages)
+        ids = frozenset(known[name].id for name in depends if name in known)
+        return replace(read, columns=ids, whole=self.columns is None or others)
 
 
 _OVERWRITE_MODE = "partitionoverwritemode"
@@ -253,6 +274,8 @@ def plan_write(handle: TableHandle, request: Any) -> WritePlan:
         distinct=bool(request.distinctKeys)
         and handle.schema.core.merge_engine in UPDATABLE
         and handle.schema.has_primary_key,
+        assigned=tuple(handle.schema.names if request.assigned is None else request.assigned),
+        columns=_columns_of(handle.schema, request),
     )
     if token.mode == WriteMode.OVERWRITE:
         token.static_partition()
@@ -263,6 +286,15 @@ def plan_write(handle: TableHandle, request: Any) -> WritePlan:
         warn_of_branch_rows(table.store, predicate=conjunction_of(token.scanned or (), handle.fields))
     token.files(table).mark()
     return token.plan()
+
+
+def _columns_of(schema: TableSchema, request: Any) -> tuple[str, ...] | None:
+    """Return the columns of the scan of a statement, with those of its filters; None if other rows matter, too."""
+    if request.scannedColumns is None or request.scanned is None:
+        return None
+    predicate = conjunction_of(request.scanned, tuple(readable_by_name(schema).values()))
+    filtered = () if predicate is None else sorted(columns_of(predicate))
+    return tuple(dict.fromkeys((*(c.removeprefix(RENAMED) for c in request.scannedColumns), *filtered)))
 
 
 def _keeps_one_row(schema: TableSchema) -> bool:
@@ -280,7 +312,8 @@ class TaskWriter:
         self._arrow = self._table.arrow_schema
         self._write = self._new_write()
         self._moved = self._write
-        if self._token.mode == WriteMode.CHANGES and table.options.row_tracking_enabled:
+        keeps_ids = table.options.row_tracking_enabled and not self._token.by_column
+        if self._token.mode == WriteMode.CHANGES and keeps_ids:
             # Rows of the table keep their ids, in files of their own.
             self._moved = TableWrite(self._table.store.with_stored_row_ids(), self._token.commit_user)
         self._changes = self._change_writer() if self._token.mode == WriteMode.CHANGES else None
@@ -318,7 +351,7 @@ class TaskWriter:
         """Finish the files and return the messages for the driver's commit, for decode_messages."""
         # Files are rewritten from those of the snapshot that the rows were read from.
         with self._token.handle.being_read():
-            replaced = [] if self._changes is None else self._changes.finish()
+            changed = [] if self._changes is None else self._changes.finish()
         self._prepared = self._write.prepare_commit()
         if self._moved is not self._write:
             self._prepared += self._moved.prepare_commit()
@@ -326,9 +359,11 @@ class TaskWriter:
         self._write.close()
         if not self._token.files(self._table).is_marked():
             self._delete_prepared()
+            if self._changes is not None:
+                self._changes.abort()
             raise CommitFailedError("The job of this task has ended without it; its files were deleted.")
-        content = encode_messages((*self._prepared, *replaced))
-        if self._changes is not None and (marked := self._changes.marked()) and not replaced:
+        content = encode_messages((*self._prepared, *changed))
+        if self._changes is not None and (marked := self._changes.marked()):
             marks = encode_marks(marked)
             content += _LENGTH.pack(len(marks)) + marks
         if self._distinct is not None and (key := self._distinct.repeated(self._keys.batches())) is not None:
@@ -340,12 +375,16 @@ class TaskWriter:
     def _change_writer(self) -> ChangeWriter:
         if self._table.schema.has_primary_key:
             return KeyedChanges(self._write, self._table, distinct=self._token.distinct)
+        if self._token.by_column:
+            return ColumnChanges(self._write, self._table, self._token.assigned, self._token.handle.snapshot_id)
         return LocatedChanges(self._write, self._moved, self._table, self._token.handle.snapshot_id)
 
     def abort(self) -> None:
         """Delete the written files, also after finish if the result did not reach the driver."""
         self._write.abort()
         self._moved.abort()
+        if self._changes is not None:
+            self._changes.abort()
         self._delete_prepared()
 
     def _delete_prepared(self) -> None:
@@ -380,84 +419,6 @@ def decode_all_marks(contents: Sequence[bytes]) -> list[dict[str, DeletionVector
     return [decode_marks(p) for p in _parts(contents) if p.startswith(MARKS)]
 
 
-def plan_format_write(handle: TableHandle, table: FormatTable, request: Any) -> WritePlan:
-    """Plan planner.thrift's WriteRequest on a format table. Raises for a write that is not possible."""
-    table.definition.check_writable(table.name)
-    if request.mode == WriteMode.CHANGES:
-        raise NotSupportedError(f"The format table '{table.name}' takes no changes of single rows.")
-    own = with_registered(handle, table)
-    token = CommitToken(
-        handle=replace(own, dynamic_options={**own.dynamic_options, **table_options(request.options)}),
-        commit_user="",
-        mode=mode_of(request, table.schema),
-        filters=tuple(request.filters),
-    )
-    if token.mode == WriteMode.OVERWRITE:
-        token.static_partition()
-    # Opened here for its checks of the options.
-    open_format(token.handle)
-    return token.plan()
-
-
-class FormatTaskWriter:
-    """Writer of the rows of one task attempt; finish or abort is its last call."""
-
-    def __init__(self, token: CommitToken) -> None:
-        table = open_format(token.handle)
-        self._table = table
-        self._arrow = table.arrow_schema
-        self._converter = RowConverter(table.schema, table.name)
-        self._write = FormatTableWrite(table.definition, table.directories)
-
-    def write(self, batch: pa.RecordBatch) -> None:
-        """Write a batch of Spark's rows. Raises SchemaMismatchError and InvalidInputError for data that do not fit."""
-        for rows in self._converter.batches(batch_from_spark(batch, self._arrow)):
-            default = self._table.options.partition_default_name
-            self._converter.check_new_rows(rows, None, default, self._write.row_count)
-            self._write.write(rows)
-
-    def finish(self) -> bytes:
-        """Finish the files and return them for the driver's commit."""
-        return json.dumps([_file_to_json(file) for file in self._write.finish()]).encode()
-
-    def abort(self) -> None:
-        """Delete the written files, also after finish if the result did not reach the driver."""
-        self._write.abort()
-
-
-def commit_format(token: CommitToken, table: FormatTable, messages: Iterable[bytes]) -> CommitResult:
-    """Give the files of the tasks their names, and delete those that an overwrite replaces.
-
-    An overwrite replaces the files that exist when it is committed. Called again, it completes the first call.
-    """
-    files = _files(messages, table.schema)
-    directories, file_io = table.directories, table.file_io
-    own = {file.path for file in files}
-    replaced: list[FormatPartition] = []
-    if token.mode == WriteMode.OVERWRITE_DYNAMIC:
-        written = {file.partition.row: file.partition for file in files}
-        # Other directories may have equal values.
-        others = [each for each in directories.partitions() if each.row in written]
-        replaced = list({each.location: each for each in (*written.values(), *others)}.values())
-        directories.check_owned(others)
-    elif token.mode == WriteMode.OVERWRITE:
-        chosen: Any = token.static_partition()
-        if table.partition_keys:
-            check_rows_in_choice(directories, chosen, [file.partition.row for file in files], table.name)
-        replaced = directories.chosen(chosen)
-        directories.check_owned(replaced)
-    listed = [file.path for each in replaced for file in directories.files(each) if file.path not in own]
-    pending = [file for file in files if file_io.exists(file.staged) or not file_io.exists(file.path)]
-    commit(directories, pending, replaced=listed)
-    return CommitResult()
-
-
-def abort_format(token: CommitToken, messages: Iterable[bytes]) -> None:
-    """Delete the hidden files of the tasks."""
-    table = open_format(token.handle)
-    table.file_io.delete_quietly([file.staged for file in _files(messages, table.schema)])
-
-
 def _parts(contents: Sequence[bytes]) -> Iterator[bytes]:
     for content in contents:
         position = 0
@@ -466,27 +427,3 @@ def _parts(contents: Sequence[bytes]) -> Iterator[bytes]:
             position += _LENGTH.size
             yield content[position : position + length]
             position += length
-
-
-def _file_to_json(file: StagedFile) -> dict[str, Any]:
-    return {
-        "staged": file.staged,
-        "path": file.path,
-        "rows": file.rows,
-        "size": file.size,
-        "partition": partition_to_json(file.partition),
-    }
-
-
-def _files(messages: Iterable[bytes], schema: TableSchema) -> list[StagedFile]:
-    return [
-        StagedFile(
-            staged=each["staged"],
-            path=each["path"],
-            partition=partition_from_json(each["partition"], schema),
-            rows=each["rows"],
-            size=each["size"],
-        )
-        for message in messages
-        for each in json.loads(message)
-    ]

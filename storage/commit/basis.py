@@ -65,12 +65,19 @@ class RowsRead:
     """Rows from which changes were computed: those of some partitions at a snapshot.
 
     With `columns`, the field ids of columns that were read or written, the changes are new files with columns of rows
-    that stay where they are: only other changes of these columns of the same rows are a conflict.
+    that stay where they are: only other changes of these columns of the same rows are a conflict. With `whole`, rows
+    that were added or changed in any way since are a conflict, too.
     """
 
     snapshot: SnapshotRead
     partitions: PartitionFilter
     columns: frozenset[int] | None = None
+    whole: bool = False
+
+    @property
+    def depends_on_rows(self) -> bool:
+        """Whether any change of the partitions is a conflict."""
+        return self.whole or self.columns is None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -100,15 +107,15 @@ class CommitBasis:
         bases = [(m.partition, m.basis) for m in messages]
         known = [SnapshotRead(b.keys_as_of, b.keys_identity) for _, b in bases if b.keys_as_of is not None]
         indexes = frozenset((p, frozenset(b.hash_indexes)) for p, b in bases if b.hash_indexes is not None)
-        by_column = rows is not None and rows.columns is not None
+        whole = rows if rows is not None and rows.depends_on_rows else None
         written = [b.buckets_as_of for _, b in bases if b.buckets_as_of is not None]
         return CommitBasis(
             hash_indexes=indexes,
             keys_as_of=min(known, key=lambda read: read.id, default=None),
             buckets_as_of=min(written, default=None),
-            rows_as_of=None if rows is None or by_column else rows.snapshot,
-            partitions=None if rows is None or by_column else rows.partitions,
-            columns_as_of=rows if by_column else None,
+            rows_as_of=None if whole is None else whole.snapshot,
+            partitions=None if whole is None else whole.partitions,
+            columns_as_of=None if rows is None or rows.columns is None else rows,
         )
 
 

@@ -30,7 +30,6 @@ from interbed.storage.meta.manifest.index_manifest import DeletionVectorRange
 from interbed.storage.meta.schema.system_fields import readable_by_name
 from interbed.storage.meta.schema.table_schema import TableSchema
 from interbed.storage.scan.split import DeletionFile, Split
-from interbed.storage.scan.support import check_rows_in_files
 
 
 @dataclass(frozen=True)
@@ -151,23 +150,39 @@ __all__ = ["FILE_PATH", "ROW_INDEX", "LocatedRead"]
 class LocatedRead:
     """Reads splits of an append table as batches of the requested columns (all for None), then path and position.
 
-    Rows are filtered exactly. Safe for several threads. Raises what TableRead raises.
+    The path of rows that are put together from several files is that of the oldest one. Rows are filtered exactly.
+    Safe for several threads. Raises what TableRead raises.
     """
 
     def __init__(
         self, store: FileStore, columns: Sequence[str] | None = None, predicate: Predicate | None = None
     ) -> None:
-        check_rows_in_files(store)
         self._store = store
         self._columns = ReadColumns.of(store.schema, columns, predicate)
         self._files = FileRead(store, self._columns.fields)
         self._deletions = DeletionReader(store.file_io)
+        self._located = [*self._columns.names, ROW_INDEX]
 
     def to_batches(self, split: Split) -> Iterator[pa.RecordBatch]:
         """Yield the rows of the files of a split, in order, without those that deletion vectors mark."""
         deleted_of = self._deletions.of(split.deletion_files)
+        if self._store.options.data_evolution_enabled:
+            yield from self._of_groups(split, deleted_of)
+            return
         for file in split.files:
             yield from self.file_batches(split, file, deleted_of(file))
+
+    def _of_groups(self, split: Split, deleted_of: DeletedOf) -> Iterator[pa.RecordBatch]:
+        # By use: reads of other tables do not load it.
+        from interbed.storage.lsm.column_groups import ColumnGroupRead, GroupOptions, row_range_groups
+
+        read = ColumnGroupRead(self._store, self._columns.fields)
+        for group in row_range_groups(split.files):
+            options = GroupOptions(
+                predicate=self._columns.predicate, deleted=deleted_of(group.oldest), with_position=True
+            )
+            for batch in read.batches(group, split.path_of, options):
+                yield from self._with_path(batch, split.path_of(group.oldest))
 
     def file_batches(
         self, split: Split, file: DataFileMeta, deleted: DeletionVector | None
@@ -180,7 +195,6 @@ class LocatedRead:
             selection = self._files.selected(file, path, predicate)
         if selection.is_empty:
             return
-        names = [*self._columns.names, ROW_INDEX]
         for batch in self._files.batches(
             file,
             path,
@@ -192,6 +206,9 @@ class LocatedRead:
                 with_position=True,
             ),
         ):
-            rows = self._columns.kept(batch).select(names)
-            if rows.num_rows:
-                yield rows.append_column(FILE_PATH, pa.repeat(pa.scalar(path), rows.num_rows))
+            yield from self._with_path(batch, path)
+
+    def _with_path(self, batch: pa.RecordBatch, path: str) -> Iterator[pa.RecordBatch]:
+        rows = self._columns.kept(batch).select(self._located)
+        if rows.num_rows:
+            yield rows.append_column(FILE_PATH, pa.repeat(pa.scalar(path), rows.num_rows))

@@ -37,14 +37,12 @@ def check_writable(store: FileStore) -> None:
     commit_listeners(store.options.raw)
 
 
-def check_rows_in_files(
-    store: FileStore, what: str = "A change of rows by their positions (DELETE, UPDATE, MERGE)"
-) -> None:
+def check_rows_in_files(store: FileStore, what: str) -> None:
     """Raise NotSupportedError for a table whose rows are put together from several files; `what` can't do that."""
     if store.options.data_evolution_enabled:
         raise NotSupportedError(
             f"{what} of the table at {store.location} is not possible: with 'data-evolution.enabled' = 'true' its rows "
-            "are put together from files of some of their columns. Change columns by Table.update in Python, replace "
+            "are put together from files of some of their columns. Change columns by UPDATE or Table.update, replace "
             "whole partitions by an overwrite, or compact the table without an order."
         )
 

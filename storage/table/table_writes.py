@@ -311,11 +311,8 @@ class TableWrites:
         import pyarrow as pa
 
         from interbed.storage.commit.contention import RetryPolicy
-        from interbed.storage.upkeep.changed_rows import (
-            check_takes_present_columns,
-            groups_of_dicts,
-            upsert_present,
-        )
+        from interbed.storage.upkeep.changed_rows import check_takes_present_columns, upsert_present
+        from interbed.storage.upkeep.grouped_rows import groups_of_dicts
 
         check_takes_present_columns(self.store, self.name)
         given: list[Any] = [data]

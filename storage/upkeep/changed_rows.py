@@ -4,14 +4,10 @@ A primary-key table gets rows with their kinds. In an append table rows are dele
 vectors mark them, or the files that hold them are rewritten without them (copy on write). The commit names the snapshot
 that was read, so that rows that another writer changed since are a conflict.
 
-An upsert of some columns looks up the old values of the other columns by key, for each group of rows with the same
-columns, as of one snapshot. A row of the key in another group would therefore not see the values of the rows before it,
-and several rows of a key have to become one. That depends on the table: in a partial-update table a null keeps the
-value of the row before it. A table with sequences compares each row with the row before it, and aggregates need each of
-them.
+An upsert of some columns looks up the old values of the other columns by key; `grouped_rows` has the groups of rows.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 from typing import Any
@@ -24,7 +20,7 @@ import pyarrow.compute as pc
 from interbed.storage.base.arrow_values import from_numpy, one_array, to_numpy
 from interbed.storage.base.bucket_id import BucketId
 from interbed.storage.base.errors import CommitConflictError, NotSupportedError, SchemaMismatchError
-from interbed.storage.base.incoming import ArrowData, arrow_rows
+from interbed.storage.base.incoming import ArrowData
 from interbed.storage.base.predicate.expr import Predicate, columns_of
 from interbed.storage.base.row.binary_row import encode_rows
 from interbed.storage.base.row.kind import RowKind
@@ -32,13 +28,12 @@ from interbed.storage.commit.basis import RowsRead, SnapshotRead
 from interbed.storage.commit.file_store_commit import FileStoreCommit
 from interbed.storage.files.deletion_vectors import DeletionVector
 from interbed.storage.lsm.column_groups import ColumnGroupRead, GroupOptions, matching_positions, row_range_groups
-from interbed.storage.lsm.merge_function.row_rules import combined_columns, kept_columns
+from interbed.storage.lsm.merge_function.row_rules import combined_columns
 from interbed.storage.meta.bucket_mode import BucketMode, bucket_mode
 from interbed.storage.meta.file_store import FileStore
 from interbed.storage.meta.manifest.entry import ROW_ID
 from interbed.storage.meta.options.stream import FALLBACK_BRANCH
 from interbed.storage.meta.schema.system_fields import readable_by_name
-from interbed.storage.meta.schema.table_schema import TableSchema
 from interbed.storage.read.columns import FILE_PATH, ROW_INDEX, DeletionReader, LocatedRead
 from interbed.storage.read.point_lookup import PointLookup, key_batch
 from interbed.storage.read.table_read import TableRead
@@ -48,12 +43,13 @@ from interbed.storage.scan.partition_filter import AllPartitions, PartitionFilte
 from interbed.storage.scan.scan import TableScan
 from interbed.storage.scan.split import Split
 from interbed.storage.scan.support import check_rows_in_files
+from interbed.storage.upkeep.column_patches import ColumnPatches
 from interbed.storage.upkeep.compact_table import commit_rows
 from interbed.storage.write.bucket_strategy import batch_strategy_of
 from interbed.storage.write.commit_message import CommitMessage
 from interbed.storage.write.deleted_rows import replace_files, vector_messages
 from interbed.storage.write.row_converter import KeptNulls
-from interbed.storage.write.row_statements import UPDATABLE, keep_rules
+from interbed.storage.write.row_statements import UPDATABLE
 from interbed.storage.write.table_write import TableWrite
 
 Positions = npt.NDArray[np.int64]
@@ -63,7 +59,6 @@ class SnapshotRows:
     """Rows of the newest snapshot, and the commit of changes that are computed from them."""
 
     def __init__(self, store: FileStore, commit_user: str) -> None:
-        check_rows_in_files(store)
         self._readable = store
         # Rows of a fallback branch can't be changed from here.
         self.store = store if store.options.fallback_branch is None else store.with_options({FALLBACK_BRANCH: ""})
@@ -114,6 +109,8 @@ class SnapshotRows:
         inserted: Iterable[pa.RecordBatch] = (),
         completed: Iterable[tuple[pa.RecordBatch, KeptNulls]] = (),
         partitions: PartitionFilter | None = None,
+        assigned: Sequence[str] = (),
+        columns: Collection[str] | None = None,
     ) -> int | None:
         """Commit deleted rows, updated rows, and new rows. Return the snapshot's id.
 
@@ -121,8 +118,13 @@ class SnapshotRows:
         are new rows with values of the table, and where null stays null. Only changes of other writers in `partitions`
         (None: in all) are conflicts. Raises CommitConflictError, NotSupportedError for rows that would hide those of
         the fallback branch.
+
+        With `data-evolution.enabled` the updated rows are in the order of `batches`, and only their columns `assigned`
+        are written. Their new values depend on `columns` of the same row, or on other rows, too (None).
         """
         self._snapshot.check(self.store.newest_snapshot(), self.store.snapshots)
+        if self.store.options.data_evolution_enabled:
+            return self._commit_columns(deleted, updated, inserted, assigned, columns)
         with ExitStack() as opened:
             write = opened.enter_context(TableWrite(self.store, self._user, strategy=batch_strategy_of))
             moved = write
@@ -148,6 +150,46 @@ class SnapshotRows:
             FileStoreCommit(self.store, self._user).abort(messages)
             raise
         read = RowsRead(snapshot=self._snapshot, partitions=partitions or AllPartitions())
+        return commit_rows(self.store, self._user, messages, read)
+
+    def _commit_columns(
+        self,
+        deleted: Iterable[pa.RecordBatch],
+        updated: Iterable[pa.RecordBatch],
+        inserted: Iterable[pa.RecordBatch],
+        assigned: Sequence[str],
+        columns: Collection[str] | None,
+    ) -> int | None:
+        """Commit changes of a table whose rows are put together from files of columns; as `commit`."""
+        marked: dict[str, list[Positions]] = {}
+        new: list[CommitMessage] = []
+        with ExitStack() as opened:
+            patches = opened.enter_context(ColumnPatches(self.store, assigned, self.snapshot_id))
+            for batch in deleted:
+                if not self.store.options.deletion_vectors_enabled:
+                    check_rows_in_files(self.store, "A deletion of rows")
+                _collect(batch, marked)
+            for batch in updated:
+                patches.add(batch)
+            rows = [batch for batch in inserted if batch.num_rows]
+            if rows:
+                write = opened.enter_context(TableWrite(self.store, self._user, strategy=batch_strategy_of))
+                for batch in rows:
+                    write.write_arrow(batch)
+                new = write.prepare_commit()
+            messages = [*new, *patches.finish()]
+            if marked:
+                messages += self._mark({path: np.concatenate(found) for path, found in marked.items()}, messages)
+        if not messages:
+            return None
+        known = readable_by_name(self.store.schema)
+        depends = (*assigned, *(known if columns is None else columns))
+        read = RowsRead(
+            snapshot=self._snapshot,
+            partitions=AllPartitions(),
+            columns=frozenset(known[name].id for name in depends),
+            whole=columns is None or bool(new or marked),
+        )
         return commit_rows(self.store, self._user, messages, read)
 
     def _write(
@@ -361,6 +403,7 @@ def delete_rows_by_rewrite(store: FileStore, predicate: Predicate, commit_user: 
 
     A file without a matching row stays. Raises CommitConflictError when another writer replaced one of the files.
     """
+    check_rows_in_files(store, "A deletion of rows")
     # Scan options may name an older snapshot; only rows of the newest one can be deleted.
     plan = TableScan(store, predicate=predicate, snapshot_id=store.newest_id()).plan()
     located = LocatedRead(store, (), predicate)
@@ -393,72 +436,3 @@ def _single_files(split: Split) -> list[Split]:
         )
         for file in split.files
     ]
-
-
-Row = Mapping[str, Any]
-
-
-def groups_of_dicts(rows: Sequence[Row], schema: TableSchema, name: str) -> list[list[dict[str, Any]]]:
-    """Return the rows in groups that have the same columns; the rows of a key are in one group, in their order.
-
-    Rows of a key with other columns are merged: the later value wins, but a null that keeps the old value. Raises
-    SchemaMismatchError for a row without a column of the key, and for rows of a key with other columns if the table
-    orders them by a sequence.
-    """
-    ordered = keep_rules(schema)
-    keeps_null = frozenset(
-        name
-        for name, kept in kept_columns(schema, schema.core).items()
-        if not kept.sequence and schema.by_name[name].type.nullable
-    )
-    made: list[dict[str, Any]] = []
-    for numbers in _numbers_by_key(rows, schema, name):
-        first = rows[numbers[0]]
-        other = next((number for number in numbers if rows[number].keys() != first.keys()), None)
-        if ordered and other is None:
-            made += [dict(rows[number]) for number in numbers]
-        elif ordered:
-            key = ", ".join(f"{each} = {first[each]!r}" for each in schema.primary_keys)
-            sequence = ", ".join(ordered[0].sequence)
-            raise SchemaMismatchError(
-                f"Rows {numbers[0]} and {other} (counted from 0) have the key {key} and different columns. The table "
-                f"'{name}' orders the rows of a key by {sequence}, so that they can't be merged before. Give one row "
-                "of the key, rows with the same columns, or an upsert for each."
-            )
-        else:
-            made.append(_merged((rows[number] for number in numbers), keeps_null))
-    groups: dict[frozenset[str], list[dict[str, Any]]] = {}
-    for row in made:
-        groups.setdefault(frozenset(row), []).append(row)
-    return list(groups.values())
-
-
-def _numbers_by_key(rows: Sequence[Row], schema: TableSchema, name: str) -> Iterable[Sequence[int]]:
-    """Return the numbers of the rows of each key, in order. Keys are equal if the table has one row for them."""
-    keys = schema.primary_keys
-    for number, row in enumerate(rows):
-        missing = next((each for each in keys if row.get(each) is None), None)
-        if missing is not None:
-            raise SchemaMismatchError(
-                f"Row {number} (counted from 0) lacks a value for '{missing}', a column of the primary key."
-            )
-    if not rows:
-        return ()
-    only = [{each: row[each] for each in keys} for row in rows]
-    found = arrow_rows(only, schema.arrow, what=f"the table '{name}'")
-    assert isinstance(found, pa.Table)
-    batch = key_batch(found, schema)
-    encoded = encode_rows(
-        [one_array(batch.column(each)) for each in keys], [schema.by_name[each].type for each in keys]
-    )
-    numbers: dict[bytes, list[int]] = {}
-    for number, key in enumerate(encoded):
-        numbers.setdefault(bytes(key), []).append(number)
-    return numbers.values()
-
-
-def _merged(rows: Iterable[Row], keeps_null: frozenset[str]) -> dict[str, Any]:
-    merged: dict[str, Any] = {}
-    for row in rows:
-        merged.update({n: v for n, v in row.items() if v is not None or n not in keeps_null or n not in merged})
-    return merged

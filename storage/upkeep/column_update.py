@@ -313,7 +313,7 @@ class _ColumnWriter:
         self._names = tuple(f.name for f in fields)
         self._layout = DataFileLayout.of(store.schema, store.options).of_columns(self._names)
         self._files = DataFileNames(store.options.data_file_prefix)
-        self._converter = RowConverter(_without_defaults(store.schema, fields), f"the table at {store.location}")
+        self._converter = converter_of_values(store, fields)
         self._search = ColumnGroupRead(store, [known[name] for name in change.searched])
         self._values = ColumnGroupRead(store, [known[n] for n in dict.fromkeys((*self._names, *change.read))])
         self._computed = ColumnGroupRead(store, [known[name] for name in change.read])
@@ -374,7 +374,7 @@ class _ColumnWriter:
             chosen = batch if everything else batch.take(from_numpy(places))
             made = self._change.values(chosen.select(list(self._change.read)), rows.sources[low:high])
             new = self._converted(made, len(places))
-            yield new if everything else _replaced(batch.select(list(self._names)), new, places)
+            yield new if everything else with_new_values(batch.select(list(self._names)), new, places)
 
     def _converted(self, made: pa.RecordBatch, rows: int) -> pa.RecordBatch:
         batches = self._converter.batches(made, keeps_nulls=True)
@@ -384,12 +384,13 @@ class _ColumnWriter:
         return batch
 
 
-def _without_defaults(schema: TableSchema, fields: Sequence[DataField]) -> TableSchema:
-    """Return a schema of some columns, in which null stays null."""
-    return replace(schema, fields=tuple(replace(f, default_value=None) for f in fields), partition_keys=())
+def converter_of_values(store: FileStore, fields: Sequence[DataField]) -> RowConverter:
+    """Return the conversion of new values of some columns, in which null stays null."""
+    columns = tuple(replace(f, default_value=None) for f in fields)
+    return RowConverter(replace(store.schema, fields=columns, partition_keys=()), f"the table at {store.location}")
 
 
-def _replaced(old: pa.RecordBatch, new: pa.RecordBatch, places: Positions) -> pa.RecordBatch:
+def with_new_values(old: pa.RecordBatch, new: pa.RecordBatch, places: Positions) -> pa.RecordBatch:
     """Return the old rows with new ones at some places."""
     taken = np.arange(old.num_rows)
     taken[places] = old.num_rows + np.arange(new.num_rows)

@@ -37,12 +37,13 @@ def refusals(name: str, schema: TableSchema) -> dict[str, str]:
     options = schema.core
     found: dict[str, str] = {}
     if options.data_evolution_enabled:
-        return {
-            statement: f"{statement} of '{name}' is not possible: with 'data-evolution.enabled' = 'true' rows are put "
-            "together from files of some of their columns. Change columns by Table.update in Python, or INSERT "
-            "OVERWRITE whole partitions."
-            for statement in (DELETE, UPDATE, MERGE)
-        }
+        if not options.deletion_vectors_enabled:
+            found[DELETE] = (
+                f"DELETE from '{name}' is not possible: with 'data-evolution.enabled' = 'true' rows are put together "
+                "from files of some of their columns, and only deletion vectors delete single rows of them. Mark "
+                "deleted rows in a column by UPDATE, delete whole partitions, or INSERT OVERWRITE them."
+            )
+        return found
     refusal = delete_refusal(schema, options)
     if refusal is not None:
         found[DELETE] = f"DELETE from '{name}' is not possible: {refusal}"

@@ -1009,11 +1009,12 @@ class RowChanges(object):
      - deletesByKey: True when a row goes by its key alone, and writing that does nothing where the key is not there.
      - sequences: Where the table would keep values of a row in the place of updated ones.
      - keptForNull: Columns that keep their value where an updated row has null.
+     - byColumn: True when an update writes only the assigned columns (WriteRequest.assigned), of rows in the order of their ids.
 
     """
 
 
-    def __init__(self, rowId=None, toldOfRows=None, refusals=None, splitsUpdates=None, clustering=None, upserts=None, deletesByKey=None, sequences=None, keptForNull=None,):
+    def __init__(self, rowId=None, toldOfRows=None, refusals=None, splitsUpdates=None, clustering=None, upserts=None, deletesByKey=None, sequences=None, keptForNull=None, byColumn=None,):
         self.rowId = rowId
         self.toldOfRows = toldOfRows
         self.refusals = refusals
@@ -1023,6 +1024,7 @@ class RowChanges(object):
         self.deletesByKey = deletesByKey
         self.sequences = sequences
         self.keptForNull = keptForNull
+        self.byColumn = byColumn
 
     def read(self, iprot):
         if iprot._fast_decode is not None and isinstance(iprot.trans, TTransport.CReadableTransport) and self.thrift_spec is not None:
@@ -1112,6 +1114,11 @@ class RowChanges(object):
                     iprot.readListEnd()
                 else:
                     iprot.skip(ftype)
+            elif fid == 10:
+                if ftype == TType.BOOL:
+                    self.byColumn = iprot.readBool()
+                else:
+                    iprot.skip(ftype)
             else:
                 iprot.skip(ftype)
             iprot.readFieldEnd()
@@ -1177,6 +1184,10 @@ class RowChanges(object):
             for iter107 in self.keptForNull:
                 oprot.writeString(iter107.encode('utf-8') if sys.version_info[0] == 2 else iter107)
             oprot.writeListEnd()
+            oprot.writeFieldEnd()
+        if self.byColumn is not None:
+            oprot.writeFieldBegin('byColumn', TType.BOOL, 10)
+            oprot.writeBool(self.byColumn)
             oprot.writeFieldEnd()
         oprot.writeFieldStop()
         oprot.writeStructEnd()
@@ -3271,11 +3282,14 @@ class WriteRequest(object):
      - followsFromSnapshot: True when the rows follow from the table's rows at the handle's snapshot: no other writer may have changed those.
      - scanned: Filters of the scan of those rows; absent when all of them matter.
      - distinctKeys: True when the commit has to fail with REPEATED_KEY if several rows have one primary key.
+     - assigned: The columns that an UPDATE or MERGE assigns in rows of the table, where RowChanges.byColumn; other columns of such rows
+    have any value. Absent: all.
+     - scannedColumns: The columns of the scan, where RowChanges.byColumn; absent when the rows follow from other rows, too.
 
     """
 
 
-    def __init__(self, mode=None, filters=None, schemaJson=None, queryId=None, options=None, followsFromSnapshot=None, scanned=None, distinctKeys=None,):
+    def __init__(self, mode=None, filters=None, schemaJson=None, queryId=None, options=None, followsFromSnapshot=None, scanned=None, distinctKeys=None, assigned=None, scannedColumns=None,):
         self.mode = mode
         self.filters = filters
         self.schemaJson = schemaJson
@@ -3284,6 +3298,8 @@ class WriteRequest(object):
         self.followsFromSnapshot = followsFromSnapshot
         self.scanned = scanned
         self.distinctKeys = distinctKeys
+        self.assigned = assigned
+        self.scannedColumns = scannedColumns
 
     def read(self, iprot):
         if iprot._fast_decode is not None and isinstance(iprot.trans, TTransport.CReadableTransport) and self.thrift_spec is not None:
@@ -3350,6 +3366,26 @@ class WriteRequest(object):
                     self.distinctKeys = iprot.readBool()
                 else:
                     iprot.skip(ftype)
+            elif fid == 9:
+                if ftype == TType.LIST:
+                    self.assigned = []
+                    (_etype289, _size286) = iprot.readListBegin()
+                    for _i290 in range(_size286):
+                        _elem291 = iprot.readString().decode('utf-8', errors='replace') if sys.version_info[0] == 2 else iprot.readString()
+                        self.assigned.append(_elem291)
+                    iprot.readListEnd()
+                else:
+                    iprot.skip(ftype)
+            elif fid == 10:
+                if ftype == TType.LIST:
+                    self.scannedColumns = []
+                    (_etype295, _size292) = iprot.readListBegin()
+                    for _i296 in range(_size292):
+                        _elem297 = iprot.readString().decode('utf-8', errors='replace') if sys.version_info[0] == 2 else iprot.readString()
+                        self.scannedColumns.append(_elem297)
+                    iprot.readListEnd()
+                else:
+                    iprot.skip(ftype)
             else:
                 iprot.skip(ftype)
             iprot.readFieldEnd()
@@ -3367,8 +3403,8 @@ class WriteRequest(object):
         if self.filters is not None:
             oprot.writeFieldBegin('filters', TType.LIST, 2)
             oprot.writeListBegin(TType.STRING, len(self.filters))
-            for iter286 in self.filters:
-                oprot.writeString(iter286.encode('utf-8') if sys.version_info[0] == 2 else iter286)
+            for iter298 in self.filters:
+                oprot.writeString(iter298.encode('utf-8') if sys.version_info[0] == 2 else iter298)
             oprot.writeListEnd()
             oprot.writeFieldEnd()
         if self.schemaJson is not None:
@@ -3382,9 +3418,9 @@ class WriteRequest(object):
         if self.options is not None:
             oprot.writeFieldBegin('options', TType.MAP, 5)
             oprot.writeMapBegin(TType.STRING, TType.STRING, len(self.options))
-            for kiter287, viter288 in self.options.items():
-                oprot.writeString(kiter287.encode('utf-8') if sys.version_info[0] == 2 else kiter287)
-                oprot.writeString(viter288.encode('utf-8') if sys.version_info[0] == 2 else viter288)
+            for kiter299, viter300 in self.options.items():
+                oprot.writeString(kiter299.encode('utf-8') if sys.version_info[0] == 2 else kiter299)
+                oprot.writeString(viter300.encode('utf-8') if sys.version_info[0] == 2 else viter300)
             oprot.writeMapEnd()
             oprot.writeFieldEnd()
         if self.followsFromSnapshot is not None:
@@ -3394,13 +3430,27 @@ class WriteRequest(object):
         if self.scanned is not None:
             oprot.writeFieldBegin('scanned', TType.LIST, 7)
             oprot.writeListBegin(TType.STRING, len(self.scanned))
-            for iter289 in self.scanned:
-                oprot.writeString(iter289.encode('utf-8') if sys.version_info[0] == 2 else iter289)
+            for iter301 in self.scanned:
+                oprot.writeString(iter301.encode('utf-8') if sys.version_info[0] == 2 else iter301)
             oprot.writeListEnd()
             oprot.writeFieldEnd()
         if self.distinctKeys is not None:
             oprot.writeFieldBegin('distinctKeys', TType.BOOL, 8)
             oprot.writeBool(self.distinctKeys)
+            oprot.writeFieldEnd()
+        if self.assigned is not None:
+            oprot.writeFieldBegin('assigned', TType.LIST, 9)
+            oprot.writeListBegin(TType.STRING, len(self.assigned))
+            for iter302 in self.assigned:
+                oprot.writeString(iter302.encode('utf-8') if sys.version_info[0] == 2 else iter302)
+            oprot.writeListEnd()
+            oprot.writeFieldEnd()
+        if self.scannedColumns is not None:
+            oprot.writeFieldBegin('scannedColumns', TType.LIST, 10)
+            oprot.writeListBegin(TType.STRING, len(self.scannedColumns))
+            for iter303 in self.scannedColumns:
+                oprot.writeString(iter303.encode('utf-8') if sys.version_info[0] == 2 else iter303)
+            oprot.writeListEnd()
             oprot.writeFieldEnd()
         oprot.writeFieldStop()
         oprot.writeStructEnd()
@@ -3554,11 +3604,11 @@ class CommitResult(object):
             elif fid == 2:
                 if ftype == TType.MAP:
                     self.metrics = {}
-                    (_ktype291, _vtype292, _size290) = iprot.readMapBegin()
-                    for _i294 in range(_size290):
-                        _key295 = iprot.readString().decode('utf-8', errors='replace') if sys.version_info[0] == 2 else iprot.readString()
-                        _val296 = iprot.readI64()
-                        self.metrics[_key295] = _val296
+                    (_ktype305, _vtype306, _size304) = iprot.readMapBegin()
+                    for _i308 in range(_size304):
+                        _key309 = iprot.readString().decode('utf-8', errors='replace') if sys.version_info[0] == 2 else iprot.readString()
+                        _val310 = iprot.readI64()
+                        self.metrics[_key309] = _val310
                     iprot.readMapEnd()
                 else:
                     iprot.skip(ftype)
@@ -3579,9 +3629,9 @@ class CommitResult(object):
         if self.metrics is not None:
             oprot.writeFieldBegin('metrics', TType.MAP, 2)
             oprot.writeMapBegin(TType.STRING, TType.I64, len(self.metrics))
-            for kiter297, viter298 in self.metrics.items():
-                oprot.writeString(kiter297.encode('utf-8') if sys.version_info[0] == 2 else kiter297)
-                oprot.writeI64(viter298)
+            for kiter311, viter312 in self.metrics.items():
+                oprot.writeString(kiter311.encode('utf-8') if sys.version_info[0] == 2 else kiter311)
+                oprot.writeI64(viter312)
             oprot.writeMapEnd()
             oprot.writeFieldEnd()
         oprot.writeFieldStop()
@@ -3732,11 +3782,11 @@ class ProcedureInfo(object):
             elif fid == 2:
                 if ftype == TType.LIST:
                     self.parameters = []
-                    (_etype302, _size299) = iprot.readListBegin()
-                    for _i303 in range(_size299):
-                        _elem304 = ProcedureParameter()
-                        _elem304.read(iprot)
-                        self.parameters.append(_elem304)
+                    (_etype316, _size313) = iprot.readListBegin()
+                    for _i317 in range(_size313):
+                        _elem318 = ProcedureParameter()
+                        _elem318.read(iprot)
+                        self.parameters.append(_elem318)
                     iprot.readListEnd()
                 else:
                     iprot.skip(ftype)
@@ -3767,8 +3817,8 @@ class ProcedureInfo(object):
         if self.parameters is not None:
             oprot.writeFieldBegin('parameters', TType.LIST, 2)
             oprot.writeListBegin(TType.STRUCT, len(self.parameters))
-            for iter305 in self.parameters:
-                iter305.write(oprot)
+            for iter319 in self.parameters:
+                iter319.write(oprot)
             oprot.writeListEnd()
             oprot.writeFieldEnd()
         if self.resultSchemaJson is not None:
@@ -3945,11 +3995,11 @@ class PartitionInfo(object):
             elif fid == 2:
                 if ftype == TType.MAP:
                     self.figures = {}
-                    (_ktype307, _vtype308, _size306) = iprot.readMapBegin()
-                    for _i310 in range(_size306):
-                        _key311 = iprot.readString().decode('utf-8', errors='replace') if sys.version_info[0] == 2 else iprot.readString()
-                        _val312 = iprot.readString().decode('utf-8', errors='replace') if sys.version_info[0] == 2 else iprot.readString()
-                        self.figures[_key311] = _val312
+                    (_ktype321, _vtype322, _size320) = iprot.readMapBegin()
+                    for _i324 in range(_size320):
+                        _key325 = iprot.readString().decode('utf-8', errors='replace') if sys.version_info[0] == 2 else iprot.readString()
+                        _val326 = iprot.readString().decode('utf-8', errors='replace') if sys.version_info[0] == 2 else iprot.readString()
+                        self.figures[_key325] = _val326
                     iprot.readMapEnd()
                 else:
                     iprot.skip(ftype)
@@ -3970,9 +4020,9 @@ class PartitionInfo(object):
         if self.figures is not None:
             oprot.writeFieldBegin('figures', TType.MAP, 2)
             oprot.writeMapBegin(TType.STRING, TType.STRING, len(self.figures))
-            for kiter313, viter314 in self.figures.items():
-                oprot.writeString(kiter313.encode('utf-8') if sys.version_info[0] == 2 else kiter313)
-                oprot.writeString(viter314.encode('utf-8') if sys.version_info[0] == 2 else viter314)
+            for kiter327, viter328 in self.figures.items():
+                oprot.writeString(kiter327.encode('utf-8') if sys.version_info[0] == 2 else kiter327)
+                oprot.writeString(viter328.encode('utf-8') if sys.version_info[0] == 2 else viter328)
             oprot.writeMapEnd()
             oprot.writeFieldEnd()
         oprot.writeFieldStop()
@@ -4045,10 +4095,10 @@ class ProcedureJob(object):
             elif fid == 3:
                 if ftype == TType.LIST:
                     self.tasks = []
-                    (_etype318, _size315) = iprot.readListBegin()
-                    for _i319 in range(_size315):
-                        _elem320 = iprot.readBinary()
-                        self.tasks.append(_elem320)
+                    (_etype332, _size329) = iprot.readListBegin()
+                    for _i333 in range(_size329):
+                        _elem334 = iprot.readBinary()
+                        self.tasks.append(_elem334)
                     iprot.readListEnd()
                 else:
                     iprot.skip(ftype)
@@ -4065,15 +4115,15 @@ class ProcedureJob(object):
             elif fid == 6:
                 if ftype == TType.LIST:
                     self.takes = []
-                    (_etype324, _size321) = iprot.readListBegin()
-                    for _i325 in range(_size321):
-                        _elem326 = []
-                        (_etype330, _size327) = iprot.readListBegin()
-                        for _i331 in range(_size327):
-                            _elem332 = iprot.readString().decode('utf-8', errors='replace') if sys.version_info[0] == 2 else iprot.readString()
-                            _elem326.append(_elem332)
+                    (_etype338, _size335) = iprot.readListBegin()
+                    for _i339 in range(_size335):
+                        _elem340 = []
+                        (_etype344, _size341) = iprot.readListBegin()
+                        for _i345 in range(_size341):
+                            _elem346 = iprot.readString().decode('utf-8', errors='replace') if sys.version_info[0] == 2 else iprot.readString()
+                            _elem340.append(_elem346)
                         iprot.readListEnd()
-                        self.takes.append(_elem326)
+                        self.takes.append(_elem340)
                     iprot.readListEnd()
                 else:
                     iprot.skip(ftype)
@@ -4098,8 +4148,8 @@ class ProcedureJob(object):
         if self.tasks is not None:
             oprot.writeFieldBegin('tasks', TType.LIST, 3)
             oprot.writeListBegin(TType.STRING, len(self.tasks))
-            for iter333 in self.tasks:
-                oprot.writeBinary(iter333)
+            for iter347 in self.tasks:
+                oprot.writeBinary(iter347)
             oprot.writeListEnd()
             oprot.writeFieldEnd()
         if self.token is not None:
@@ -4113,10 +4163,10 @@ class ProcedureJob(object):
         if self.takes is not None:
             oprot.writeFieldBegin('takes', TType.LIST, 6)
             oprot.writeListBegin(TType.LIST, len(self.takes))
-            for iter334 in self.takes:
-                oprot.writeListBegin(TType.STRING, len(iter334))
-                for iter335 in iter334:
-                    oprot.writeString(iter335.encode('utf-8') if sys.version_info[0] == 2 else iter335)
+            for iter348 in self.takes:
+                oprot.writeListBegin(TType.STRING, len(iter348))
+                for iter349 in iter348:
+                    oprot.writeString(iter349.encode('utf-8') if sys.version_info[0] == 2 else iter349)
                 oprot.writeListEnd()
             oprot.writeListEnd()
             oprot.writeFieldEnd()
@@ -4173,10 +4223,10 @@ class ProcedureAnswer(object):
             if fid == 1:
                 if ftype == TType.LIST:
                     self.rows = []
-                    (_etype339, _size336) = iprot.readListBegin()
-                    for _i340 in range(_size336):
-                        _elem341 = iprot.readString().decode('utf-8', errors='replace') if sys.version_info[0] == 2 else iprot.readString()
-                        self.rows.append(_elem341)
+                    (_etype353, _size350) = iprot.readListBegin()
+                    for _i354 in range(_size350):
+                        _elem355 = iprot.readString().decode('utf-8', errors='replace') if sys.version_info[0] == 2 else iprot.readString()
+                        self.rows.append(_elem355)
                     iprot.readListEnd()
                 else:
                     iprot.skip(ftype)
@@ -4199,8 +4249,8 @@ class ProcedureAnswer(object):
         if self.rows is not None:
             oprot.writeFieldBegin('rows', TType.LIST, 1)
             oprot.writeListBegin(TType.STRING, len(self.rows))
-            for iter342 in self.rows:
-                oprot.writeString(iter342.encode('utf-8') if sys.version_info[0] == 2 else iter342)
+            for iter356 in self.rows:
+                oprot.writeString(iter356.encode('utf-8') if sys.version_info[0] == 2 else iter356)
             oprot.writeListEnd()
             oprot.writeFieldEnd()
         if self.job is not None:
@@ -4344,11 +4394,11 @@ class ViewInfo(object):
             elif fid == 2:
                 if ftype == TType.LIST:
                     self.columns = []
-                    (_etype346, _size343) = iprot.readListBegin()
-                    for _i347 in range(_size343):
-                        _elem348 = ViewColumn()
-                        _elem348.read(iprot)
-                        self.columns.append(_elem348)
+                    (_etype360, _size357) = iprot.readListBegin()
+                    for _i361 in range(_size357):
+                        _elem362 = ViewColumn()
+                        _elem362.read(iprot)
+                        self.columns.append(_elem362)
                     iprot.readListEnd()
                 else:
                     iprot.skip(ftype)
@@ -4360,21 +4410,21 @@ class ViewInfo(object):
             elif fid == 4:
                 if ftype == TType.MAP:
                     self.properties = {}
-                    (_ktype350, _vtype351, _size349) = iprot.readMapBegin()
-                    for _i353 in range(_size349):
-                        _key354 = iprot.readString().decode('utf-8', errors='replace') if sys.version_info[0] == 2 else iprot.readString()
-                        _val355 = iprot.readString().decode('utf-8', errors='replace') if sys.version_info[0] == 2 else iprot.readString()
-                        self.properties[_key354] = _val355
+                    (_ktype364, _vtype365, _size363) = iprot.readMapBegin()
+                    for _i367 in range(_size363):
+                        _key368 = iprot.readString().decode('utf-8', errors='replace') if sys.version_info[0] == 2 else iprot.readString()
+                        _val369 = iprot.readString().decode('utf-8', errors='replace') if sys.version_info[0] == 2 else iprot.readString()
+                        self.properties[_key368] = _val369
                     iprot.readMapEnd()
                 else:
                     iprot.skip(ftype)
             elif fid == 5:
                 if ftype == TType.LIST:
                     self.queryColumns = []
-                    (_etype359, _size356) = iprot.readListBegin()
-                    for _i360 in range(_size356):
-                        _elem361 = iprot.readString().decode('utf-8', errors='replace') if sys.version_info[0] == 2 else iprot.readString()
-                        self.queryColumns.append(_elem361)
+                    (_etype373, _size370) = iprot.readListBegin()
+                    for _i374 in range(_size370):
+                        _elem375 = iprot.readString().decode('utf-8', errors='replace') if sys.version_info[0] == 2 else iprot.readString()
+                        self.queryColumns.append(_elem375)
                     iprot.readListEnd()
                 else:
                     iprot.skip(ftype)
@@ -4395,8 +4445,8 @@ class ViewInfo(object):
         if self.columns is not None:
             oprot.writeFieldBegin('columns', TType.LIST, 2)
             oprot.writeListBegin(TType.STRUCT, len(self.columns))
-            for iter362 in self.columns:
-                iter362.write(oprot)
+            for iter376 in self.columns:
+                iter376.write(oprot)
             oprot.writeListEnd()
             oprot.writeFieldEnd()
         if self.comment is not None:
@@ -4406,16 +4456,16 @@ class ViewInfo(object):
         if self.properties is not None:
             oprot.writeFieldBegin('properties', TType.MAP, 4)
             oprot.writeMapBegin(TType.STRING, TType.STRING, len(self.properties))
-            for kiter363, viter364 in self.properties.items():
-                oprot.writeString(kiter363.encode('utf-8') if sys.version_info[0] == 2 else kiter363)
-                oprot.writeString(viter364.encode('utf-8') if sys.version_info[0] == 2 else viter364)
+            for kiter377, viter378 in self.properties.items():
+                oprot.writeString(kiter377.encode('utf-8') if sys.version_info[0] == 2 else kiter377)
+                oprot.writeString(viter378.encode('utf-8') if sys.version_info[0] == 2 else viter378)
             oprot.writeMapEnd()
             oprot.writeFieldEnd()
         if self.queryColumns is not None:
             oprot.writeFieldBegin('queryColumns', TType.LIST, 5)
             oprot.writeListBegin(TType.STRING, len(self.queryColumns))
-            for iter365 in self.queryColumns:
-                oprot.writeString(iter365.encode('utf-8') if sys.version_info[0] == 2 else iter365)
+            for iter379 in self.queryColumns:
+                oprot.writeString(iter379.encode('utf-8') if sys.version_info[0] == 2 else iter379)
             oprot.writeListEnd()
             oprot.writeFieldEnd()
         oprot.writeFieldStop()
@@ -4512,6 +4562,7 @@ RowChanges.thrift_spec = (
     (7, TType.BOOL, 'deletesByKey', None, None, ),  # 7
     (8, TType.LIST, 'sequences', (TType.STRUCT, [SequenceRule, None], False), None, ),  # 8
     (9, TType.LIST, 'keptForNull', (TType.STRING, 'UTF8', False), None, ),  # 9
+    (10, TType.BOOL, 'byColumn', None, None, ),  # 10
 )
 all_structs.append(TableInfo)
 TableInfo.thrift_spec = (
@@ -4710,6 +4761,8 @@ WriteRequest.thrift_spec = (
     (6, TType.BOOL, 'followsFromSnapshot', None, None, ),  # 6
     (7, TType.LIST, 'scanned', (TType.STRING, 'UTF8', False), None, ),  # 7
     (8, TType.BOOL, 'distinctKeys', None, None, ),  # 8
+    (9, TType.LIST, 'assigned', (TType.STRING, 'UTF8', False), None, ),  # 9
+    (10, TType.LIST, 'scannedColumns', (TType.STRING, 'UTF8', False), None, ),  # 10
 )
 all_structs.append(WritePlan)
 WritePlan.thrift_spec = (

@@ -10,14 +10,14 @@ import pytest
 
 from interbed.spark_ext.handle.format_tables import open_format, partition_to_json
 from interbed.spark_ext.handle.table_handle import TableHandle
-from interbed.spark_ext.write import writer
-from interbed.spark_ext.write.writer import (
-    CommitToken,
+from interbed.spark_ext.write import format_writer
+from interbed.spark_ext.write.format_writer import (
     FormatTaskWriter,
     abort_format,
     commit_format,
     plan_format_write,
 )
+from interbed.spark_ext.write.writer import CommitToken
 from interbed.storage.table.format_table.format_table import FormatTable
 from interbed.storage.table.format_table.writing import commit
 from interbed.thrift_idl.planner.ttypes import WriteMode, WriteRequest
@@ -88,7 +88,7 @@ def test_a_commit_that_was_killed_between_two_names_is_completed(
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patched:
-        patched.setattr(writer, "commit", killed)
+        patched.setattr(format_writer, "commit", killed)
         with pytest.raises(KeyboardInterrupt):
             commit_format(token, table, messages)
     assert rows_of(table) == [(1, "a"), (2, "b"), (3, "a")]

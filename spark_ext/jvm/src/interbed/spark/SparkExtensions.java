@@ -6,6 +6,7 @@ import interbed.spark.catalog.Redaction;
 import interbed.spark.catalog.SettingStatement;
 import interbed.spark.function.SqlFunctionCalls;
 import interbed.spark.planner.Planner;
+import interbed.spark.rewrite.AssignedColumns;
 import interbed.spark.rewrite.CharConditions;
 import interbed.spark.rewrite.CorrelatedValues;
 import interbed.spark.rewrite.FrameMerge;
@@ -77,6 +78,7 @@ public final class SparkExtensions extends AbstractFunction1<SparkSessionExtensi
     extensions.injectResolutionRule(session -> new SchemaMerging());
     extensions.injectPostHocResolutionRule(session -> new HiddenInserts());
     extensions.injectPostHocResolutionRule(session -> new CorrelatedValues());
+    extensions.injectPostHocResolutionRule(session -> new AssignedColumns());
     extensions.injectPostHocResolutionRule(session -> new SqlFunctionCalls());
     extensions.injectPostHocResolutionRule(session -> new CharConditions());
     extensions.injectHintResolutionRule(session -> new FrameMerge((org.apache.spark.sql.classic.SparkSession) session));

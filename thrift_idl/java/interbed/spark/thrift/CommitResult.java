@@ -437,15 +437,15 @@ public class CommitResult implements org.apache.thrift.TBase<CommitResult, Commi
           case 2: // METRICS
             if (schemeField.type == org.apache.thrift.protocol.TType.MAP) {
               {
-                org.apache.thrift.protocol.TMap _map328 = iprot.readMapBegin();
-                struct.metrics = new java.util.HashMap<java.lang.String,java.lang.Long>(2*_map328.size);
-                @org.apache.thrift.annotation.Nullable java.lang.String _key329;
-                long _val330;
-                for (int _i331 = 0; _i331 < _map328.size; ++_i331)
+                org.apache.thrift.protocol.TMap _map344 = iprot.readMapBegin();
+                struct.metrics = new java.util.HashMap<java.lang.String,java.lang.Long>(2*_map344.size);
+                @org.apache.thrift.annotation.Nullable java.lang.String _key345;
+                long _val346;
+                for (int _i347 = 0; _i347 < _map344.size; ++_i347)
                 {
-                  _key329 = iprot.readString();
-                  _val330 = iprot.readI64();
-                  struct.metrics.put(_key329, _val330);
+                  _key345 = iprot.readString();
+                  _val346 = iprot.readI64();
+                  struct.metrics.put(_key345, _val346);
                 }
                 iprot.readMapEnd();
               }
@@ -480,10 +480,10 @@ public class CommitResult implements org.apache.thrift.TBase<CommitResult, Commi
           oprot.writeFieldBegin(METRICS_FIELD_DESC);
           {
             oprot.writeMapBegin(new org.apache.thrift.protocol.TMap(org.apache.thrift.protocol.TType.STRING, org.apache.thrift.protocol.TType.I64, struct.metrics.size()));
-            for (java.util.Map.Entry<java.lang.String, java.lang.Long> _iter332 : struct.metrics.entrySet())
+            for (java.util.Map.Entry<java.lang.String, java.lang.Long> _iter348 : struct.metrics.entrySet())
             {
-              oprot.writeString(_iter332.getKey());
-              oprot.writeI64(_iter332.getValue());
+              oprot.writeString(_iter348.getKey());
+              oprot.writeI64(_iter348.getValue());
             }
             oprot.writeMapEnd();
           }
@@ -522,10 +522,10 @@ public class CommitResult implements org.apache.thrift.TBase<CommitResult, Commi
       if (struct.isSetMetrics()) {
         {
           oprot.writeI32(struct.metrics.size());
-          for (java.util.Map.Entry<java.lang.String, java.lang.Long> _iter333 : struct.metrics.entrySet())
+          for (java.util.Map.Entry<java.lang.String, java.lang.Long> _iter349 : struct.metrics.entrySet())
           {
-            oprot.writeString(_iter333.getKey());
-            oprot.writeI64(_iter333.getValue());
+            oprot.writeString(_iter349.getKey());
+            oprot.writeI64(_iter349.getValue());
           }
         }
       }
@@ -541,15 +541,15 @@ public class CommitResult implements org.apache.thrift.TBase<CommitResult, Commi
       }
       if (incoming.get(1)) {
         {
-          org.apache.thrift.protocol.TMap _map334 = iprot.readMapBegin(org.apache.thrift.protocol.TType.STRING, org.apache.thrift.protocol.TType.I64); 
-          struct.metrics = new java.util.HashMap<java.lang.String,java.lang.Long>(2*_map334.size);
-          @org.apache.thrift.annotation.Nullable java.lang.String _key335;
-          long _val336;
-          for (int _i337 = 0; _i337 < _map334.size; ++_i337)
+          org.apache.thrift.protocol.TMap _map350 = iprot.readMapBegin(org.apache.thrift.protocol.TType.STRING, org.apache.thrift.protocol.TType.I64); 
+          struct.metrics = new java.util.HashMap<java.lang.String,java.lang.Long>(2*_map350.size);
+          @org.apache.thrift.annotation.Nullable java.lang.String _key351;
+          long _val352;
+          for (int _i353 = 0; _i353 < _map350.size; ++_i353)
           {
-            _key335 = iprot.readString();
-            _val336 = iprot.readI64();
-            struct.metrics.put(_key335, _val336);
+            _key351 = iprot.readString();
+            _val352 = iprot.readI64();
+            struct.metrics.put(_key351, _val352);
           }
         }
         struct.setMetricsIsSet(true);

@@ -449,15 +449,15 @@ public class PartitionInfo implements org.apache.thrift.TBase<PartitionInfo, Par
           case 2: // FIGURES
             if (schemeField.type == org.apache.thrift.protocol.TType.MAP) {
               {
-                org.apache.thrift.protocol.TMap _map346 = iprot.readMapBegin();
-                struct.figures = new java.util.HashMap<java.lang.String,java.lang.String>(2*_map346.size);
-                @org.apache.thrift.annotation.Nullable java.lang.String _key347;
-                @org.apache.thrift.annotation.Nullable java.lang.String _val348;
-                for (int _i349 = 0; _i349 < _map346.size; ++_i349)
+                org.apache.thrift.protocol.TMap _map362 = iprot.readMapBegin();
+                struct.figures = new java.util.HashMap<java.lang.String,java.lang.String>(2*_map362.size);
+                @org.apache.thrift.annotation.Nullable java.lang.String _key363;
+                @org.apache.thrift.annotation.Nullable java.lang.String _val364;
+                for (int _i365 = 0; _i365 < _map362.size; ++_i365)
                 {
-                  _key347 = iprot.readString();
-                  _val348 = iprot.readString();
-                  struct.figures.put(_key347, _val348);
+                  _key363 = iprot.readString();
+                  _val364 = iprot.readString();
+                  struct.figures.put(_key363, _val364);
                 }
                 iprot.readMapEnd();
               }
@@ -491,10 +491,10 @@ public class PartitionInfo implements org.apache.thrift.TBase<PartitionInfo, Par
         oprot.writeFieldBegin(FIGURES_FIELD_DESC);
         {
           oprot.writeMapBegin(new org.apache.thrift.protocol.TMap(org.apache.thrift.protocol.TType.STRING, org.apache.thrift.protocol.TType.STRING, struct.figures.size()));
-          for (java.util.Map.Entry<java.lang.String, java.lang.String> _iter350 : struct.figures.entrySet())
+          for (java.util.Map.Entry<java.lang.String, java.lang.String> _iter366 : struct.figures.entrySet())
           {
-            oprot.writeString(_iter350.getKey());
-            oprot.writeString(_iter350.getValue());
+            oprot.writeString(_iter366.getKey());
+            oprot.writeString(_iter366.getValue());
           }
           oprot.writeMapEnd();
         }
@@ -521,10 +521,10 @@ public class PartitionInfo implements org.apache.thrift.TBase<PartitionInfo, Par
       oprot.writeString(struct.valuesJson);
       {
         oprot.writeI32(struct.figures.size());
-        for (java.util.Map.Entry<java.lang.String, java.lang.String> _iter351 : struct.figures.entrySet())
+        for (java.util.Map.Entry<java.lang.String, java.lang.String> _iter367 : struct.figures.entrySet())
         {
-          oprot.writeString(_iter351.getKey());
-          oprot.writeString(_iter351.getValue());
+          oprot.writeString(_iter367.getKey());
+          oprot.writeString(_iter367.getValue());
         }
       }
     }
@@ -535,15 +535,15 @@ public class PartitionInfo implements org.apache.thrift.TBase<PartitionInfo, Par
       struct.valuesJson = iprot.readString();
       struct.setValuesJsonIsSet(true);
       {
-        org.apache.thrift.protocol.TMap _map352 = iprot.readMapBegin(org.apache.thrift.protocol.TType.STRING, org.apache.thrift.protocol.TType.STRING); 
-        struct.figures = new java.util.HashMap<java.lang.String,java.lang.String>(2*_map352.size);
-        @org.apache.thrift.annotation.Nullable java.lang.String _key353;
-        @org.apache.thrift.annotation.Nullable java.lang.String _val354;
-        for (int _i355 = 0; _i355 < _map352.size; ++_i355)
+        org.apache.thrift.protocol.TMap _map368 = iprot.readMapBegin(org.apache.thrift.protocol.TType.STRING, org.apache.thrift.protocol.TType.STRING); 
+        struct.figures = new java.util.HashMap<java.lang.String,java.lang.String>(2*_map368.size);
+        @org.apache.thrift.annotation.Nullable java.lang.String _key369;
+        @org.apache.thrift.annotation.Nullable java.lang.String _val370;
+        for (int _i371 = 0; _i371 < _map368.size; ++_i371)
         {
-          _key353 = iprot.readString();
-          _val354 = iprot.readString();
-          struct.figures.put(_key353, _val354);
+          _key369 = iprot.readString();
+          _val370 = iprot.readString();
+          struct.figures.put(_key369, _val370);
         }
       }
       struct.setFiguresIsSet(true);

@@ -11275,13 +11275,13 @@ public class Planner {
             case 0: // SUCCESS
               if (schemeField.type == org.apache.thrift.protocol.TType.LIST) {
                 {
-                  org.apache.thrift.protocol.TList _list414 = iprot.readListBegin();
-                  struct.success = new java.util.ArrayList<java.lang.String>(_list414.size);
-                  @org.apache.thrift.annotation.Nullable java.lang.String _elem415;
-                  for (int _i416 = 0; _i416 < _list414.size; ++_i416)
+                  org.apache.thrift.protocol.TList _list430 = iprot.readListBegin();
+                  struct.success = new java.util.ArrayList<java.lang.String>(_list430.size);
+                  @org.apache.thrift.annotation.Nullable java.lang.String _elem431;
+                  for (int _i432 = 0; _i432 < _list430.size; ++_i432)
                   {
-                    _elem415 = iprot.readString();
-                    struct.success.add(_elem415);
+                    _elem431 = iprot.readString();
+                    struct.success.add(_elem431);
                   }
                   iprot.readListEnd();
                 }
@@ -11319,9 +11319,9 @@ public class Planner {
           oprot.writeFieldBegin(SUCCESS_FIELD_DESC);
           {
             oprot.writeListBegin(new org.apache.thrift.protocol.TList(org.apache.thrift.protocol.TType.STRING, struct.success.size()));
-            for (java.lang.String _iter417 : struct.success)
+            for (java.lang.String _iter433 : struct.success)
             {
-              oprot.writeString(_iter417);
+              oprot.writeString(_iter433);
             }
             oprot.writeListEnd();
           }
@@ -11361,9 +11361,9 @@ public class Planner {
         if (struct.isSetSuccess()) {
           {
             oprot.writeI32(struct.success.size());
-            for (java.lang.String _iter418 : struct.success)
+            for (java.lang.String _iter434 : struct.success)
             {
-              oprot.writeString(_iter418);
+              oprot.writeString(_iter434);
             }
           }
         }
@@ -11378,13 +11378,13 @@ public class Planner {
         java.util.BitSet incoming = iprot.readBitSet(2);
         if (incoming.get(0)) {
           {
-            org.apache.thrift.protocol.TList _list419 = iprot.readListBegin(org.apache.thrift.protocol.TType.STRING);
-            struct.success = new java.util.ArrayList<java.lang.String>(_list419.size);
-            @org.apache.thrift.annotation.Nullable java.lang.String _elem420;
-            for (int _i421 = 0; _i421 < _list419.size; ++_i421)
+            org.apache.thrift.protocol.TList _list435 = iprot.readListBegin(org.apache.thrift.protocol.TType.STRING);
+            struct.success = new java.util.ArrayList<java.lang.String>(_list435.size);
+            @org.apache.thrift.annotation.Nullable java.lang.String _elem436;
+            for (int _i437 = 0; _i437 < _list435.size; ++_i437)
             {
-              _elem420 = iprot.readString();
-              struct.success.add(_elem420);
+              _elem436 = iprot.readString();
+              struct.success.add(_elem436);
             }
           }
           struct.setSuccessIsSet(true);
@@ -13769,14 +13769,14 @@ public class Planner {
             case 3: // CHANGES
               if (schemeField.type == org.apache.thrift.protocol.TType.LIST) {
                 {
-                  org.apache.thrift.protocol.TList _list422 = iprot.readListBegin();
-                  struct.changes = new java.util.ArrayList<NamespaceChange>(_list422.size);
-                  @org.apache.thrift.annotation.Nullable NamespaceChange _elem423;
-                  for (int _i424 = 0; _i424 < _list422.size; ++_i424)
+                  org.apache.thrift.protocol.TList _list438 = iprot.readListBegin();
+                  struct.changes = new java.util.ArrayList<NamespaceChange>(_list438.size);
+                  @org.apache.thrift.annotation.Nullable NamespaceChange _elem439;
+                  for (int _i440 = 0; _i440 < _list438.size; ++_i440)
                   {
-                    _elem423 = new NamespaceChange();
-                    _elem423.read(iprot);
-                    struct.changes.add(_elem423);
+                    _elem439 = new NamespaceChange();
+                    _elem439.read(iprot);
+                    struct.changes.add(_elem439);
                   }
                   iprot.readListEnd();
                 }
@@ -13815,9 +13815,9 @@ public class Planner {
           oprot.writeFieldBegin(CHANGES_FIELD_DESC);
           {
             oprot.writeListBegin(new org.apache.thrift.protocol.TList(org.apache.thrift.protocol.TType.STRUCT, struct.changes.size()));
-            for (NamespaceChange _iter425 : struct.changes)
+            for (NamespaceChange _iter441 : struct.changes)
             {
-              _iter425.write(oprot);
+              _iter441.write(oprot);
             }
             oprot.writeListEnd();
           }
@@ -13861,9 +13861,9 @@ public class Planner {
         if (struct.isSetChanges()) {
           {
             oprot.writeI32(struct.changes.size());
-            for (NamespaceChange _iter426 : struct.changes)
+            for (NamespaceChange _iter442 : struct.changes)
             {
-              _iter426.write(oprot);
+              _iter442.write(oprot);
             }
           }
         }
@@ -13884,14 +13884,14 @@ public class Planner {
         }
         if (incoming.get(2)) {
           {
-            org.apache.thrift.protocol.TList _list427 = iprot.readListBegin(org.apache.thrift.protocol.TType.STRUCT);
-            struct.changes = new java.util.ArrayList<NamespaceChange>(_list427.size);
-            @org.apache.thrift.annotation.Nullable NamespaceChange _elem428;
-            for (int _i429 = 0; _i429 < _list427.size; ++_i429)
+            org.apache.thrift.protocol.TList _list443 = iprot.readListBegin(org.apache.thrift.protocol.TType.STRUCT);
+            struct.changes = new java.util.ArrayList<NamespaceChange>(_list443.size);
+            @org.apache.thrift.annotation.Nullable NamespaceChange _elem444;
+            for (int _i445 = 0; _i445 < _list443.size; ++_i445)
             {
-              _elem428 = new NamespaceChange();
-              _elem428.read(iprot);
-              struct.changes.add(_elem428);
+              _elem444 = new NamespaceChange();
+              _elem444.read(iprot);
+              struct.changes.add(_elem444);
             }
           }
           struct.setChangesIsSet(true);
@@ -16150,13 +16150,13 @@ public class Planner {
             case 0: // SUCCESS
               if (schemeField.type == org.apache.thrift.protocol.TType.LIST) {
                 {
-                  org.apache.thrift.protocol.TList _list430 = iprot.readListBegin();
-                  struct.success = new java.util.ArrayList<java.lang.String>(_list430.size);
-                  @org.apache.thrift.annotation.Nullable java.lang.String _elem431;
-                  for (int _i432 = 0; _i432 < _list430.size; ++_i432)
+                  org.apache.thrift.protocol.TList _list446 = iprot.readListBegin();
+                  struct.success = new java.util.ArrayList<java.lang.String>(_list446.size);
+                  @org.apache.thrift.annotation.Nullable java.lang.String _elem447;
+                  for (int _i448 = 0; _i448 < _list446.size; ++_i448)
                   {
-                    _elem431 = iprot.readString();
-                    struct.success.add(_elem431);
+                    _elem447 = iprot.readString();
+                    struct.success.add(_elem447);
                   }
                   iprot.readListEnd();
                 }
@@ -16194,9 +16194,9 @@ public class Planner {
           oprot.writeFieldBegin(SUCCESS_FIELD_DESC);
           {
             oprot.writeListBegin(new org.apache.thrift.protocol.TList(org.apache.thrift.protocol.TType.STRING, struct.success.size()));
-            for (java.lang.String _iter433 : struct.success)
+            for (java.lang.String _iter449 : struct.success)
             {
-              oprot.writeString(_iter433);
+              oprot.writeString(_iter449);
             }
             oprot.writeListEnd();
           }
@@ -16236,9 +16236,9 @@ public class Planner {
         if (struct.isSetSuccess()) {
           {
             oprot.writeI32(struct.success.size());
-            for (java.lang.String _iter434 : struct.success)
+            for (java.lang.String _iter450 : struct.success)
             {
-              oprot.writeString(_iter434);
+              oprot.writeString(_iter450);
             }
           }
         }
@@ -16253,13 +16253,13 @@ public class Planner {
         java.util.BitSet incoming = iprot.readBitSet(2);
         if (incoming.get(0)) {
           {
-            org.apache.thrift.protocol.TList _list435 = iprot.readListBegin(org.apache.thrift.protocol.TType.STRING);
-            struct.success = new java.util.ArrayList<java.lang.String>(_list435.size);
-            @org.apache.thrift.annotation.Nullable java.lang.String _elem436;
-            for (int _i437 = 0; _i437 < _list435.size; ++_i437)
+            org.apache.thrift.protocol.TList _list451 = iprot.readListBegin(org.apache.thrift.protocol.TType.STRING);
+            struct.success = new java.util.ArrayList<java.lang.String>(_list451.size);
+            @org.apache.thrift.annotation.Nullable java.lang.String _elem452;
+            for (int _i453 = 0; _i453 < _list451.size; ++_i453)
             {
-              _elem436 = iprot.readString();
-              struct.success.add(_elem436);
+              _elem452 = iprot.readString();
+              struct.success.add(_elem452);
             }
           }
           struct.setSuccessIsSet(true);
@@ -18669,14 +18669,14 @@ public class Planner {
             case 2: // CHANGES
               if (schemeField.type == org.apache.thrift.protocol.TType.LIST) {
                 {
-                  org.apache.thrift.protocol.TList _list438 = iprot.readListBegin();
-                  struct.changes = new java.util.ArrayList<TableChange>(_list438.size);
-                  @org.apache.thrift.annotation.Nullable TableChange _elem439;
-                  for (int _i440 = 0; _i440 < _list438.size; ++_i440)
+                  org.apache.thrift.protocol.TList _list454 = iprot.readListBegin();
+                  struct.changes = new java.util.ArrayList<TableChange>(_list454.size);
+                  @org.apache.thrift.annotation.Nullable TableChange _elem455;
+                  for (int _i456 = 0; _i456 < _list454.size; ++_i456)
                   {
-                    _elem439 = new TableChange();
-                    _elem439.read(iprot);
-                    struct.changes.add(_elem439);
+                    _elem455 = new TableChange();
+                    _elem455.read(iprot);
+                    struct.changes.add(_elem455);
                   }
                   iprot.readListEnd();
                 }
@@ -18710,9 +18710,9 @@ public class Planner {
           oprot.writeFieldBegin(CHANGES_FIELD_DESC);
           {
             oprot.writeListBegin(new org.apache.thrift.protocol.TList(org.apache.thrift.protocol.TType.STRUCT, struct.changes.size()));
-            for (TableChange _iter441 : struct.changes)
+            for (TableChange _iter457 : struct.changes)
             {
-              _iter441.write(oprot);
+              _iter457.write(oprot);
             }
             oprot.writeListEnd();
           }
@@ -18750,9 +18750,9 @@ public class Planner {
         if (struct.isSetChanges()) {
           {
             oprot.writeI32(struct.changes.size());
-            for (TableChange _iter442 : struct.changes)
+            for (TableChange _iter458 : struct.changes)
             {
-              _iter442.write(oprot);
+              _iter458.write(oprot);
             }
           }
         }
@@ -18769,14 +18769,14 @@ public class Planner {
         }
         if (incoming.get(1)) {
           {
-            org.apache.thrift.protocol.TList _list443 = iprot.readListBegin(org.apache.thrift.protocol.TType.STRUCT);
-            struct.changes = new java.util.ArrayList<TableChange>(_list443.size);
-            @org.apache.thrift.annotation.Nullable TableChange _elem444;
-            for (int _i445 = 0; _i445 < _list443.size; ++_i445)
+            org.apache.thrift.protocol.TList _list459 = iprot.readListBegin(org.apache.thrift.protocol.TType.STRUCT);
+            struct.changes = new java.util.ArrayList<TableChange>(_list459.size);
+            @org.apache.thrift.annotation.Nullable TableChange _elem460;
+            for (int _i461 = 0; _i461 < _list459.size; ++_i461)
             {
-              _elem444 = new TableChange();
-              _elem444.read(iprot);
-              struct.changes.add(_elem444);
+              _elem460 = new TableChange();
+              _elem460.read(iprot);
+              struct.changes.add(_elem460);
             }
           }
           struct.setChangesIsSet(true);
@@ -22027,14 +22027,14 @@ public class Planner {
             case 0: // SUCCESS
               if (schemeField.type == org.apache.thrift.protocol.TType.LIST) {
                 {
-                  org.apache.thrift.protocol.TList _list446 = iprot.readListBegin();
-                  struct.success = new java.util.ArrayList<PartitionInfo>(_list446.size);
-                  @org.apache.thrift.annotation.Nullable PartitionInfo _elem447;
-                  for (int _i448 = 0; _i448 < _list446.size; ++_i448)
+                  org.apache.thrift.protocol.TList _list462 = iprot.readListBegin();
+                  struct.success = new java.util.ArrayList<PartitionInfo>(_list462.size);
+                  @org.apache.thrift.annotation.Nullable PartitionInfo _elem463;
+                  for (int _i464 = 0; _i464 < _list462.size; ++_i464)
                   {
-                    _elem447 = new PartitionInfo();
-                    _elem447.read(iprot);
-                    struct.success.add(_elem447);
+                    _elem463 = new PartitionInfo();
+                    _elem463.read(iprot);
+                    struct.success.add(_elem463);
                   }
                   iprot.readListEnd();
                 }
@@ -22072,9 +22072,9 @@ public class Planner {
           oprot.writeFieldBegin(SUCCESS_FIELD_DESC);
           {
             oprot.writeListBegin(new org.apache.thrift.protocol.TList(org.apache.thrift.protocol.TType.STRUCT, struct.success.size()));
-            for (PartitionInfo _iter449 : struct.success)
+            for (PartitionInfo _iter465 : struct.success)
             {
-              _iter449.write(oprot);
+              _iter465.write(oprot);
             }
             oprot.writeListEnd();
           }
@@ -22114,9 +22114,9 @@ public class Planner {
         if (struct.isSetSuccess()) {
           {
             oprot.writeI32(struct.success.size());
-            for (PartitionInfo _iter450 : struct.success)
+            for (PartitionInfo _iter466 : struct.success)
             {
-              _iter450.write(oprot);
+              _iter466.write(oprot);
             }
           }
         }
@@ -22131,14 +22131,14 @@ public class Planner {
         java.util.BitSet incoming = iprot.readBitSet(2);
         if (incoming.get(0)) {
           {
-            org.apache.thrift.protocol.TList _list451 = iprot.readListBegin(org.apache.thrift.protocol.TType.STRUCT);
-            struct.success = new java.util.ArrayList<PartitionInfo>(_list451.size);
-            @org.apache.thrift.annotation.Nullable PartitionInfo _elem452;
-            for (int _i453 = 0; _i453 < _list451.size; ++_i453)
+            org.apache.thrift.protocol.TList _list467 = iprot.readListBegin(org.apache.thrift.protocol.TType.STRUCT);
+            struct.success = new java.util.ArrayList<PartitionInfo>(_list467.size);
+            @org.apache.thrift.annotation.Nullable PartitionInfo _elem468;
+            for (int _i469 = 0; _i469 < _list467.size; ++_i469)
             {
-              _elem452 = new PartitionInfo();
-              _elem452.read(iprot);
-              struct.success.add(_elem452);
+              _elem468 = new PartitionInfo();
+              _elem468.read(iprot);
+              struct.success.add(_elem468);
             }
           }
           struct.setSuccessIsSet(true);
@@ -22586,13 +22586,13 @@ public class Planner {
             case 2: // SPECS_JSON
               if (schemeField.type == org.apache.thrift.protocol.TType.LIST) {
                 {
-                  org.apache.thrift.protocol.TList _list454 = iprot.readListBegin();
-                  struct.specsJson = new java.util.ArrayList<java.lang.String>(_list454.size);
-                  @org.apache.thrift.annotation.Nullable java.lang.String _elem455;
-                  for (int _i456 = 0; _i456 < _list454.size; ++_i456)
+                  org.apache.thrift.protocol.TList _list470 = iprot.readListBegin();
+                  struct.specsJson = new java.util.ArrayList<java.lang.String>(_list470.size);
+                  @org.apache.thrift.annotation.Nullable java.lang.String _elem471;
+                  for (int _i472 = 0; _i472 < _list470.size; ++_i472)
                   {
-                    _elem455 = iprot.readString();
-                    struct.specsJson.add(_elem455);
+                    _elem471 = iprot.readString();
+                    struct.specsJson.add(_elem471);
                   }
                   iprot.readListEnd();
                 }
@@ -22626,9 +22626,9 @@ public class Planner {
           oprot.writeFieldBegin(SPECS_JSON_FIELD_DESC);
           {
             oprot.writeListBegin(new org.apache.thrift.protocol.TList(org.apache.thrift.protocol.TType.STRING, struct.specsJson.size()));
-            for (java.lang.String _iter457 : struct.specsJson)
+            for (java.lang.String _iter473 : struct.specsJson)
             {
-              oprot.writeString(_iter457);
+              oprot.writeString(_iter473);
             }
             oprot.writeListEnd();
           }
@@ -22666,9 +22666,9 @@ public class Planner {
         if (struct.isSetSpecsJson()) {
           {
             oprot.writeI32(struct.specsJson.size());
-            for (java.lang.String _iter458 : struct.specsJson)
+            for (java.lang.String _iter474 : struct.specsJson)
             {
-              oprot.writeString(_iter458);
+              oprot.writeString(_iter474);
             }
           }
         }
@@ -22684,13 +22684,13 @@ public class Planner {
         }
         if (incoming.get(1)) {
           {
-            org.apache.thrift.protocol.TList _list459 = iprot.readListBegin(org.apache.thrift.protocol.TType.STRING);
-            struct.specsJson = new java.util.ArrayList<java.lang.String>(_list459.size);
-            @org.apache.thrift.annotation.Nullable java.lang.String _elem460;
-            for (int _i461 = 0; _i461 < _list459.size; ++_i461)
+            org.apache.thrift.protocol.TList _list475 = iprot.readListBegin(org.apache.thrift.protocol.TType.STRING);
+            struct.specsJson = new java.util.ArrayList<java.lang.String>(_list475.size);
+            @org.apache.thrift.annotation.Nullable java.lang.String _elem476;
+            for (int _i477 = 0; _i477 < _list475.size; ++_i477)
             {
-              _elem460 = iprot.readString();
-              struct.specsJson.add(_elem460);
+              _elem476 = iprot.readString();
+              struct.specsJson.add(_elem476);
             }
           }
           struct.setSpecsJsonIsSet(true);
@@ -23513,13 +23513,13 @@ public class Planner {
             case 2: // SPECS_JSON
               if (schemeField.type == org.apache.thrift.protocol.TType.LIST) {
                 {
-                  org.apache.thrift.protocol.TList _list462 = iprot.readListBegin();
-                  struct.specsJson = new java.util.ArrayList<java.lang.String>(_list462.size);
-                  @org.apache.thrift.annotation.Nullable java.lang.String _elem463;
-                  for (int _i464 = 0; _i464 < _list462.size; ++_i464)
+                  org.apache.thrift.protocol.TList _list478 = iprot.readListBegin();
+                  struct.specsJson = new java.util.ArrayList<java.lang.String>(_list478.size);
+                  @org.apache.thrift.annotation.Nullable java.lang.String _elem479;
+                  for (int _i480 = 0; _i480 < _list478.size; ++_i480)
                   {
-                    _elem463 = iprot.readString();
-                    struct.specsJson.add(_elem463);
+                    _elem479 = iprot.readString();
+                    struct.specsJson.add(_elem479);
                   }
                   iprot.readListEnd();
                 }
@@ -23553,9 +23553,9 @@ public class Planner {
           oprot.writeFieldBegin(SPECS_JSON_FIELD_DESC);
           {
             oprot.writeListBegin(new org.apache.thrift.protocol.TList(org.apache.thrift.protocol.TType.STRING, struct.specsJson.size()));
-            for (java.lang.String _iter465 : struct.specsJson)
+            for (java.lang.String _iter481 : struct.specsJson)
             {
-              oprot.writeString(_iter465);
+              oprot.writeString(_iter481);
             }
             oprot.writeListEnd();
           }
@@ -23593,9 +23593,9 @@ public class Planner {
         if (struct.isSetSpecsJson()) {
           {
             oprot.writeI32(struct.specsJson.size());
-            for (java.lang.String _iter466 : struct.specsJson)
+            for (java.lang.String _iter482 : struct.specsJson)
             {
-              oprot.writeString(_iter466);
+              oprot.writeString(_iter482);
             }
           }
         }
@@ -23611,13 +23611,13 @@ public class Planner {
         }
         if (incoming.get(1)) {
           {
-            org.apache.thrift.protocol.TList _list467 = iprot.readListBegin(org.apache.thrift.protocol.TType.STRING);
-            struct.specsJson = new java.util.ArrayList<java.lang.String>(_list467.size);
-            @org.apache.thrift.annotation.Nullable java.lang.String _elem468;
-            for (int _i469 = 0; _i469 < _list467.size; ++_i469)
+            org.apache.thrift.protocol.TList _list483 = iprot.readListBegin(org.apache.thrift.protocol.TType.STRING);
+            struct.specsJson = new java.util.ArrayList<java.lang.String>(_list483.size);
+            @org.apache.thrift.annotation.Nullable java.lang.String _elem484;
+            for (int _i485 = 0; _i485 < _list483.size; ++_i485)
             {
-              _elem468 = iprot.readString();
-              struct.specsJson.add(_elem468);
+              _elem484 = iprot.readString();
+              struct.specsJson.add(_elem484);
             }
           }
           struct.setSpecsJsonIsSet(true);
@@ -24440,13 +24440,13 @@ public class Planner {
             case 2: // SPECS_JSON
               if (schemeField.type == org.apache.thrift.protocol.TType.LIST) {
                 {
-                  org.apache.thrift.protocol.TList _list470 = iprot.readListBegin();
-                  struct.specsJson = new java.util.ArrayList<java.lang.String>(_list470.size);
-                  @org.apache.thrift.annotation.Nullable java.lang.String _elem471;
-                  for (int _i472 = 0; _i472 < _list470.size; ++_i472)
+                  org.apache.thrift.protocol.TList _list486 = iprot.readListBegin();
+                  struct.specsJson = new java.util.ArrayList<java.lang.String>(_list486.size);
+                  @org.apache.thrift.annotation.Nullable java.lang.String _elem487;
+                  for (int _i488 = 0; _i488 < _list486.size; ++_i488)
                   {
-                    _elem471 = iprot.readString();
-                    struct.specsJson.add(_elem471);
+                    _elem487 = iprot.readString();
+                    struct.specsJson.add(_elem487);
                   }
                   iprot.readListEnd();
                 }
@@ -24480,9 +24480,9 @@ public class Planner {
           oprot.writeFieldBegin(SPECS_JSON_FIELD_DESC);
           {
             oprot.writeListBegin(new org.apache.thrift.protocol.TList(org.apache.thrift.protocol.TType.STRING, struct.specsJson.size()));
-            for (java.lang.String _iter473 : struct.specsJson)
+            for (java.lang.String _iter489 : struct.specsJson)
             {
-              oprot.writeString(_iter473);
+              oprot.writeString(_iter489);
             }
             oprot.writeListEnd();
           }
@@ -24520,9 +24520,9 @@ public class Planner {
         if (struct.isSetSpecsJson()) {
           {
             oprot.writeI32(struct.specsJson.size());
-            for (java.lang.String _iter474 : struct.specsJson)
+            for (java.lang.String _iter490 : struct.specsJson)
             {
-              oprot.writeString(_iter474);
+              oprot.writeString(_iter490);
             }
           }
         }
@@ -24538,13 +24538,13 @@ public class Planner {
         }
         if (incoming.get(1)) {
           {
-            org.apache.thrift.protocol.TList _list475 = iprot.readListBegin(org.apache.thrift.protocol.TType.STRING);
-            struct.specsJson = new java.util.ArrayList<java.lang.String>(_list475.size);
-            @org.apache.thrift.annotation.Nullable java.lang.String _elem476;
-            for (int _i477 = 0; _i477 < _list475.size; ++_i477)
+            org.apache.thrift.protocol.TList _list491 = iprot.readListBegin(org.apache.thrift.protocol.TType.STRING);
+            struct.specsJson = new java.util.ArrayList<java.lang.String>(_list491.size);
+            @org.apache.thrift.annotation.Nullable java.lang.String _elem492;
+            for (int _i493 = 0; _i493 < _list491.size; ++_i493)
             {
-              _elem476 = iprot.readString();
-              struct.specsJson.add(_elem476);
+              _elem492 = iprot.readString();
+              struct.specsJson.add(_elem492);
             }
           }
           struct.setSpecsJsonIsSet(true);
@@ -25367,13 +25367,13 @@ public class Planner {
             case 2: // FILTERS
               if (schemeField.type == org.apache.thrift.protocol.TType.LIST) {
                 {
-                  org.apache.thrift.protocol.TList _list478 = iprot.readListBegin();
-                  struct.filters = new java.util.ArrayList<java.lang.String>(_list478.size);
-                  @org.apache.thrift.annotation.Nullable java.lang.String _elem479;
-                  for (int _i480 = 0; _i480 < _list478.size; ++_i480)
+                  org.apache.thrift.protocol.TList _list494 = iprot.readListBegin();
+                  struct.filters = new java.util.ArrayList<java.lang.String>(_list494.size);
+                  @org.apache.thrift.annotation.Nullable java.lang.String _elem495;
+                  for (int _i496 = 0; _i496 < _list494.size; ++_i496)
                   {
-                    _elem479 = iprot.readString();
-                    struct.filters.add(_elem479);
+                    _elem495 = iprot.readString();
+                    struct.filters.add(_elem495);
                   }
                   iprot.readListEnd();
                 }
@@ -25407,9 +25407,9 @@ public class Planner {
           oprot.writeFieldBegin(FILTERS_FIELD_DESC);
           {
             oprot.writeListBegin(new org.apache.thrift.protocol.TList(org.apache.thrift.protocol.TType.STRING, struct.filters.size()));
-            for (java.lang.String _iter481 : struct.filters)
+            for (java.lang.String _iter497 : struct.filters)
             {
-              oprot.writeString(_iter481);
+              oprot.writeString(_iter497);
             }
             oprot.writeListEnd();
           }
@@ -25447,9 +25447,9 @@ public class Planner {
         if (struct.isSetFilters()) {
           {
             oprot.writeI32(struct.filters.size());
-            for (java.lang.String _iter482 : struct.filters)
+            for (java.lang.String _iter498 : struct.filters)
             {
-              oprot.writeString(_iter482);
+              oprot.writeString(_iter498);
             }
           }
         }
@@ -25465,13 +25465,13 @@ public class Planner {
         }
         if (incoming.get(1)) {
           {
-            org.apache.thrift.protocol.TList _list483 = iprot.readListBegin(org.apache.thrift.protocol.TType.STRING);
-            struct.filters = new java.util.ArrayList<java.lang.String>(_list483.size);
-            @org.apache.thrift.annotation.Nullable java.lang.String _elem484;
-            for (int _i485 = 0; _i485 < _list483.size; ++_i485)
+            org.apache.thrift.protocol.TList _list499 = iprot.readListBegin(org.apache.thrift.protocol.TType.STRING);
+            struct.filters = new java.util.ArrayList<java.lang.String>(_list499.size);
+            @org.apache.thrift.annotation.Nullable java.lang.String _elem500;
+            for (int _i501 = 0; _i501 < _list499.size; ++_i501)
             {
-              _elem484 = iprot.readString();
-              struct.filters.add(_elem484);
+              _elem500 = iprot.readString();
+              struct.filters.add(_elem500);
             }
           }
           struct.setFiltersIsSet(true);
@@ -25895,15 +25895,15 @@ public class Planner {
             case 0: // SUCCESS
               if (schemeField.type == org.apache.thrift.protocol.TType.LIST) {
                 {
-                  org.apache.thrift.protocol.TList _list486 = iprot.readListBegin();
-                  struct.success = new java.util.ArrayList<FilterHandling>(_list486.size);
-                  @org.apache.thrift.annotation.Nullable FilterHandling _elem487;
-                  for (int _i488 = 0; _i488 < _list486.size; ++_i488)
+                  org.apache.thrift.protocol.TList _list502 = iprot.readListBegin();
+                  struct.success = new java.util.ArrayList<FilterHandling>(_list502.size);
+                  @org.apache.thrift.annotation.Nullable FilterHandling _elem503;
+                  for (int _i504 = 0; _i504 < _list502.size; ++_i504)
                   {
-                    _elem487 = interbed.spark.thrift.FilterHandling.findByValue(iprot.readI32());
-                    if (_elem487 != null)
+                    _elem503 = interbed.spark.thrift.FilterHandling.findByValue(iprot.readI32());
+                    if (_elem503 != null)
                     {
-                      struct.success.add(_elem487);
+                      struct.success.add(_elem503);
                     }
                   }
                   iprot.readListEnd();
@@ -25942,9 +25942,9 @@ public class Planner {
           oprot.writeFieldBegin(SUCCESS_FIELD_DESC);
           {
             oprot.writeListBegin(new org.apache.thrift.protocol.TList(org.apache.thrift.protocol.TType.I32, struct.success.size()));
-            for (FilterHandling _iter489 : struct.success)
+            for (FilterHandling _iter505 : struct.success)
             {
-              oprot.writeI32(_iter489.getValue());
+              oprot.writeI32(_iter505.getValue());
             }
             oprot.writeListEnd();
           }
@@ -25984,9 +25984,9 @@ public class Planner {
         if (struct.isSetSuccess()) {
           {
             oprot.writeI32(struct.success.size());
-            for (FilterHandling _iter490 : struct.success)
+            for (FilterHandling _iter506 : struct.success)
             {
-              oprot.writeI32(_iter490.getValue());
+              oprot.writeI32(_iter506.getValue());
             }
           }
         }
@@ -26001,15 +26001,15 @@ public class Planner {
         java.util.BitSet incoming = iprot.readBitSet(2);
         if (incoming.get(0)) {
           {
-            org.apache.thrift.protocol.TList _list491 = iprot.readListBegin(org.apache.thrift.protocol.TType.I32);
-            struct.success = new java.util.ArrayList<FilterHandling>(_list491.size);
-            @org.apache.thrift.annotation.Nullable FilterHandling _elem492;
-            for (int _i493 = 0; _i493 < _list491.size; ++_i493)
+            org.apache.thrift.protocol.TList _list507 = iprot.readListBegin(org.apache.thrift.protocol.TType.I32);
+            struct.success = new java.util.ArrayList<FilterHandling>(_list507.size);
+            @org.apache.thrift.annotation.Nullable FilterHandling _elem508;
+            for (int _i509 = 0; _i509 < _list507.size; ++_i509)
             {
-              _elem492 = interbed.spark.thrift.FilterHandling.findByValue(iprot.readI32());
-              if (_elem492 != null)
+              _elem508 = interbed.spark.thrift.FilterHandling.findByValue(iprot.readI32());
+              if (_elem508 != null)
               {
-                struct.success.add(_elem492);
+                struct.success.add(_elem508);
               }
             }
           }
@@ -27547,14 +27547,14 @@ public class Planner {
             case 3: // AGGREGATES
               if (schemeField.type == org.apache.thrift.protocol.TType.LIST) {
                 {
-                  org.apache.thrift.protocol.TList _list494 = iprot.readListBegin();
-                  struct.aggregates = new java.util.ArrayList<Aggregate>(_list494.size);
-                  @org.apache.thrift.annotation.Nullable Aggregate _elem495;
-                  for (int _i496 = 0; _i496 < _list494.size; ++_i496)
+                  org.apache.thrift.protocol.TList _list510 = iprot.readListBegin();
+                  struct.aggregates = new java.util.ArrayList<Aggregate>(_list510.size);
+                  @org.apache.thrift.annotation.Nullable Aggregate _elem511;
+                  for (int _i512 = 0; _i512 < _list510.size; ++_i512)
                   {
-                    _elem495 = new Aggregate();
-                    _elem495.read(iprot);
-                    struct.aggregates.add(_elem495);
+                    _elem511 = new Aggregate();
+                    _elem511.read(iprot);
+                    struct.aggregates.add(_elem511);
                   }
                   iprot.readListEnd();
                 }
@@ -27593,9 +27593,9 @@ public class Planner {
           oprot.writeFieldBegin(AGGREGATES_FIELD_DESC);
           {
             oprot.writeListBegin(new org.apache.thrift.protocol.TList(org.apache.thrift.protocol.TType.STRUCT, struct.aggregates.size()));
-            for (Aggregate _iter497 : struct.aggregates)
+            for (Aggregate _iter513 : struct.aggregates)
             {
-              _iter497.write(oprot);
+              _iter513.write(oprot);
             }
             oprot.writeListEnd();
           }
@@ -27639,9 +27639,9 @@ public class Planner {
         if (struct.isSetAggregates()) {
           {
             oprot.writeI32(struct.aggregates.size());
-            for (Aggregate _iter498 : struct.aggregates)
+            for (Aggregate _iter514 : struct.aggregates)
             {
-              _iter498.write(oprot);
+              _iter514.write(oprot);
             }
           }
         }
@@ -27662,14 +27662,14 @@ public class Planner {
         }
         if (incoming.get(2)) {
           {
-            org.apache.thrift.protocol.TList _list499 = iprot.readListBegin(org.apache.thrift.protocol.TType.STRUCT);
-            struct.aggregates = new java.util.ArrayList<Aggregate>(_list499.size);
-            @org.apache.thrift.annotation.Nullable Aggregate _elem500;
-            for (int _i501 = 0; _i501 < _list499.size; ++_i501)
+            org.apache.thrift.protocol.TList _list515 = iprot.readListBegin(org.apache.thrift.protocol.TType.STRUCT);
+            struct.aggregates = new java.util.ArrayList<Aggregate>(_list515.size);
+            @org.apache.thrift.annotation.Nullable Aggregate _elem516;
+            for (int _i517 = 0; _i517 < _list515.size; ++_i517)
             {
-              _elem500 = new Aggregate();
-              _elem500.read(iprot);
-              struct.aggregates.add(_elem500);
+              _elem516 = new Aggregate();
+              _elem516.read(iprot);
+              struct.aggregates.add(_elem516);
             }
           }
           struct.setAggregatesIsSet(true);
@@ -29594,13 +29594,13 @@ public class Planner {
             case 2: // MESSAGES
               if (schemeField.type == org.apache.thrift.protocol.TType.LIST) {
                 {
-                  org.apache.thrift.protocol.TList _list502 = iprot.readListBegin();
-                  struct.messages = new java.util.ArrayList<java.nio.ByteBuffer>(_list502.size);
-                  @org.apache.thrift.annotation.Nullable java.nio.ByteBuffer _elem503;
-                  for (int _i504 = 0; _i504 < _list502.size; ++_i504)
+                  org.apache.thrift.protocol.TList _list518 = iprot.readListBegin();
+                  struct.messages = new java.util.ArrayList<java.nio.ByteBuffer>(_list518.size);
+                  @org.apache.thrift.annotation.Nullable java.nio.ByteBuffer _elem519;
+                  for (int _i520 = 0; _i520 < _list518.size; ++_i520)
                   {
-                    _elem503 = iprot.readBinary();
-                    struct.messages.add(_elem503);
+                    _elem519 = iprot.readBinary();
+                    struct.messages.add(_elem519);
                   }
                   iprot.readListEnd();
                 }
@@ -29634,9 +29634,9 @@ public class Planner {
           oprot.writeFieldBegin(MESSAGES_FIELD_DESC);
           {
             oprot.writeListBegin(new org.apache.thrift.protocol.TList(org.apache.thrift.protocol.TType.STRING, struct.messages.size()));
-            for (java.nio.ByteBuffer _iter505 : struct.messages)
+            for (java.nio.ByteBuffer _iter521 : struct.messages)
             {
-              oprot.writeBinary(_iter505);
+              oprot.writeBinary(_iter521);
             }
             oprot.writeListEnd();
           }
@@ -29674,9 +29674,9 @@ public class Planner {
         if (struct.isSetMessages()) {
           {
             oprot.writeI32(struct.messages.size());
-            for (java.nio.ByteBuffer _iter506 : struct.messages)
+            for (java.nio.ByteBuffer _iter522 : struct.messages)
             {
-              oprot.writeBinary(_iter506);
+              oprot.writeBinary(_iter522);
             }
           }
         }
@@ -29692,13 +29692,13 @@ public class Planner {
         }
         if (incoming.get(1)) {
           {
-            org.apache.thrift.protocol.TList _list507 = iprot.readListBegin(org.apache.thrift.protocol.TType.STRING);
-            struct.messages = new java.util.ArrayList<java.nio.ByteBuffer>(_list507.size);
-            @org.apache.thrift.annotation.Nullable java.nio.ByteBuffer _elem508;
-            for (int _i509 = 0; _i509 < _list507.size; ++_i509)
+            org.apache.thrift.protocol.TList _list523 = iprot.readListBegin(org.apache.thrift.protocol.TType.STRING);
+            struct.messages = new java.util.ArrayList<java.nio.ByteBuffer>(_list523.size);
+            @org.apache.thrift.annotation.Nullable java.nio.ByteBuffer _elem524;
+            for (int _i525 = 0; _i525 < _list523.size; ++_i525)
             {
-              _elem508 = iprot.readBinary();
-              struct.messages.add(_elem508);
+              _elem524 = iprot.readBinary();
+              struct.messages.add(_elem524);
             }
           }
           struct.setMessagesIsSet(true);
@@ -30631,13 +30631,13 @@ public class Planner {
             case 2: // MESSAGES
               if (schemeField.type == org.apache.thrift.protocol.TType.LIST) {
                 {
-                  org.apache.thrift.protocol.TList _list510 = iprot.readListBegin();
-                  struct.messages = new java.util.ArrayList<java.nio.ByteBuffer>(_list510.size);
-                  @org.apache.thrift.annotation.Nullable java.nio.ByteBuffer _elem511;
-                  for (int _i512 = 0; _i512 < _list510.size; ++_i512)
+                  org.apache.thrift.protocol.TList _list526 = iprot.readListBegin();
+                  struct.messages = new java.util.ArrayList<java.nio.ByteBuffer>(_list526.size);
+                  @org.apache.thrift.annotation.Nullable java.nio.ByteBuffer _elem527;
+                  for (int _i528 = 0; _i528 < _list526.size; ++_i528)
                   {
-                    _elem511 = iprot.readBinary();
-                    struct.messages.add(_elem511);
+                    _elem527 = iprot.readBinary();
+                    struct.messages.add(_elem527);
                   }
                   iprot.readListEnd();
                 }
@@ -30671,9 +30671,9 @@ public class Planner {
           oprot.writeFieldBegin(MESSAGES_FIELD_DESC);
           {
             oprot.writeListBegin(new org.apache.thrift.protocol.TList(org.apache.thrift.protocol.TType.STRING, struct.messages.size()));
-            for (java.nio.ByteBuffer _iter513 : struct.messages)
+            for (java.nio.ByteBuffer _iter529 : struct.messages)
             {
-              oprot.writeBinary(_iter513);
+              oprot.writeBinary(_iter529);
             }
             oprot.writeListEnd();
           }
@@ -30711,9 +30711,9 @@ public class Planner {
         if (struct.isSetMessages()) {
           {
             oprot.writeI32(struct.messages.size());
-            for (java.nio.ByteBuffer _iter514 : struct.messages)
+            for (java.nio.ByteBuffer _iter530 : struct.messages)
             {
-              oprot.writeBinary(_iter514);
+              oprot.writeBinary(_iter530);
             }
           }
         }
@@ -30729,13 +30729,13 @@ public class Planner {
         }
         if (incoming.get(1)) {
           {
-            org.apache.thrift.protocol.TList _list515 = iprot.readListBegin(org.apache.thrift.protocol.TType.STRING);
-            struct.messages = new java.util.ArrayList<java.nio.ByteBuffer>(_list515.size);
-            @org.apache.thrift.annotation.Nullable java.nio.ByteBuffer _elem516;
-            for (int _i517 = 0; _i517 < _list515.size; ++_i517)
+            org.apache.thrift.protocol.TList _list531 = iprot.readListBegin(org.apache.thrift.protocol.TType.STRING);
+            struct.messages = new java.util.ArrayList<java.nio.ByteBuffer>(_list531.size);
+            @org.apache.thrift.annotation.Nullable java.nio.ByteBuffer _elem532;
+            for (int _i533 = 0; _i533 < _list531.size; ++_i533)
             {
-              _elem516 = iprot.readBinary();
-              struct.messages.add(_elem516);
+              _elem532 = iprot.readBinary();
+              struct.messages.add(_elem532);
             }
           }
           struct.setMessagesIsSet(true);
@@ -31923,14 +31923,14 @@ public class Planner {
             case 0: // SUCCESS
               if (schemeField.type == org.apache.thrift.protocol.TType.LIST) {
                 {
-                  org.apache.thrift.protocol.TList _list518 = iprot.readListBegin();
-                  struct.success = new java.util.ArrayList<ProcedureInfo>(_list518.size);
-                  @org.apache.thrift.annotation.Nullable ProcedureInfo _elem519;
-                  for (int _i520 = 0; _i520 < _list518.size; ++_i520)
+                  org.apache.thrift.protocol.TList _list534 = iprot.readListBegin();
+                  struct.success = new java.util.ArrayList<ProcedureInfo>(_list534.size);
+                  @org.apache.thrift.annotation.Nullable ProcedureInfo _elem535;
+                  for (int _i536 = 0; _i536 < _list534.size; ++_i536)
                   {
-                    _elem519 = new ProcedureInfo();
-                    _elem519.read(iprot);
-                    struct.success.add(_elem519);
+                    _elem535 = new ProcedureInfo();
+                    _elem535.read(iprot);
+                    struct.success.add(_elem535);
                   }
                   iprot.readListEnd();
                 }
@@ -31968,9 +31968,9 @@ public class Planner {
           oprot.writeFieldBegin(SUCCESS_FIELD_DESC);
           {
             oprot.writeListBegin(new org.apache.thrift.protocol.TList(org.apache.thrift.protocol.TType.STRUCT, struct.success.size()));
-            for (ProcedureInfo _iter521 : struct.success)
+            for (ProcedureInfo _iter537 : struct.success)
             {
-              _iter521.write(oprot);
+              _iter537.write(oprot);
             }
             oprot.writeListEnd();
           }
@@ -32010,9 +32010,9 @@ public class Planner {
         if (struct.isSetSuccess()) {
           {
             oprot.writeI32(struct.success.size());
-            for (ProcedureInfo _iter522 : struct.success)
+            for (ProcedureInfo _iter538 : struct.success)
             {
-              _iter522.write(oprot);
+              _iter538.write(oprot);
             }
           }
         }
@@ -32027,14 +32027,14 @@ public class Planner {
         java.util.BitSet incoming = iprot.readBitSet(2);
         if (incoming.get(0)) {
           {
-            org.apache.thrift.protocol.TList _list523 = iprot.readListBegin(org.apache.thrift.protocol.TType.STRUCT);
-            struct.success = new java.util.ArrayList<ProcedureInfo>(_list523.size);
-            @org.apache.thrift.annotation.Nullable ProcedureInfo _elem524;
-            for (int _i525 = 0; _i525 < _list523.size; ++_i525)
+            org.apache.thrift.protocol.TList _list539 = iprot.readListBegin(org.apache.thrift.protocol.TType.STRUCT);
+            struct.success = new java.util.ArrayList<ProcedureInfo>(_list539.size);
+            @org.apache.thrift.annotation.Nullable ProcedureInfo _elem540;
+            for (int _i541 = 0; _i541 < _list539.size; ++_i541)
             {
-              _elem524 = new ProcedureInfo();
-              _elem524.read(iprot);
-              struct.success.add(_elem524);
+              _elem540 = new ProcedureInfo();
+              _elem540.read(iprot);
+              struct.success.add(_elem540);
             }
           }
           struct.setSuccessIsSet(true);
@@ -33450,13 +33450,13 @@ public class Planner {
             case 3: // RESULTS
               if (schemeField.type == org.apache.thrift.protocol.TType.LIST) {
                 {
-                  org.apache.thrift.protocol.TList _list526 = iprot.readListBegin();
-                  struct.results = new java.util.ArrayList<java.nio.ByteBuffer>(_list526.size);
-                  @org.apache.thrift.annotation.Nullable java.nio.ByteBuffer _elem527;
-                  for (int _i528 = 0; _i528 < _list526.size; ++_i528)
+                  org.apache.thrift.protocol.TList _list542 = iprot.readListBegin();
+                  struct.results = new java.util.ArrayList<java.nio.ByteBuffer>(_list542.size);
+                  @org.apache.thrift.annotation.Nullable java.nio.ByteBuffer _elem543;
+                  for (int _i544 = 0; _i544 < _list542.size; ++_i544)
                   {
-                    _elem527 = iprot.readBinary();
-                    struct.results.add(_elem527);
+                    _elem543 = iprot.readBinary();
+                    struct.results.add(_elem543);
                   }
                   iprot.readListEnd();
                 }
@@ -33495,9 +33495,9 @@ public class Planner {
           oprot.writeFieldBegin(RESULTS_FIELD_DESC);
           {
             oprot.writeListBegin(new org.apache.thrift.protocol.TList(org.apache.thrift.protocol.TType.STRING, struct.results.size()));
-            for (java.nio.ByteBuffer _iter529 : struct.results)
+            for (java.nio.ByteBuffer _iter545 : struct.results)
             {
-              oprot.writeBinary(_iter529);
+              oprot.writeBinary(_iter545);
             }
             oprot.writeListEnd();
           }
@@ -33541,9 +33541,9 @@ public class Planner {
         if (struct.isSetResults()) {
           {
             oprot.writeI32(struct.results.size());
-            for (java.nio.ByteBuffer _iter530 : struct.results)
+            for (java.nio.ByteBuffer _iter546 : struct.results)
             {
-              oprot.writeBinary(_iter530);
+              oprot.writeBinary(_iter546);
             }
           }
         }
@@ -33564,13 +33564,13 @@ public class Planner {
         }
         if (incoming.get(2)) {
           {
-            org.apache.thrift.protocol.TList _list531 = iprot.readListBegin(org.apache.thrift.protocol.TType.STRING);
-            struct.results = new java.util.ArrayList<java.nio.ByteBuffer>(_list531.size);
-            @org.apache.thrift.annotation.Nullable java.nio.ByteBuffer _elem532;
-            for (int _i533 = 0; _i533 < _list531.size; ++_i533)
+            org.apache.thrift.protocol.TList _list547 = iprot.readListBegin(org.apache.thrift.protocol.TType.STRING);
+            struct.results = new java.util.ArrayList<java.nio.ByteBuffer>(_list547.size);
+            @org.apache.thrift.annotation.Nullable java.nio.ByteBuffer _elem548;
+            for (int _i549 = 0; _i549 < _list547.size; ++_i549)
             {
-              _elem532 = iprot.readBinary();
-              struct.results.add(_elem532);
+              _elem548 = iprot.readBinary();
+              struct.results.add(_elem548);
             }
           }
           struct.setResultsIsSet(true);
@@ -35464,15 +35464,15 @@ public class Planner {
             case 2: // OPTIONS
               if (schemeField.type == org.apache.thrift.protocol.TType.MAP) {
                 {
-                  org.apache.thrift.protocol.TMap _map534 = iprot.readMapBegin();
-                  struct.options = new java.util.HashMap<java.lang.String,java.lang.String>(2*_map534.size);
-                  @org.apache.thrift.annotation.Nullable java.lang.String _key535;
-                  @org.apache.thrift.annotation.Nullable java.lang.String _val536;
-                  for (int _i537 = 0; _i537 < _map534.size; ++_i537)
+                  org.apache.thrift.protocol.TMap _map550 = iprot.readMapBegin();
+                  struct.options = new java.util.HashMap<java.lang.String,java.lang.String>(2*_map550.size);
+                  @org.apache.thrift.annotation.Nullable java.lang.String _key551;
+                  @org.apache.thrift.annotation.Nullable java.lang.String _val552;
+                  for (int _i553 = 0; _i553 < _map550.size; ++_i553)
                   {
-                    _key535 = iprot.readString();
-                    _val536 = iprot.readString();
-                    struct.options.put(_key535, _val536);
+                    _key551 = iprot.readString();
+                    _val552 = iprot.readString();
+                    struct.options.put(_key551, _val552);
                   }
                   iprot.readMapEnd();
                 }
@@ -35484,15 +35484,15 @@ public class Planner {
             case 3: // SETTINGS
               if (schemeField.type == org.apache.thrift.protocol.TType.MAP) {
                 {
-                  org.apache.thrift.protocol.TMap _map538 = iprot.readMapBegin();
-                  struct.settings = new java.util.HashMap<java.lang.String,java.lang.String>(2*_map538.size);
-                  @org.apache.thrift.annotation.Nullable java.lang.String _key539;
-                  @org.apache.thrift.annotation.Nullable java.lang.String _val540;
-                  for (int _i541 = 0; _i541 < _map538.size; ++_i541)
+                  org.apache.thrift.protocol.TMap _map554 = iprot.readMapBegin();
+                  struct.settings = new java.util.HashMap<java.lang.String,java.lang.String>(2*_map554.size);
+                  @org.apache.thrift.annotation.Nullable java.lang.String _key555;
+                  @org.apache.thrift.annotation.Nullable java.lang.String _val556;
+                  for (int _i557 = 0; _i557 < _map554.size; ++_i557)
                   {
-                    _key539 = iprot.readString();
-                    _val540 = iprot.readString();
-                    struct.settings.put(_key539, _val540);
+                    _key555 = iprot.readString();
+                    _val556 = iprot.readString();
+                    struct.settings.put(_key555, _val556);
                   }
                   iprot.readMapEnd();
                 }
@@ -35526,10 +35526,10 @@ public class Planner {
           oprot.writeFieldBegin(OPTIONS_FIELD_DESC);
           {
             oprot.writeMapBegin(new org.apache.thrift.protocol.TMap(org.apache.thrift.protocol.TType.STRING, org.apache.thrift.protocol.TType.STRING, struct.options.size()));
-            for (java.util.Map.Entry<java.lang.String, java.lang.String> _iter542 : struct.options.entrySet())
+            for (java.util.Map.Entry<java.lang.String, java.lang.String> _iter558 : struct.options.entrySet())
             {
-              oprot.writeString(_iter542.getKey());
-              oprot.writeString(_iter542.getValue());
+              oprot.writeString(_iter558.getKey());
+              oprot.writeString(_iter558.getValue());
             }
             oprot.writeMapEnd();
           }
@@ -35539,10 +35539,10 @@ public class Planner {
           oprot.writeFieldBegin(SETTINGS_FIELD_DESC);
           {
             oprot.writeMapBegin(new org.apache.thrift.protocol.TMap(org.apache.thrift.protocol.TType.STRING, org.apache.thrift.protocol.TType.STRING, struct.settings.size()));
-            for (java.util.Map.Entry<java.lang.String, java.lang.String> _iter543 : struct.settings.entrySet())
+            for (java.util.Map.Entry<java.lang.String, java.lang.String> _iter559 : struct.settings.entrySet())
             {
-              oprot.writeString(_iter543.getKey());
-              oprot.writeString(_iter543.getValue());
+              oprot.writeString(_iter559.getKey());
+              oprot.writeString(_iter559.getValue());
             }
             oprot.writeMapEnd();
           }
@@ -35583,20 +35583,20 @@ public class Planner {
         if (struct.isSetOptions()) {
           {
             oprot.writeI32(struct.options.size());
-            for (java.util.Map.Entry<java.lang.String, java.lang.String> _iter544 : struct.options.entrySet())
+            for (java.util.Map.Entry<java.lang.String, java.lang.String> _iter560 : struct.options.entrySet())
             {
-              oprot.writeString(_iter544.getKey());
-              oprot.writeString(_iter544.getValue());
+              oprot.writeString(_iter560.getKey());
+              oprot.writeString(_iter560.getValue());
             }
           }
         }
         if (struct.isSetSettings()) {
           {
             oprot.writeI32(struct.settings.size());
-            for (java.util.Map.Entry<java.lang.String, java.lang.String> _iter545 : struct.settings.entrySet())
+            for (java.util.Map.Entry<java.lang.String, java.lang.String> _iter561 : struct.settings.entrySet())
             {
-              oprot.writeString(_iter545.getKey());
-              oprot.writeString(_iter545.getValue());
+              oprot.writeString(_iter561.getKey());
+              oprot.writeString(_iter561.getValue());
             }
           }
         }
@@ -35612,30 +35612,30 @@ public class Planner {
         }
         if (incoming.get(1)) {
           {
-            org.apache.thrift.protocol.TMap _map546 = iprot.readMapBegin(org.apache.thrift.protocol.TType.STRING, org.apache.thrift.protocol.TType.STRING); 
-            struct.options = new java.util.HashMap<java.lang.String,java.lang.String>(2*_map546.size);
-            @org.apache.thrift.annotation.Nullable java.lang.String _key547;
-            @org.apache.thrift.annotation.Nullable java.lang.String _val548;
-            for (int _i549 = 0; _i549 < _map546.size; ++_i549)
+            org.apache.thrift.protocol.TMap _map562 = iprot.readMapBegin(org.apache.thrift.protocol.TType.STRING, org.apache.thrift.protocol.TType.STRING); 
+            struct.options = new java.util.HashMap<java.lang.String,java.lang.String>(2*_map562.size);
+            @org.apache.thrift.annotation.Nullable java.lang.String _key563;
+            @org.apache.thrift.annotation.Nullable java.lang.String _val564;
+            for (int _i565 = 0; _i565 < _map562.size; ++_i565)
             {
-              _key547 = iprot.readString();
-              _val548 = iprot.readString();
-              struct.options.put(_key547, _val548);
+              _key563 = iprot.readString();
+              _val564 = iprot.readString();
+              struct.options.put(_key563, _val564);
             }
           }
           struct.setOptionsIsSet(true);
         }
         if (incoming.get(2)) {
           {
-            org.apache.thrift.protocol.TMap _map550 = iprot.readMapBegin(org.apache.thrift.protocol.TType.STRING, org.apache.thrift.protocol.TType.STRING); 
-            struct.settings = new java.util.HashMap<java.lang.String,java.lang.String>(2*_map550.size);
-            @org.apache.thrift.annotation.Nullable java.lang.String _key551;
-            @org.apache.thrift.annotation.Nullable java.lang.String _val552;
-            for (int _i553 = 0; _i553 < _map550.size; ++_i553)
+            org.apache.thrift.protocol.TMap _map566 = iprot.readMapBegin(org.apache.thrift.protocol.TType.STRING, org.apache.thrift.protocol.TType.STRING); 
+            struct.settings = new java.util.HashMap<java.lang.String,java.lang.String>(2*_map566.size);
+            @org.apache.thrift.annotation.Nullable java.lang.String _key567;
+            @org.apache.thrift.annotation.Nullable java.lang.String _val568;
+            for (int _i569 = 0; _i569 < _map566.size; ++_i569)
             {
-              _key551 = iprot.readString();
-              _val552 = iprot.readString();
-              struct.settings.put(_key551, _val552);
+              _key567 = iprot.readString();
+              _val568 = iprot.readString();
+              struct.settings.put(_key567, _val568);
             }
           }
           struct.setSettingsIsSet(true);
@@ -46285,13 +46285,13 @@ public class Planner {
             case 3: // MESSAGES
               if (schemeField.type == org.apache.thrift.protocol.TType.LIST) {
                 {
-                  org.apache.thrift.protocol.TList _list554 = iprot.readListBegin();
-                  struct.messages = new java.util.ArrayList<java.nio.ByteBuffer>(_list554.size);
-                  @org.apache.thrift.annotation.Nullable java.nio.ByteBuffer _elem555;
-                  for (int _i556 = 0; _i556 < _list554.size; ++_i556)
+                  org.apache.thrift.protocol.TList _list570 = iprot.readListBegin();
+                  struct.messages = new java.util.ArrayList<java.nio.ByteBuffer>(_list570.size);
+                  @org.apache.thrift.annotation.Nullable java.nio.ByteBuffer _elem571;
+                  for (int _i572 = 0; _i572 < _list570.size; ++_i572)
                   {
-                    _elem555 = iprot.readBinary();
-                    struct.messages.add(_elem555);
+                    _elem571 = iprot.readBinary();
+                    struct.messages.add(_elem571);
                   }
                   iprot.readListEnd();
                 }
@@ -46328,9 +46328,9 @@ public class Planner {
           oprot.writeFieldBegin(MESSAGES_FIELD_DESC);
           {
             oprot.writeListBegin(new org.apache.thrift.protocol.TList(org.apache.thrift.protocol.TType.STRING, struct.messages.size()));
-            for (java.nio.ByteBuffer _iter557 : struct.messages)
+            for (java.nio.ByteBuffer _iter573 : struct.messages)
             {
-              oprot.writeBinary(_iter557);
+              oprot.writeBinary(_iter573);
             }
             oprot.writeListEnd();
           }
@@ -46374,9 +46374,9 @@ public class Planner {
         if (struct.isSetMessages()) {
           {
             oprot.writeI32(struct.messages.size());
-            for (java.nio.ByteBuffer _iter558 : struct.messages)
+            for (java.nio.ByteBuffer _iter574 : struct.messages)
             {
-              oprot.writeBinary(_iter558);
+              oprot.writeBinary(_iter574);
             }
           }
         }
@@ -46396,13 +46396,13 @@ public class Planner {
         }
         if (incoming.get(2)) {
           {
-            org.apache.thrift.protocol.TList _list559 = iprot.readListBegin(org.apache.thrift.protocol.TType.STRING);
-            struct.messages = new java.util.ArrayList<java.nio.ByteBuffer>(_list559.size);
-            @org.apache.thrift.annotation.Nullable java.nio.ByteBuffer _elem560;
-            for (int _i561 = 0; _i561 < _list559.size; ++_i561)
+            org.apache.thrift.protocol.TList _list575 = iprot.readListBegin(org.apache.thrift.protocol.TType.STRING);
+            struct.messages = new java.util.ArrayList<java.nio.ByteBuffer>(_list575.size);
+            @org.apache.thrift.annotation.Nullable java.nio.ByteBuffer _elem576;
+            for (int _i577 = 0; _i577 < _list575.size; ++_i577)
             {
-              _elem560 = iprot.readBinary();
-              struct.messages.add(_elem560);
+              _elem576 = iprot.readBinary();
+              struct.messages.add(_elem576);
             }
           }
           struct.setMessagesIsSet(true);
@@ -48207,13 +48207,13 @@ public class Planner {
             case 2: // FILTERS
               if (schemeField.type == org.apache.thrift.protocol.TType.LIST) {
                 {
-                  org.apache.thrift.protocol.TList _list562 = iprot.readListBegin();
-                  struct.filters = new java.util.ArrayList<java.lang.String>(_list562.size);
-                  @org.apache.thrift.annotation.Nullable java.lang.String _elem563;
-                  for (int _i564 = 0; _i564 < _list562.size; ++_i564)
+                  org.apache.thrift.protocol.TList _list578 = iprot.readListBegin();
+                  struct.filters = new java.util.ArrayList<java.lang.String>(_list578.size);
+                  @org.apache.thrift.annotation.Nullable java.lang.String _elem579;
+                  for (int _i580 = 0; _i580 < _list578.size; ++_i580)
                   {
-                    _elem563 = iprot.readString();
-                    struct.filters.add(_elem563);
+                    _elem579 = iprot.readString();
+                    struct.filters.add(_elem579);
                   }
                   iprot.readListEnd();
                 }
@@ -48247,9 +48247,9 @@ public class Planner {
           oprot.writeFieldBegin(FILTERS_FIELD_DESC);
           {
             oprot.writeListBegin(new org.apache.thrift.protocol.TList(org.apache.thrift.protocol.TType.STRING, struct.filters.size()));
-            for (java.lang.String _iter565 : struct.filters)
+            for (java.lang.String _iter581 : struct.filters)
             {
-              oprot.writeString(_iter565);
+              oprot.writeString(_iter581);
             }
             oprot.writeListEnd();
           }
@@ -48287,9 +48287,9 @@ public class Planner {
         if (struct.isSetFilters()) {
           {
             oprot.writeI32(struct.filters.size());
-            for (java.lang.String _iter566 : struct.filters)
+            for (java.lang.String _iter582 : struct.filters)
             {
-              oprot.writeString(_iter566);
+              oprot.writeString(_iter582);
             }
           }
         }
@@ -48305,13 +48305,13 @@ public class Planner {
         }
         if (incoming.get(1)) {
           {
-            org.apache.thrift.protocol.TList _list567 = iprot.readListBegin(org.apache.thrift.protocol.TType.STRING);
-            struct.filters = new java.util.ArrayList<java.lang.String>(_list567.size);
-            @org.apache.thrift.annotation.Nullable java.lang.String _elem568;
-            for (int _i569 = 0; _i569 < _list567.size; ++_i569)
+            org.apache.thrift.protocol.TList _list583 = iprot.readListBegin(org.apache.thrift.protocol.TType.STRING);
+            struct.filters = new java.util.ArrayList<java.lang.String>(_list583.size);
+            @org.apache.thrift.annotation.Nullable java.lang.String _elem584;
+            for (int _i585 = 0; _i585 < _list583.size; ++_i585)
             {
-              _elem568 = iprot.readString();
-              struct.filters.add(_elem568);
+              _elem584 = iprot.readString();
+              struct.filters.add(_elem584);
             }
           }
           struct.setFiltersIsSet(true);
@@ -49236,13 +49236,13 @@ public class Planner {
             case 2: // FILTERS
               if (schemeField.type == org.apache.thrift.protocol.TType.LIST) {
                 {
-                  org.apache.thrift.protocol.TList _list570 = iprot.readListBegin();
-                  struct.filters = new java.util.ArrayList<java.lang.String>(_list570.size);
-                  @org.apache.thrift.annotation.Nullable java.lang.String _elem571;
-                  for (int _i572 = 0; _i572 < _list570.size; ++_i572)
+                  org.apache.thrift.protocol.TList _list586 = iprot.readListBegin();
+                  struct.filters = new java.util.ArrayList<java.lang.String>(_list586.size);
+                  @org.apache.thrift.annotation.Nullable java.lang.String _elem587;
+                  for (int _i588 = 0; _i588 < _list586.size; ++_i588)
                   {
-                    _elem571 = iprot.readString();
-                    struct.filters.add(_elem571);
+                    _elem587 = iprot.readString();
+                    struct.filters.add(_elem587);
                   }
                   iprot.readListEnd();
                 }
@@ -49276,9 +49276,9 @@ public class Planner {
           oprot.writeFieldBegin(FILTERS_FIELD_DESC);
           {
             oprot.writeListBegin(new org.apache.thrift.protocol.TList(org.apache.thrift.protocol.TType.STRING, struct.filters.size()));
-            for (java.lang.String _iter573 : struct.filters)
+            for (java.lang.String _iter589 : struct.filters)
             {
-              oprot.writeString(_iter573);
+              oprot.writeString(_iter589);
             }
             oprot.writeListEnd();
           }
@@ -49316,9 +49316,9 @@ public class Planner {
         if (struct.isSetFilters()) {
           {
             oprot.writeI32(struct.filters.size());
-            for (java.lang.String _iter574 : struct.filters)
+            for (java.lang.String _iter590 : struct.filters)
             {
-              oprot.writeString(_iter574);
+              oprot.writeString(_iter590);
             }
           }
         }
@@ -49334,13 +49334,13 @@ public class Planner {
         }
         if (incoming.get(1)) {
           {
-            org.apache.thrift.protocol.TList _list575 = iprot.readListBegin(org.apache.thrift.protocol.TType.STRING);
-            struct.filters = new java.util.ArrayList<java.lang.String>(_list575.size);
-            @org.apache.thrift.annotation.Nullable java.lang.String _elem576;
-            for (int _i577 = 0; _i577 < _list575.size; ++_i577)
+            org.apache.thrift.protocol.TList _list591 = iprot.readListBegin(org.apache.thrift.protocol.TType.STRING);
+            struct.filters = new java.util.ArrayList<java.lang.String>(_list591.size);
+            @org.apache.thrift.annotation.Nullable java.lang.String _elem592;
+            for (int _i593 = 0; _i593 < _list591.size; ++_i593)
             {
-              _elem576 = iprot.readString();
-              struct.filters.add(_elem576);
+              _elem592 = iprot.readString();
+              struct.filters.add(_elem592);
             }
           }
           struct.setFiltersIsSet(true);
@@ -50630,13 +50630,13 @@ public class Planner {
             case 0: // SUCCESS
               if (schemeField.type == org.apache.thrift.protocol.TType.LIST) {
                 {
-                  org.apache.thrift.protocol.TList _list578 = iprot.readListBegin();
-                  struct.success = new java.util.ArrayList<java.lang.String>(_list578.size);
-                  @org.apache.thrift.annotation.Nullable java.lang.String _elem579;
-                  for (int _i580 = 0; _i580 < _list578.size; ++_i580)
+                  org.apache.thrift.protocol.TList _list594 = iprot.readListBegin();
+                  struct.success = new java.util.ArrayList<java.lang.String>(_list594.size);
+                  @org.apache.thrift.annotation.Nullable java.lang.String _elem595;
+                  for (int _i596 = 0; _i596 < _list594.size; ++_i596)
                   {
-                    _elem579 = iprot.readString();
-                    struct.success.add(_elem579);
+                    _elem595 = iprot.readString();
+                    struct.success.add(_elem595);
                   }
                   iprot.readListEnd();
                 }
@@ -50674,9 +50674,9 @@ public class Planner {
           oprot.writeFieldBegin(SUCCESS_FIELD_DESC);
           {
             oprot.writeListBegin(new org.apache.thrift.protocol.TList(org.apache.thrift.protocol.TType.STRING, struct.success.size()));
-            for (java.lang.String _iter581 : struct.success)
+            for (java.lang.String _iter597 : struct.success)
             {
-              oprot.writeString(_iter581);
+              oprot.writeString(_iter597);
             }
             oprot.writeListEnd();
           }
@@ -50716,9 +50716,9 @@ public class Planner {
         if (struct.isSetSuccess()) {
           {
             oprot.writeI32(struct.success.size());
-            for (java.lang.String _iter582 : struct.success)
+            for (java.lang.String _iter598 : struct.success)
             {
-              oprot.writeString(_iter582);
+              oprot.writeString(_iter598);
             }
           }
         }
@@ -50733,13 +50733,13 @@ public class Planner {
         java.util.BitSet incoming = iprot.readBitSet(2);
         if (incoming.get(0)) {
           {
-            org.apache.thrift.protocol.TList _list583 = iprot.readListBegin(org.apache.thrift.protocol.TType.STRING);
-            struct.success = new java.util.ArrayList<java.lang.String>(_list583.size);
-            @org.apache.thrift.annotation.Nullable java.lang.String _elem584;
-            for (int _i585 = 0; _i585 < _list583.size; ++_i585)
+            org.apache.thrift.protocol.TList _list599 = iprot.readListBegin(org.apache.thrift.protocol.TType.STRING);
+            struct.success = new java.util.ArrayList<java.lang.String>(_list599.size);
+            @org.apache.thrift.annotation.Nullable java.lang.String _elem600;
+            for (int _i601 = 0; _i601 < _list599.size; ++_i601)
             {
-              _elem584 = iprot.readString();
-              struct.success.add(_elem584);
+              _elem600 = iprot.readString();
+              struct.success.add(_elem600);
             }
           }
           struct.setSuccessIsSet(true);
@@ -55136,15 +55136,15 @@ public class Planner {
             case 3: // OPTIONS
               if (schemeField.type == org.apache.thrift.protocol.TType.MAP) {
                 {
-                  org.apache.thrift.protocol.TMap _map586 = iprot.readMapBegin();
-                  struct.options = new java.util.HashMap<java.lang.String,java.lang.String>(2*_map586.size);
-                  @org.apache.thrift.annotation.Nullable java.lang.String _key587;
-                  @org.apache.thrift.annotation.Nullable java.lang.String _val588;
-                  for (int _i589 = 0; _i589 < _map586.size; ++_i589)
+                  org.apache.thrift.protocol.TMap _map602 = iprot.readMapBegin();
+                  struct.options = new java.util.HashMap<java.lang.String,java.lang.String>(2*_map602.size);
+                  @org.apache.thrift.annotation.Nullable java.lang.String _key603;
+                  @org.apache.thrift.annotation.Nullable java.lang.String _val604;
+                  for (int _i605 = 0; _i605 < _map602.size; ++_i605)
                   {
-                    _key587 = iprot.readString();
-                    _val588 = iprot.readString();
-                    struct.options.put(_key587, _val588);
+                    _key603 = iprot.readString();
+                    _val604 = iprot.readString();
+                    struct.options.put(_key603, _val604);
                   }
                   iprot.readMapEnd();
                 }
@@ -55191,10 +55191,10 @@ public class Planner {
           oprot.writeFieldBegin(OPTIONS_FIELD_DESC);
           {
             oprot.writeMapBegin(new org.apache.thrift.protocol.TMap(org.apache.thrift.protocol.TType.STRING, org.apache.thrift.protocol.TType.STRING, struct.options.size()));
-            for (java.util.Map.Entry<java.lang.String, java.lang.String> _iter590 : struct.options.entrySet())
+            for (java.util.Map.Entry<java.lang.String, java.lang.String> _iter606 : struct.options.entrySet())
             {
-              oprot.writeString(_iter590.getKey());
-              oprot.writeString(_iter590.getValue());
+              oprot.writeString(_iter606.getKey());
+              oprot.writeString(_iter606.getValue());
             }
             oprot.writeMapEnd();
           }
@@ -55244,10 +55244,10 @@ public class Planner {
         if (struct.isSetOptions()) {
           {
             oprot.writeI32(struct.options.size());
-            for (java.util.Map.Entry<java.lang.String, java.lang.String> _iter591 : struct.options.entrySet())
+            for (java.util.Map.Entry<java.lang.String, java.lang.String> _iter607 : struct.options.entrySet())
             {
-              oprot.writeString(_iter591.getKey());
-              oprot.writeString(_iter591.getValue());
+              oprot.writeString(_iter607.getKey());
+              oprot.writeString(_iter607.getValue());
             }
           }
         }
@@ -55270,15 +55270,15 @@ public class Planner {
         }
         if (incoming.get(2)) {
           {
-            org.apache.thrift.protocol.TMap _map592 = iprot.readMapBegin(org.apache.thrift.protocol.TType.STRING, org.apache.thrift.protocol.TType.STRING); 
-            struct.options = new java.util.HashMap<java.lang.String,java.lang.String>(2*_map592.size);
-            @org.apache.thrift.annotation.Nullable java.lang.String _key593;
-            @org.apache.thrift.annotation.Nullable java.lang.String _val594;
-            for (int _i595 = 0; _i595 < _map592.size; ++_i595)
+            org.apache.thrift.protocol.TMap _map608 = iprot.readMapBegin(org.apache.thrift.protocol.TType.STRING, org.apache.thrift.protocol.TType.STRING); 
+            struct.options = new java.util.HashMap<java.lang.String,java.lang.String>(2*_map608.size);
+            @org.apache.thrift.annotation.Nullable java.lang.String _key609;
+            @org.apache.thrift.annotation.Nullable java.lang.String _val610;
+            for (int _i611 = 0; _i611 < _map608.size; ++_i611)
             {
-              _key593 = iprot.readString();
-              _val594 = iprot.readString();
-              struct.options.put(_key593, _val594);
+              _key609 = iprot.readString();
+              _val610 = iprot.readString();
+              struct.options.put(_key609, _val610);
             }
           }
           struct.setOptionsIsSet(true);
@@ -57293,13 +57293,13 @@ public class Planner {
             case 2: // COLUMNS
               if (schemeField.type == org.apache.thrift.protocol.TType.LIST) {
                 {
-                  org.apache.thrift.protocol.TList _list596 = iprot.readListBegin();
-                  struct.columns = new java.util.ArrayList<java.lang.String>(_list596.size);
-                  @org.apache.thrift.annotation.Nullable java.lang.String _elem597;
-                  for (int _i598 = 0; _i598 < _list596.size; ++_i598)
+                  org.apache.thrift.protocol.TList _list612 = iprot.readListBegin();
+                  struct.columns = new java.util.ArrayList<java.lang.String>(_list612.size);
+                  @org.apache.thrift.annotation.Nullable java.lang.String _elem613;
+                  for (int _i614 = 0; _i614 < _list612.size; ++_i614)
                   {
-                    _elem597 = iprot.readString();
-                    struct.columns.add(_elem597);
+                    _elem613 = iprot.readString();
+                    struct.columns.add(_elem613);
                   }
                   iprot.readListEnd();
                 }
@@ -57341,9 +57341,9 @@ public class Planner {
           oprot.writeFieldBegin(COLUMNS_FIELD_DESC);
           {
             oprot.writeListBegin(new org.apache.thrift.protocol.TList(org.apache.thrift.protocol.TType.STRING, struct.columns.size()));
-            for (java.lang.String _iter599 : struct.columns)
+            for (java.lang.String _iter615 : struct.columns)
             {
-              oprot.writeString(_iter599);
+              oprot.writeString(_iter615);
             }
             oprot.writeListEnd();
           }
@@ -57387,9 +57387,9 @@ public class Planner {
         if (struct.isSetColumns()) {
           {
             oprot.writeI32(struct.columns.size());
-            for (java.lang.String _iter600 : struct.columns)
+            for (java.lang.String _iter616 : struct.columns)
             {
-              oprot.writeString(_iter600);
+              oprot.writeString(_iter616);
             }
           }
         }
@@ -57409,13 +57409,13 @@ public class Planner {
         }
         if (incoming.get(1)) {
           {
-            org.apache.thrift.protocol.TList _list601 = iprot.readListBegin(org.apache.thrift.protocol.TType.STRING);
-            struct.columns = new java.util.ArrayList<java.lang.String>(_list601.size);
-            @org.apache.thrift.annotation.Nullable java.lang.String _elem602;
-            for (int _i603 = 0; _i603 < _list601.size; ++_i603)
+            org.apache.thrift.protocol.TList _list617 = iprot.readListBegin(org.apache.thrift.protocol.TType.STRING);
+            struct.columns = new java.util.ArrayList<java.lang.String>(_list617.size);
+            @org.apache.thrift.annotation.Nullable java.lang.String _elem618;
+            for (int _i619 = 0; _i619 < _list617.size; ++_i619)
             {
-              _elem602 = iprot.readString();
-              struct.columns.add(_elem602);
+              _elem618 = iprot.readString();
+              struct.columns.add(_elem618);
             }
           }
           struct.setColumnsIsSet(true);

@@ -429,13 +429,13 @@ public class ProcedureAnswer implements org.apache.thrift.TBase<ProcedureAnswer,
           case 1: // ROWS
             if (schemeField.type == org.apache.thrift.protocol.TType.LIST) {
               {
-                org.apache.thrift.protocol.TList _list380 = iprot.readListBegin();
-                struct.rows = new java.util.ArrayList<java.lang.String>(_list380.size);
-                @org.apache.thrift.annotation.Nullable java.lang.String _elem381;
-                for (int _i382 = 0; _i382 < _list380.size; ++_i382)
+                org.apache.thrift.protocol.TList _list396 = iprot.readListBegin();
+                struct.rows = new java.util.ArrayList<java.lang.String>(_list396.size);
+                @org.apache.thrift.annotation.Nullable java.lang.String _elem397;
+                for (int _i398 = 0; _i398 < _list396.size; ++_i398)
                 {
-                  _elem381 = iprot.readString();
-                  struct.rows.add(_elem381);
+                  _elem397 = iprot.readString();
+                  struct.rows.add(_elem397);
                 }
                 iprot.readListEnd();
               }
@@ -474,9 +474,9 @@ public class ProcedureAnswer implements org.apache.thrift.TBase<ProcedureAnswer,
           oprot.writeFieldBegin(ROWS_FIELD_DESC);
           {
             oprot.writeListBegin(new org.apache.thrift.protocol.TList(org.apache.thrift.protocol.TType.STRING, struct.rows.size()));
-            for (java.lang.String _iter383 : struct.rows)
+            for (java.lang.String _iter399 : struct.rows)
             {
-              oprot.writeString(_iter383);
+              oprot.writeString(_iter399);
             }
             oprot.writeListEnd();
           }
@@ -519,9 +519,9 @@ public class ProcedureAnswer implements org.apache.thrift.TBase<ProcedureAnswer,
       if (struct.isSetRows()) {
         {
           oprot.writeI32(struct.rows.size());
-          for (java.lang.String _iter384 : struct.rows)
+          for (java.lang.String _iter400 : struct.rows)
           {
-            oprot.writeString(_iter384);
+            oprot.writeString(_iter400);
           }
         }
       }
@@ -536,13 +536,13 @@ public class ProcedureAnswer implements org.apache.thrift.TBase<ProcedureAnswer,
       java.util.BitSet incoming = iprot.readBitSet(2);
       if (incoming.get(0)) {
         {
-          org.apache.thrift.protocol.TList _list385 = iprot.readListBegin(org.apache.thrift.protocol.TType.STRING);
-          struct.rows = new java.util.ArrayList<java.lang.String>(_list385.size);
-          @org.apache.thrift.annotation.Nullable java.lang.String _elem386;
-          for (int _i387 = 0; _i387 < _list385.size; ++_i387)
+          org.apache.thrift.protocol.TList _list401 = iprot.readListBegin(org.apache.thrift.protocol.TType.STRING);
+          struct.rows = new java.util.ArrayList<java.lang.String>(_list401.size);
+          @org.apache.thrift.annotation.Nullable java.lang.String _elem402;
+          for (int _i403 = 0; _i403 < _list401.size; ++_i403)
           {
-            _elem386 = iprot.readString();
-            struct.rows.add(_elem386);
+            _elem402 = iprot.readString();
+            struct.rows.add(_elem402);
           }
         }
         struct.setRowsIsSet(true);

@@ -906,13 +906,13 @@ public class ProcedureJob implements org.apache.thrift.TBase<ProcedureJob, Proce
           case 3: // TASKS
             if (schemeField.type == org.apache.thrift.protocol.TType.LIST) {
               {
-                org.apache.thrift.protocol.TList _list356 = iprot.readListBegin();
-                struct.tasks = new java.util.ArrayList<java.nio.ByteBuffer>(_list356.size);
-                @org.apache.thrift.annotation.Nullable java.nio.ByteBuffer _elem357;
-                for (int _i358 = 0; _i358 < _list356.size; ++_i358)
+                org.apache.thrift.protocol.TList _list372 = iprot.readListBegin();
+                struct.tasks = new java.util.ArrayList<java.nio.ByteBuffer>(_list372.size);
+                @org.apache.thrift.annotation.Nullable java.nio.ByteBuffer _elem373;
+                for (int _i374 = 0; _i374 < _list372.size; ++_i374)
                 {
-                  _elem357 = iprot.readBinary();
-                  struct.tasks.add(_elem357);
+                  _elem373 = iprot.readBinary();
+                  struct.tasks.add(_elem373);
                 }
                 iprot.readListEnd();
               }
@@ -940,23 +940,23 @@ public class ProcedureJob implements org.apache.thrift.TBase<ProcedureJob, Proce
           case 6: // TAKES
             if (schemeField.type == org.apache.thrift.protocol.TType.LIST) {
               {
-                org.apache.thrift.protocol.TList _list359 = iprot.readListBegin();
-                struct.takes = new java.util.ArrayList<java.util.List<java.lang.String>>(_list359.size);
-                @org.apache.thrift.annotation.Nullable java.util.List<java.lang.String> _elem360;
-                for (int _i361 = 0; _i361 < _list359.size; ++_i361)
+                org.apache.thrift.protocol.TList _list375 = iprot.readListBegin();
+                struct.takes = new java.util.ArrayList<java.util.List<java.lang.String>>(_list375.size);
+                @org.apache.thrift.annotation.Nullable java.util.List<java.lang.String> _elem376;
+                for (int _i377 = 0; _i377 < _list375.size; ++_i377)
                 {
                   {
-                    org.apache.thrift.protocol.TList _list362 = iprot.readListBegin();
-                    _elem360 = new java.util.ArrayList<java.lang.String>(_list362.size);
-                    @org.apache.thrift.annotation.Nullable java.lang.String _elem363;
-                    for (int _i364 = 0; _i364 < _list362.size; ++_i364)
+                    org.apache.thrift.protocol.TList _list378 = iprot.readListBegin();
+                    _elem376 = new java.util.ArrayList<java.lang.String>(_list378.size);
+                    @org.apache.thrift.annotation.Nullable java.lang.String _elem379;
+                    for (int _i380 = 0; _i380 < _list378.size; ++_i380)
                     {
-                      _elem363 = iprot.readString();
-                      _elem360.add(_elem363);
+                      _elem379 = iprot.readString();
+                      _elem376.add(_elem379);
                     }
                     iprot.readListEnd();
                   }
-                  struct.takes.add(_elem360);
+                  struct.takes.add(_elem376);
                 }
                 iprot.readListEnd();
               }
@@ -995,9 +995,9 @@ public class ProcedureJob implements org.apache.thrift.TBase<ProcedureJob, Proce
         oprot.writeFieldBegin(TASKS_FIELD_DESC);
         {
           oprot.writeListBegin(new org.apache.thrift.protocol.TList(org.apache.thrift.protocol.TType.STRING, struct.tasks.size()));
-          for (java.nio.ByteBuffer _iter365 : struct.tasks)
+          for (java.nio.ByteBuffer _iter381 : struct.tasks)
           {
-            oprot.writeBinary(_iter365);
+            oprot.writeBinary(_iter381);
           }
           oprot.writeListEnd();
         }
@@ -1018,13 +1018,13 @@ public class ProcedureJob implements org.apache.thrift.TBase<ProcedureJob, Proce
           oprot.writeFieldBegin(TAKES_FIELD_DESC);
           {
             oprot.writeListBegin(new org.apache.thrift.protocol.TList(org.apache.thrift.protocol.TType.LIST, struct.takes.size()));
-            for (java.util.List<java.lang.String> _iter366 : struct.takes)
+            for (java.util.List<java.lang.String> _iter382 : struct.takes)
             {
               {
-                oprot.writeListBegin(new org.apache.thrift.protocol.TList(org.apache.thrift.protocol.TType.STRING, _iter366.size()));
-                for (java.lang.String _iter367 : _iter366)
+                oprot.writeListBegin(new org.apache.thrift.protocol.TList(org.apache.thrift.protocol.TType.STRING, _iter382.size()));
+                for (java.lang.String _iter383 : _iter382)
                 {
-                  oprot.writeString(_iter367);
+                  oprot.writeString(_iter383);
                 }
                 oprot.writeListEnd();
               }
@@ -1056,9 +1056,9 @@ public class ProcedureJob implements org.apache.thrift.TBase<ProcedureJob, Proce
       oprot.writeBinary(struct.shared);
       {
         oprot.writeI32(struct.tasks.size());
-        for (java.nio.ByteBuffer _iter368 : struct.tasks)
+        for (java.nio.ByteBuffer _iter384 : struct.tasks)
         {
-          oprot.writeBinary(_iter368);
+          oprot.writeBinary(_iter384);
         }
       }
       oprot.writeBinary(struct.token);
@@ -1076,13 +1076,13 @@ public class ProcedureJob implements org.apache.thrift.TBase<ProcedureJob, Proce
       if (struct.isSetTakes()) {
         {
           oprot.writeI32(struct.takes.size());
-          for (java.util.List<java.lang.String> _iter369 : struct.takes)
+          for (java.util.List<java.lang.String> _iter385 : struct.takes)
           {
             {
-              oprot.writeI32(_iter369.size());
-              for (java.lang.String _iter370 : _iter369)
+              oprot.writeI32(_iter385.size());
+              for (java.lang.String _iter386 : _iter385)
               {
-                oprot.writeString(_iter370);
+                oprot.writeString(_iter386);
               }
             }
           }
@@ -1098,13 +1098,13 @@ public class ProcedureJob implements org.apache.thrift.TBase<ProcedureJob, Proce
       struct.shared = iprot.readBinary();
       struct.setSharedIsSet(true);
       {
-        org.apache.thrift.protocol.TList _list371 = iprot.readListBegin(org.apache.thrift.protocol.TType.STRING);
-        struct.tasks = new java.util.ArrayList<java.nio.ByteBuffer>(_list371.size);
-        @org.apache.thrift.annotation.Nullable java.nio.ByteBuffer _elem372;
-        for (int _i373 = 0; _i373 < _list371.size; ++_i373)
+        org.apache.thrift.protocol.TList _list387 = iprot.readListBegin(org.apache.thrift.protocol.TType.STRING);
+        struct.tasks = new java.util.ArrayList<java.nio.ByteBuffer>(_list387.size);
+        @org.apache.thrift.annotation.Nullable java.nio.ByteBuffer _elem388;
+        for (int _i389 = 0; _i389 < _list387.size; ++_i389)
         {
-          _elem372 = iprot.readBinary();
-          struct.tasks.add(_elem372);
+          _elem388 = iprot.readBinary();
+          struct.tasks.add(_elem388);
         }
       }
       struct.setTasksIsSet(true);
@@ -1117,22 +1117,22 @@ public class ProcedureJob implements org.apache.thrift.TBase<ProcedureJob, Proce
       }
       if (incoming.get(1)) {
         {
-          org.apache.thrift.protocol.TList _list374 = iprot.readListBegin(org.apache.thrift.protocol.TType.LIST);
-          struct.takes = new java.util.ArrayList<java.util.List<java.lang.String>>(_list374.size);
-          @org.apache.thrift.annotation.Nullable java.util.List<java.lang.String> _elem375;
-          for (int _i376 = 0; _i376 < _list374.size; ++_i376)
+          org.apache.thrift.protocol.TList _list390 = iprot.readListBegin(org.apache.thrift.protocol.TType.LIST);
+          struct.takes = new java.util.ArrayList<java.util.List<java.lang.String>>(_list390.size);
+          @org.apache.thrift.annotation.Nullable java.util.List<java.lang.String> _elem391;
+          for (int _i392 = 0; _i392 < _list390.size; ++_i392)
           {
             {
-              org.apache.thrift.protocol.TList _list377 = iprot.readListBegin(org.apache.thrift.protocol.TType.STRING);
-              _elem375 = new java.util.ArrayList<java.lang.String>(_list377.size);
-              @org.apache.thrift.annotation.Nullable java.lang.String _elem378;
-              for (int _i379 = 0; _i379 < _list377.size; ++_i379)
+              org.apache.thrift.protocol.TList _list393 = iprot.readListBegin(org.apache.thrift.protocol.TType.STRING);
+              _elem391 = new java.util.ArrayList<java.lang.String>(_list393.size);
+              @org.apache.thrift.annotation.Nullable java.lang.String _elem394;
+              for (int _i395 = 0; _i395 < _list393.size; ++_i395)
               {
-                _elem378 = iprot.readString();
-                _elem375.add(_elem378);
+                _elem394 = iprot.readString();
+                _elem391.add(_elem394);
               }
             }
-            struct.takes.add(_elem375);
+            struct.takes.add(_elem391);
           }
         }
         struct.setTakesIsSet(true);

@@ -22,6 +22,7 @@ public class RowChanges implements org.apache.thrift.TBase<RowChanges, RowChange
   private static final org.apache.thrift.protocol.TField DELETES_BY_KEY_FIELD_DESC = new org.apache.thrift.protocol.TField("deletesByKey", org.apache.thrift.protocol.TType.BOOL, (short)7);
   private static final org.apache.thrift.protocol.TField SEQUENCES_FIELD_DESC = new org.apache.thrift.protocol.TField("sequences", org.apache.thrift.protocol.TType.LIST, (short)8);
   private static final org.apache.thrift.protocol.TField KEPT_FOR_NULL_FIELD_DESC = new org.apache.thrift.protocol.TField("keptForNull", org.apache.thrift.protocol.TType.LIST, (short)9);
+  private static final org.apache.thrift.protocol.TField BY_COLUMN_FIELD_DESC = new org.apache.thrift.protocol.TField("byColumn", org.apache.thrift.protocol.TType.BOOL, (short)10);
 
   private static final org.apache.thrift.scheme.SchemeFactory STANDARD_SCHEME_FACTORY = new RowChangesStandardSchemeFactory();
   private static final org.apache.thrift.scheme.SchemeFactory TUPLE_SCHEME_FACTORY = new RowChangesTupleSchemeFactory();
@@ -62,6 +63,10 @@ public class RowChanges implements org.apache.thrift.TBase<RowChanges, RowChange
    * Columns that keep their value where an updated row has null.
    */
   public @org.apache.thrift.annotation.Nullable java.util.List<java.lang.String> keptForNull; // optional
+  /**
+   * True when an update writes only the assigned columns (WriteRequest.assigned), of rows in the order of their ids.
+   */
+  public boolean byColumn; // optional
 
   /** The set of fields this struct contains, along with convenience methods for finding and manipulating them. */
   public enum _Fields implements org.apache.thrift.TFieldIdEnum {
@@ -100,7 +105,11 @@ public class RowChanges implements org.apache.thrift.TBase<RowChanges, RowChange
     /**
      * Columns that keep their value where an updated row has null.
      */
-    KEPT_FOR_NULL((short)9, "keptForNull");
+    KEPT_FOR_NULL((short)9, "keptForNull"),
+    /**
+     * True when an update writes only the assigned columns (WriteRequest.assigned), of rows in the order of their ids.
+     */
+    BY_COLUMN((short)10, "byColumn");
 
     private static final java.util.Map<java.lang.String, _Fields> byName = new java.util.HashMap<java.lang.String, _Fields>();
 
@@ -134,6 +143,8 @@ public class RowChanges implements org.apache.thrift.TBase<RowChanges, RowChange
           return SEQUENCES;
         case 9: // KEPT_FOR_NULL
           return KEPT_FOR_NULL;
+        case 10: // BY_COLUMN
+          return BY_COLUMN;
         default:
           return null;
       }
@@ -180,8 +191,9 @@ public class RowChanges implements org.apache.thrift.TBase<RowChanges, RowChange
   private static final int __SPLITSUPDATES_ISSET_ID = 0;
   private static final int __UPSERTS_ISSET_ID = 1;
   private static final int __DELETESBYKEY_ISSET_ID = 2;
+  private static final int __BYCOLUMN_ISSET_ID = 3;
   private byte __isset_bitfield = 0;
-  private static final _Fields optionals[] = {_Fields.CLUSTERING,_Fields.UPSERTS,_Fields.DELETES_BY_KEY,_Fields.SEQUENCES,_Fields.KEPT_FOR_NULL};
+  private static final _Fields optionals[] = {_Fields.CLUSTERING,_Fields.UPSERTS,_Fields.DELETES_BY_KEY,_Fields.SEQUENCES,_Fields.KEPT_FOR_NULL,_Fields.BY_COLUMN};
   public static final java.util.Map<_Fields, org.apache.thrift.meta_data.FieldMetaData> metaDataMap;
   static {
     java.util.Map<_Fields, org.apache.thrift.meta_data.FieldMetaData> tmpMap = new java.util.EnumMap<_Fields, org.apache.thrift.meta_data.FieldMetaData>(_Fields.class);
@@ -211,6 +223,8 @@ public class RowChanges implements org.apache.thrift.TBase<RowChanges, RowChange
     tmpMap.put(_Fields.KEPT_FOR_NULL, new org.apache.thrift.meta_data.FieldMetaData("keptForNull", org.apache.thrift.TFieldRequirementType.OPTIONAL, 
         new org.apache.thrift.meta_data.ListMetaData(org.apache.thrift.protocol.TType.LIST, 
             new org.apache.thrift.meta_data.FieldValueMetaData(org.apache.thrift.protocol.TType.STRING))));
+    tmpMap.put(_Fields.BY_COLUMN, new org.apache.thrift.meta_data.FieldMetaData("byColumn", org.apache.thrift.TFieldRequirementType.OPTIONAL, 
+        new org.apache.thrift.meta_data.FieldValueMetaData(org.apache.thrift.protocol.TType.BOOL)));
     metaDataMap = java.util.Collections.unmodifiableMap(tmpMap);
     org.apache.thrift.meta_data.FieldMetaData.addStructMetaDataMap(RowChanges.class, metaDataMap);
   }
@@ -277,6 +291,7 @@ public class RowChanges implements org.apache.thrift.TBase<RowChanges, RowChange
       java.util.List<java.lang.String> __this__keptForNull = new java.util.ArrayList<java.lang.String>(other.keptForNull);
       this.keptForNull = __this__keptForNull;
     }
+    this.byColumn = other.byColumn;
   }
 
   @Override
@@ -298,6 +313,8 @@ public class RowChanges implements org.apache.thrift.TBase<RowChanges, RowChange
     this.deletesByKey = false;
     this.sequences = null;
     this.keptForNull = null;
+    setByColumnIsSet(false);
+    this.byColumn = false;
   }
 
   public int getRowIdSize() {
@@ -643,6 +660,35 @@ public class RowChanges implements org.apache.thrift.TBase<RowChanges, RowChange
     }
   }
 
+  /**
+   * True when an update writes only the assigned columns (WriteRequest.assigned), of rows in the order of their ids.
+   */
+  public boolean isByColumn() {
+    return this.byColumn;
+  }
+
+  /**
+   * True when an update writes only the assigned columns (WriteRequest.assigned), of rows in the order of their ids.
+   */
+  public RowChanges setByColumn(boolean byColumn) {
+    this.byColumn = byColumn;
+    setByColumnIsSet(true);
+    return this;
+  }
+
+  public void unsetByColumn() {
+    __isset_bitfield = org.apache.thrift.EncodingUtils.clearBit(__isset_bitfield, __BYCOLUMN_ISSET_ID);
+  }
+
+  /** Returns true if field byColumn is set (has been assigned a value) and false otherwise */
+  public boolean isSetByColumn() {
+    return org.apache.thrift.EncodingUtils.testBit(__isset_bitfield, __BYCOLUMN_ISSET_ID);
+  }
+
+  public void setByColumnIsSet(boolean value) {
+    __isset_bitfield = org.apache.thrift.EncodingUtils.setBit(__isset_bitfield, __BYCOLUMN_ISSET_ID, value);
+  }
+
   @Override
   public void setFieldValue(_Fields field, @org.apache.thrift.annotation.Nullable java.lang.Object value) {
     switch (field) {
@@ -718,6 +764,14 @@ public class RowChanges implements org.apache.thrift.TBase<RowChanges, RowChange
       }
       break;
 
+    case BY_COLUMN:
+      if (value == null) {
+        unsetByColumn();
+      } else {
+        setByColumn((java.lang.Boolean)value);
+      }
+      break;
+
     }
   }
 
@@ -752,6 +806,9 @@ public class RowChanges implements org.apache.thrift.TBase<RowChanges, RowChange
     case KEPT_FOR_NULL:
       return getKeptForNull();
 
+    case BY_COLUMN:
+      return isByColumn();
+
     }
     throw new java.lang.IllegalStateException();
   }
@@ -782,6 +839,8 @@ public class RowChanges implements org.apache.thrift.TBase<RowChanges, RowChange
       return isSetSequences();
     case KEPT_FOR_NULL:
       return isSetKeptForNull();
+    case BY_COLUMN:
+      return isSetByColumn();
     }
     throw new java.lang.IllegalStateException();
   }
@@ -880,6 +939,15 @@ public class RowChanges implements org.apache.thrift.TBase<RowChanges, RowChange
         return false;
     }
 
+    boolean this_present_byColumn = true && this.isSetByColumn();
+    boolean that_present_byColumn = true && that.isSetByColumn();
+    if (this_present_byColumn || that_present_byColumn) {
+      if (!(this_present_byColumn && that_present_byColumn))
+        return false;
+      if (this.byColumn != that.byColumn)
+        return false;
+    }
+
     return true;
   }
 
@@ -920,6 +988,10 @@ public class RowChanges implements org.apache.thrift.TBase<RowChanges, RowChange
     hashCode = hashCode * 8191 + ((isSetKeptForNull()) ? 131071 : 524287);
     if (isSetKeptForNull())
       hashCode = hashCode * 8191 + keptForNull.hashCode();
+
+    hashCode = hashCode * 8191 + ((isSetByColumn()) ? 131071 : 524287);
+    if (isSetByColumn())
+      hashCode = hashCode * 8191 + ((byColumn) ? 131071 : 524287);
 
     return hashCode;
   }
@@ -1022,6 +1094,16 @@ public class RowChanges implements org.apache.thrift.TBase<RowChanges, RowChange
         return lastComparison;
       }
     }
+    lastComparison = java.lang.Boolean.compare(isSetByColumn(), other.isSetByColumn());
+    if (lastComparison != 0) {
+      return lastComparison;
+    }
+    if (isSetByColumn()) {
+      lastComparison = org.apache.thrift.TBaseHelper.compareTo(this.byColumn, other.byColumn);
+      if (lastComparison != 0) {
+        return lastComparison;
+      }
+    }
     return 0;
   }
 
@@ -1113,6 +1195,12 @@ public class RowChanges implements org.apache.thrift.TBase<RowChanges, RowChange
       } else {
         sb.append(this.keptForNull);
       }
+      first = false;
+    }
+    if (isSetByColumn()) {
+      if (!first) sb.append(", ");
+      sb.append("byColumn:");
+      sb.append(this.byColumn);
       first = false;
     }
     sb.append(")");
@@ -1313,6 +1401,14 @@ public class RowChanges implements org.apache.thrift.TBase<RowChanges, RowChange
               org.apache.thrift.protocol.TProtocolUtil.skip(iprot, schemeField.type);
             }
             break;
+          case 10: // BY_COLUMN
+            if (schemeField.type == org.apache.thrift.protocol.TType.BOOL) {
+              struct.byColumn = iprot.readBool();
+              struct.setByColumnIsSet(true);
+            } else { 
+              org.apache.thrift.protocol.TProtocolUtil.skip(iprot, schemeField.type);
+            }
+            break;
           default:
             org.apache.thrift.protocol.TProtocolUtil.skip(iprot, schemeField.type);
         }
@@ -1425,6 +1521,11 @@ public class RowChanges implements org.apache.thrift.TBase<RowChanges, RowChange
           oprot.writeFieldEnd();
         }
       }
+      if (struct.isSetByColumn()) {
+        oprot.writeFieldBegin(BY_COLUMN_FIELD_DESC);
+        oprot.writeBool(struct.byColumn);
+        oprot.writeFieldEnd();
+      }
       oprot.writeFieldStop();
       oprot.writeStructEnd();
     }
@@ -1489,7 +1590,10 @@ public class RowChanges implements org.apache.thrift.TBase<RowChanges, RowChange
       if (struct.isSetKeptForNull()) {
         optionals.set(4);
       }
-      oprot.writeBitSet(optionals, 5);
+      if (struct.isSetByColumn()) {
+        optionals.set(5);
+      }
+      oprot.writeBitSet(optionals, 6);
       if (struct.isSetClustering()) {
         struct.clustering.write(oprot);
       }
@@ -1516,6 +1620,9 @@ public class RowChanges implements org.apache.thrift.TBase<RowChanges, RowChange
             oprot.writeString(_iter101);
           }
         }
+      }
+      if (struct.isSetByColumn()) {
+        oprot.writeBool(struct.byColumn);
       }
     }
 
@@ -1570,7 +1677,7 @@ public class RowChanges implements org.apache.thrift.TBase<RowChanges, RowChange
       struct.setRefusalsIsSet(true);
       struct.splitsUpdates = iprot.readBool();
       struct.setSplitsUpdatesIsSet(true);
-      java.util.BitSet incoming = iprot.readBitSet(5);
+      java.util.BitSet incoming = iprot.readBitSet(6);
       if (incoming.get(0)) {
         struct.clustering = new WriteClustering();
         struct.clustering.read(iprot);
@@ -1610,6 +1717,10 @@ public class RowChanges implements org.apache.thrift.TBase<RowChanges, RowChange
           }
         }
         struct.setKeptForNullIsSet(true);
+      }
+      if (incoming.get(5)) {
+        struct.byColumn = iprot.readBool();
+        struct.setByColumnIsSet(true);
       }
     }
   }

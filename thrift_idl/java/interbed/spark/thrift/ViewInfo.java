@@ -726,14 +726,14 @@ public class ViewInfo implements org.apache.thrift.TBase<ViewInfo, ViewInfo._Fie
           case 2: // COLUMNS
             if (schemeField.type == org.apache.thrift.protocol.TType.LIST) {
               {
-                org.apache.thrift.protocol.TList _list388 = iprot.readListBegin();
-                struct.columns = new java.util.ArrayList<ViewColumn>(_list388.size);
-                @org.apache.thrift.annotation.Nullable ViewColumn _elem389;
-                for (int _i390 = 0; _i390 < _list388.size; ++_i390)
+                org.apache.thrift.protocol.TList _list404 = iprot.readListBegin();
+                struct.columns = new java.util.ArrayList<ViewColumn>(_list404.size);
+                @org.apache.thrift.annotation.Nullable ViewColumn _elem405;
+                for (int _i406 = 0; _i406 < _list404.size; ++_i406)
                 {
-                  _elem389 = new ViewColumn();
-                  _elem389.read(iprot);
-                  struct.columns.add(_elem389);
+                  _elem405 = new ViewColumn();
+                  _elem405.read(iprot);
+                  struct.columns.add(_elem405);
                 }
                 iprot.readListEnd();
               }
@@ -753,15 +753,15 @@ public class ViewInfo implements org.apache.thrift.TBase<ViewInfo, ViewInfo._Fie
           case 4: // PROPERTIES
             if (schemeField.type == org.apache.thrift.protocol.TType.MAP) {
               {
-                org.apache.thrift.protocol.TMap _map391 = iprot.readMapBegin();
-                struct.properties = new java.util.HashMap<java.lang.String,java.lang.String>(2*_map391.size);
-                @org.apache.thrift.annotation.Nullable java.lang.String _key392;
-                @org.apache.thrift.annotation.Nullable java.lang.String _val393;
-                for (int _i394 = 0; _i394 < _map391.size; ++_i394)
+                org.apache.thrift.protocol.TMap _map407 = iprot.readMapBegin();
+                struct.properties = new java.util.HashMap<java.lang.String,java.lang.String>(2*_map407.size);
+                @org.apache.thrift.annotation.Nullable java.lang.String _key408;
+                @org.apache.thrift.annotation.Nullable java.lang.String _val409;
+                for (int _i410 = 0; _i410 < _map407.size; ++_i410)
                 {
-                  _key392 = iprot.readString();
-                  _val393 = iprot.readString();
-                  struct.properties.put(_key392, _val393);
+                  _key408 = iprot.readString();
+                  _val409 = iprot.readString();
+                  struct.properties.put(_key408, _val409);
                 }
                 iprot.readMapEnd();
               }
@@ -773,13 +773,13 @@ public class ViewInfo implements org.apache.thrift.TBase<ViewInfo, ViewInfo._Fie
           case 5: // QUERY_COLUMNS
             if (schemeField.type == org.apache.thrift.protocol.TType.LIST) {
               {
-                org.apache.thrift.protocol.TList _list395 = iprot.readListBegin();
-                struct.queryColumns = new java.util.ArrayList<java.lang.String>(_list395.size);
-                @org.apache.thrift.annotation.Nullable java.lang.String _elem396;
-                for (int _i397 = 0; _i397 < _list395.size; ++_i397)
+                org.apache.thrift.protocol.TList _list411 = iprot.readListBegin();
+                struct.queryColumns = new java.util.ArrayList<java.lang.String>(_list411.size);
+                @org.apache.thrift.annotation.Nullable java.lang.String _elem412;
+                for (int _i413 = 0; _i413 < _list411.size; ++_i413)
                 {
-                  _elem396 = iprot.readString();
-                  struct.queryColumns.add(_elem396);
+                  _elem412 = iprot.readString();
+                  struct.queryColumns.add(_elem412);
                 }
                 iprot.readListEnd();
               }
@@ -813,9 +813,9 @@ public class ViewInfo implements org.apache.thrift.TBase<ViewInfo, ViewInfo._Fie
         oprot.writeFieldBegin(COLUMNS_FIELD_DESC);
         {
           oprot.writeListBegin(new org.apache.thrift.protocol.TList(org.apache.thrift.protocol.TType.STRUCT, struct.columns.size()));
-          for (ViewColumn _iter398 : struct.columns)
+          for (ViewColumn _iter414 : struct.columns)
           {
-            _iter398.write(oprot);
+            _iter414.write(oprot);
           }
           oprot.writeListEnd();
         }
@@ -832,10 +832,10 @@ public class ViewInfo implements org.apache.thrift.TBase<ViewInfo, ViewInfo._Fie
         oprot.writeFieldBegin(PROPERTIES_FIELD_DESC);
         {
           oprot.writeMapBegin(new org.apache.thrift.protocol.TMap(org.apache.thrift.protocol.TType.STRING, org.apache.thrift.protocol.TType.STRING, struct.properties.size()));
-          for (java.util.Map.Entry<java.lang.String, java.lang.String> _iter399 : struct.properties.entrySet())
+          for (java.util.Map.Entry<java.lang.String, java.lang.String> _iter415 : struct.properties.entrySet())
           {
-            oprot.writeString(_iter399.getKey());
-            oprot.writeString(_iter399.getValue());
+            oprot.writeString(_iter415.getKey());
+            oprot.writeString(_iter415.getValue());
           }
           oprot.writeMapEnd();
         }
@@ -846,9 +846,9 @@ public class ViewInfo implements org.apache.thrift.TBase<ViewInfo, ViewInfo._Fie
           oprot.writeFieldBegin(QUERY_COLUMNS_FIELD_DESC);
           {
             oprot.writeListBegin(new org.apache.thrift.protocol.TList(org.apache.thrift.protocol.TType.STRING, struct.queryColumns.size()));
-            for (java.lang.String _iter400 : struct.queryColumns)
+            for (java.lang.String _iter416 : struct.queryColumns)
             {
-              oprot.writeString(_iter400);
+              oprot.writeString(_iter416);
             }
             oprot.writeListEnd();
           }
@@ -876,17 +876,17 @@ public class ViewInfo implements org.apache.thrift.TBase<ViewInfo, ViewInfo._Fie
       oprot.writeString(struct.query);
       {
         oprot.writeI32(struct.columns.size());
-        for (ViewColumn _iter401 : struct.columns)
+        for (ViewColumn _iter417 : struct.columns)
         {
-          _iter401.write(oprot);
+          _iter417.write(oprot);
         }
       }
       {
         oprot.writeI32(struct.properties.size());
-        for (java.util.Map.Entry<java.lang.String, java.lang.String> _iter402 : struct.properties.entrySet())
+        for (java.util.Map.Entry<java.lang.String, java.lang.String> _iter418 : struct.properties.entrySet())
         {
-          oprot.writeString(_iter402.getKey());
-          oprot.writeString(_iter402.getValue());
+          oprot.writeString(_iter418.getKey());
+          oprot.writeString(_iter418.getValue());
         }
       }
       java.util.BitSet optionals = new java.util.BitSet();
@@ -903,9 +903,9 @@ public class ViewInfo implements org.apache.thrift.TBase<ViewInfo, ViewInfo._Fie
       if (struct.isSetQueryColumns()) {
         {
           oprot.writeI32(struct.queryColumns.size());
-          for (java.lang.String _iter403 : struct.queryColumns)
+          for (java.lang.String _iter419 : struct.queryColumns)
           {
-            oprot.writeString(_iter403);
+            oprot.writeString(_iter419);
           }
         }
       }
@@ -917,27 +917,27 @@ public class ViewInfo implements org.apache.thrift.TBase<ViewInfo, ViewInfo._Fie
       struct.query = iprot.readString();
       struct.setQueryIsSet(true);
       {
-        org.apache.thrift.protocol.TList _list404 = iprot.readListBegin(org.apache.thrift.protocol.TType.STRUCT);
-        struct.columns = new java.util.ArrayList<ViewColumn>(_list404.size);
-        @org.apache.thrift.annotation.Nullable ViewColumn _elem405;
-        for (int _i406 = 0; _i406 < _list404.size; ++_i406)
+        org.apache.thrift.protocol.TList _list420 = iprot.readListBegin(org.apache.thrift.protocol.TType.STRUCT);
+        struct.columns = new java.util.ArrayList<ViewColumn>(_list420.size);
+        @org.apache.thrift.annotation.Nullable ViewColumn _elem421;
+        for (int _i422 = 0; _i422 < _list420.size; ++_i422)
         {
-          _elem405 = new ViewColumn();
-          _elem405.read(iprot);
-          struct.columns.add(_elem405);
+          _elem421 = new ViewColumn();
+          _elem421.read(iprot);
+          struct.columns.add(_elem421);
         }
       }
       struct.setColumnsIsSet(true);
       {
-        org.apache.thrift.protocol.TMap _map407 = iprot.readMapBegin(org.apache.thrift.protocol.TType.STRING, org.apache.thrift.protocol.TType.STRING); 
-        struct.properties = new java.util.HashMap<java.lang.String,java.lang.String>(2*_map407.size);
-        @org.apache.thrift.annotation.Nullable java.lang.String _key408;
-        @org.apache.thrift.annotation.Nullable java.lang.String _val409;
-        for (int _i410 = 0; _i410 < _map407.size; ++_i410)
+        org.apache.thrift.protocol.TMap _map423 = iprot.readMapBegin(org.apache.thrift.protocol.TType.STRING, org.apache.thrift.protocol.TType.STRING); 
+        struct.properties = new java.util.HashMap<java.lang.String,java.lang.String>(2*_map423.size);
+        @org.apache.thrift.annotation.Nullable java.lang.String _key424;
+        @org.apache.thrift.annotation.Nullable java.lang.String _val425;
+        for (int _i426 = 0; _i426 < _map423.size; ++_i426)
         {
-          _key408 = iprot.readString();
-          _val409 = iprot.readString();
-          struct.properties.put(_key408, _val409);
+          _key424 = iprot.readString();
+          _val425 = iprot.readString();
+          struct.properties.put(_key424, _val425);
         }
       }
       struct.setPropertiesIsSet(true);
@@ -948,13 +948,13 @@ public class ViewInfo implements org.apache.thrift.TBase<ViewInfo, ViewInfo._Fie
       }
       if (incoming.get(1)) {
         {
-          org.apache.thrift.protocol.TList _list411 = iprot.readListBegin(org.apache.thrift.protocol.TType.STRING);
-          struct.queryColumns = new java.util.ArrayList<java.lang.String>(_list411.size);
-          @org.apache.thrift.annotation.Nullable java.lang.String _elem412;
-          for (int _i413 = 0; _i413 < _list411.size; ++_i413)
+          org.apache.thrift.protocol.TList _list427 = iprot.readListBegin(org.apache.thrift.protocol.TType.STRING);
+          struct.queryColumns = new java.util.ArrayList<java.lang.String>(_list427.size);
+          @org.apache.thrift.annotation.Nullable java.lang.String _elem428;
+          for (int _i429 = 0; _i429 < _list427.size; ++_i429)
           {
-            _elem412 = iprot.readString();
-            struct.queryColumns.add(_elem412);
+            _elem428 = iprot.readString();
+            struct.queryColumns.add(_elem428);
           }
         }
         struct.setQueryColumnsIsSet(true);

@@ -18,6 +18,8 @@ public class WriteRequest implements org.apache.thrift.TBase<WriteRequest, Write
   private static final org.apache.thrift.protocol.TField FOLLOWS_FROM_SNAPSHOT_FIELD_DESC = new org.apache.thrift.protocol.TField("followsFromSnapshot", org.apache.thrift.protocol.TType.BOOL, (short)6);
   private static final org.apache.thrift.protocol.TField SCANNED_FIELD_DESC = new org.apache.thrift.protocol.TField("scanned", org.apache.thrift.protocol.TType.LIST, (short)7);
   private static final org.apache.thrift.protocol.TField DISTINCT_KEYS_FIELD_DESC = new org.apache.thrift.protocol.TField("distinctKeys", org.apache.thrift.protocol.TType.BOOL, (short)8);
+  private static final org.apache.thrift.protocol.TField ASSIGNED_FIELD_DESC = new org.apache.thrift.protocol.TField("assigned", org.apache.thrift.protocol.TType.LIST, (short)9);
+  private static final org.apache.thrift.protocol.TField SCANNED_COLUMNS_FIELD_DESC = new org.apache.thrift.protocol.TField("scannedColumns", org.apache.thrift.protocol.TType.LIST, (short)10);
 
   private static final org.apache.thrift.scheme.SchemeFactory STANDARD_SCHEME_FACTORY = new WriteRequestStandardSchemeFactory();
   private static final org.apache.thrift.scheme.SchemeFactory TUPLE_SCHEME_FACTORY = new WriteRequestTupleSchemeFactory();
@@ -46,6 +48,15 @@ public class WriteRequest implements org.apache.thrift.TBase<WriteRequest, Write
    * True when the commit has to fail with REPEATED_KEY if several rows have one primary key.
    */
   public boolean distinctKeys; // optional
+  /**
+   * The columns that an UPDATE or MERGE assigns in rows of the table, where RowChanges.byColumn; other columns of such rows
+   * have any value. Absent: all.
+   */
+  public @org.apache.thrift.annotation.Nullable java.util.List<java.lang.String> assigned; // optional
+  /**
+   * The columns of the scan, where RowChanges.byColumn; absent when the rows follow from other rows, too.
+   */
+  public @org.apache.thrift.annotation.Nullable java.util.List<java.lang.String> scannedColumns; // optional
 
   /** The set of fields this struct contains, along with convenience methods for finding and manipulating them. */
   public enum _Fields implements org.apache.thrift.TFieldIdEnum {
@@ -72,7 +83,16 @@ public class WriteRequest implements org.apache.thrift.TBase<WriteRequest, Write
     /**
      * True when the commit has to fail with REPEATED_KEY if several rows have one primary key.
      */
-    DISTINCT_KEYS((short)8, "distinctKeys");
+    DISTINCT_KEYS((short)8, "distinctKeys"),
+    /**
+     * The columns that an UPDATE or MERGE assigns in rows of the table, where RowChanges.byColumn; other columns of such rows
+     * have any value. Absent: all.
+     */
+    ASSIGNED((short)9, "assigned"),
+    /**
+     * The columns of the scan, where RowChanges.byColumn; absent when the rows follow from other rows, too.
+     */
+    SCANNED_COLUMNS((short)10, "scannedColumns");
 
     private static final java.util.Map<java.lang.String, _Fields> byName = new java.util.HashMap<java.lang.String, _Fields>();
 
@@ -104,6 +124,10 @@ public class WriteRequest implements org.apache.thrift.TBase<WriteRequest, Write
           return SCANNED;
         case 8: // DISTINCT_KEYS
           return DISTINCT_KEYS;
+        case 9: // ASSIGNED
+          return ASSIGNED;
+        case 10: // SCANNED_COLUMNS
+          return SCANNED_COLUMNS;
         default:
           return null;
       }
@@ -150,7 +174,7 @@ public class WriteRequest implements org.apache.thrift.TBase<WriteRequest, Write
   private static final int __FOLLOWSFROMSNAPSHOT_ISSET_ID = 0;
   private static final int __DISTINCTKEYS_ISSET_ID = 1;
   private byte __isset_bitfield = 0;
-  private static final _Fields optionals[] = {_Fields.FOLLOWS_FROM_SNAPSHOT,_Fields.SCANNED,_Fields.DISTINCT_KEYS};
+  private static final _Fields optionals[] = {_Fields.FOLLOWS_FROM_SNAPSHOT,_Fields.SCANNED,_Fields.DISTINCT_KEYS,_Fields.ASSIGNED,_Fields.SCANNED_COLUMNS};
   public static final java.util.Map<_Fields, org.apache.thrift.meta_data.FieldMetaData> metaDataMap;
   static {
     java.util.Map<_Fields, org.apache.thrift.meta_data.FieldMetaData> tmpMap = new java.util.EnumMap<_Fields, org.apache.thrift.meta_data.FieldMetaData>(_Fields.class);
@@ -174,6 +198,12 @@ public class WriteRequest implements org.apache.thrift.TBase<WriteRequest, Write
             new org.apache.thrift.meta_data.FieldValueMetaData(org.apache.thrift.protocol.TType.STRING))));
     tmpMap.put(_Fields.DISTINCT_KEYS, new org.apache.thrift.meta_data.FieldMetaData("distinctKeys", org.apache.thrift.TFieldRequirementType.OPTIONAL, 
         new org.apache.thrift.meta_data.FieldValueMetaData(org.apache.thrift.protocol.TType.BOOL)));
+    tmpMap.put(_Fields.ASSIGNED, new org.apache.thrift.meta_data.FieldMetaData("assigned", org.apache.thrift.TFieldRequirementType.OPTIONAL, 
+        new org.apache.thrift.meta_data.ListMetaData(org.apache.thrift.protocol.TType.LIST, 
+            new org.apache.thrift.meta_data.FieldValueMetaData(org.apache.thrift.protocol.TType.STRING))));
+    tmpMap.put(_Fields.SCANNED_COLUMNS, new org.apache.thrift.meta_data.FieldMetaData("scannedColumns", org.apache.thrift.TFieldRequirementType.OPTIONAL, 
+        new org.apache.thrift.meta_data.ListMetaData(org.apache.thrift.protocol.TType.LIST, 
+            new org.apache.thrift.meta_data.FieldValueMetaData(org.apache.thrift.protocol.TType.STRING))));
     metaDataMap = java.util.Collections.unmodifiableMap(tmpMap);
     org.apache.thrift.meta_data.FieldMetaData.addStructMetaDataMap(WriteRequest.class, metaDataMap);
   }
@@ -224,6 +254,14 @@ public class WriteRequest implements org.apache.thrift.TBase<WriteRequest, Write
       this.scanned = __this__scanned;
     }
     this.distinctKeys = other.distinctKeys;
+    if (other.isSetAssigned()) {
+      java.util.List<java.lang.String> __this__assigned = new java.util.ArrayList<java.lang.String>(other.assigned);
+      this.assigned = __this__assigned;
+    }
+    if (other.isSetScannedColumns()) {
+      java.util.List<java.lang.String> __this__scannedColumns = new java.util.ArrayList<java.lang.String>(other.scannedColumns);
+      this.scannedColumns = __this__scannedColumns;
+    }
   }
 
   @Override
@@ -243,6 +281,8 @@ public class WriteRequest implements org.apache.thrift.TBase<WriteRequest, Write
     this.scanned = null;
     setDistinctKeysIsSet(false);
     this.distinctKeys = false;
+    this.assigned = null;
+    this.scannedColumns = null;
   }
 
   /**
@@ -516,6 +556,102 @@ public class WriteRequest implements org.apache.thrift.TBase<WriteRequest, Write
     __isset_bitfield = org.apache.thrift.EncodingUtils.setBit(__isset_bitfield, __DISTINCTKEYS_ISSET_ID, value);
   }
 
+  public int getAssignedSize() {
+    return (this.assigned == null) ? 0 : this.assigned.size();
+  }
+
+  @org.apache.thrift.annotation.Nullable
+  public java.util.Iterator<java.lang.String> getAssignedIterator() {
+    return (this.assigned == null) ? null : this.assigned.iterator();
+  }
+
+  public void addToAssigned(java.lang.String elem) {
+    if (this.assigned == null) {
+      this.assigned = new java.util.ArrayList<java.lang.String>();
+    }
+    this.assigned.add(elem);
+  }
+
+  /**
+   * The columns that an UPDATE or MERGE assigns in rows of the table, where RowChanges.byColumn; other columns of such rows
+   * have any value. Absent: all.
+   */
+  @org.apache.thrift.annotation.Nullable
+  public java.util.List<java.lang.String> getAssigned() {
+    return this.assigned;
+  }
+
+  /**
+   * The columns that an UPDATE or MERGE assigns in rows of the table, where RowChanges.byColumn; other columns of such rows
+   * have any value. Absent: all.
+   */
+  public WriteRequest setAssigned(@org.apache.thrift.annotation.Nullable java.util.List<java.lang.String> assigned) {
+    this.assigned = assigned;
+    return this;
+  }
+
+  public void unsetAssigned() {
+    this.assigned = null;
+  }
+
+  /** Returns true if field assigned is set (has been assigned a value) and false otherwise */
+  public boolean isSetAssigned() {
+    return this.assigned != null;
+  }
+
+  public void setAssignedIsSet(boolean value) {
+    if (!value) {
+      this.assigned = null;
+    }
+  }
+
+  public int getScannedColumnsSize() {
+    return (this.scannedColumns == null) ? 0 : this.scannedColumns.size();
+  }
+
+  @org.apache.thrift.annotation.Nullable
+  public java.util.Iterator<java.lang.String> getScannedColumnsIterator() {
+    return (this.scannedColumns == null) ? null : this.scannedColumns.iterator();
+  }
+
+  public void addToScannedColumns(java.lang.String elem) {
+    if (this.scannedColumns == null) {
+      this.scannedColumns = new java.util.ArrayList<java.lang.String>();
+    }
+    this.scannedColumns.add(elem);
+  }
+
+  /**
+   * The columns of the scan, where RowChanges.byColumn; absent when the rows follow from other rows, too.
+   */
+  @org.apache.thrift.annotation.Nullable
+  public java.util.List<java.lang.String> getScannedColumns() {
+    return this.scannedColumns;
+  }
+
+  /**
+   * The columns of the scan, where RowChanges.byColumn; absent when the rows follow from other rows, too.
+   */
+  public WriteRequest setScannedColumns(@org.apache.thrift.annotation.Nullable java.util.List<java.lang.String> scannedColumns) {
+    this.scannedColumns = scannedColumns;
+    return this;
+  }
+
+  public void unsetScannedColumns() {
+    this.scannedColumns = null;
+  }
+
+  /** Returns true if field scannedColumns is set (has been assigned a value) and false otherwise */
+  public boolean isSetScannedColumns() {
+    return this.scannedColumns != null;
+  }
+
+  public void setScannedColumnsIsSet(boolean value) {
+    if (!value) {
+      this.scannedColumns = null;
+    }
+  }
+
   @Override
   public void setFieldValue(_Fields field, @org.apache.thrift.annotation.Nullable java.lang.Object value) {
     switch (field) {
@@ -583,6 +719,22 @@ public class WriteRequest implements org.apache.thrift.TBase<WriteRequest, Write
       }
       break;
 
+    case ASSIGNED:
+      if (value == null) {
+        unsetAssigned();
+      } else {
+        setAssigned((java.util.List<java.lang.String>)value);
+      }
+      break;
+
+    case SCANNED_COLUMNS:
+      if (value == null) {
+        unsetScannedColumns();
+      } else {
+        setScannedColumns((java.util.List<java.lang.String>)value);
+      }
+      break;
+
     }
   }
 
@@ -614,6 +766,12 @@ public class WriteRequest implements org.apache.thrift.TBase<WriteRequest, Write
     case DISTINCT_KEYS:
       return isDistinctKeys();
 
+    case ASSIGNED:
+      return getAssigned();
+
+    case SCANNED_COLUMNS:
+      return getScannedColumns();
+
     }
     throw new java.lang.IllegalStateException();
   }
@@ -642,6 +800,10 @@ public class WriteRequest implements org.apache.thrift.TBase<WriteRequest, Write
       return isSetScanned();
     case DISTINCT_KEYS:
       return isSetDistinctKeys();
+    case ASSIGNED:
+      return isSetAssigned();
+    case SCANNED_COLUMNS:
+      return isSetScannedColumns();
     }
     throw new java.lang.IllegalStateException();
   }
@@ -731,6 +893,24 @@ public class WriteRequest implements org.apache.thrift.TBase<WriteRequest, Write
         return false;
     }
 
+    boolean this_present_assigned = true && this.isSetAssigned();
+    boolean that_present_assigned = true && that.isSetAssigned();
+    if (this_present_assigned || that_present_assigned) {
+      if (!(this_present_assigned && that_present_assigned))
+        return false;
+      if (!this.assigned.equals(that.assigned))
+        return false;
+    }
+
+    boolean this_present_scannedColumns = true && this.isSetScannedColumns();
+    boolean that_present_scannedColumns = true && that.isSetScannedColumns();
+    if (this_present_scannedColumns || that_present_scannedColumns) {
+      if (!(this_present_scannedColumns && that_present_scannedColumns))
+        return false;
+      if (!this.scannedColumns.equals(that.scannedColumns))
+        return false;
+    }
+
     return true;
   }
 
@@ -769,6 +949,14 @@ public class WriteRequest implements org.apache.thrift.TBase<WriteRequest, Write
     hashCode = hashCode * 8191 + ((isSetDistinctKeys()) ? 131071 : 524287);
     if (isSetDistinctKeys())
       hashCode = hashCode * 8191 + ((distinctKeys) ? 131071 : 524287);
+
+    hashCode = hashCode * 8191 + ((isSetAssigned()) ? 131071 : 524287);
+    if (isSetAssigned())
+      hashCode = hashCode * 8191 + assigned.hashCode();
+
+    hashCode = hashCode * 8191 + ((isSetScannedColumns()) ? 131071 : 524287);
+    if (isSetScannedColumns())
+      hashCode = hashCode * 8191 + scannedColumns.hashCode();
 
     return hashCode;
   }
@@ -861,6 +1049,26 @@ public class WriteRequest implements org.apache.thrift.TBase<WriteRequest, Write
         return lastComparison;
       }
     }
+    lastComparison = java.lang.Boolean.compare(isSetAssigned(), other.isSetAssigned());
+    if (lastComparison != 0) {
+      return lastComparison;
+    }
+    if (isSetAssigned()) {
+      lastComparison = org.apache.thrift.TBaseHelper.compareTo(this.assigned, other.assigned);
+      if (lastComparison != 0) {
+        return lastComparison;
+      }
+    }
+    lastComparison = java.lang.Boolean.compare(isSetScannedColumns(), other.isSetScannedColumns());
+    if (lastComparison != 0) {
+      return lastComparison;
+    }
+    if (isSetScannedColumns()) {
+      lastComparison = org.apache.thrift.TBaseHelper.compareTo(this.scannedColumns, other.scannedColumns);
+      if (lastComparison != 0) {
+        return lastComparison;
+      }
+    }
     return 0;
   }
 
@@ -944,6 +1152,26 @@ public class WriteRequest implements org.apache.thrift.TBase<WriteRequest, Write
       if (!first) sb.append(", ");
       sb.append("distinctKeys:");
       sb.append(this.distinctKeys);
+      first = false;
+    }
+    if (isSetAssigned()) {
+      if (!first) sb.append(", ");
+      sb.append("assigned:");
+      if (this.assigned == null) {
+        sb.append("null");
+      } else {
+        sb.append(this.assigned);
+      }
+      first = false;
+    }
+    if (isSetScannedColumns()) {
+      if (!first) sb.append(", ");
+      sb.append("scannedColumns:");
+      if (this.scannedColumns == null) {
+        sb.append("null");
+      } else {
+        sb.append(this.scannedColumns);
+      }
       first = false;
     }
     sb.append(")");
@@ -1104,6 +1332,42 @@ public class WriteRequest implements org.apache.thrift.TBase<WriteRequest, Write
               org.apache.thrift.protocol.TProtocolUtil.skip(iprot, schemeField.type);
             }
             break;
+          case 9: // ASSIGNED
+            if (schemeField.type == org.apache.thrift.protocol.TType.LIST) {
+              {
+                org.apache.thrift.protocol.TList _list312 = iprot.readListBegin();
+                struct.assigned = new java.util.ArrayList<java.lang.String>(_list312.size);
+                @org.apache.thrift.annotation.Nullable java.lang.String _elem313;
+                for (int _i314 = 0; _i314 < _list312.size; ++_i314)
+                {
+                  _elem313 = iprot.readString();
+                  struct.assigned.add(_elem313);
+                }
+                iprot.readListEnd();
+              }
+              struct.setAssignedIsSet(true);
+            } else { 
+              org.apache.thrift.protocol.TProtocolUtil.skip(iprot, schemeField.type);
+            }
+            break;
+          case 10: // SCANNED_COLUMNS
+            if (schemeField.type == org.apache.thrift.protocol.TType.LIST) {
+              {
+                org.apache.thrift.protocol.TList _list315 = iprot.readListBegin();
+                struct.scannedColumns = new java.util.ArrayList<java.lang.String>(_list315.size);
+                @org.apache.thrift.annotation.Nullable java.lang.String _elem316;
+                for (int _i317 = 0; _i317 < _list315.size; ++_i317)
+                {
+                  _elem316 = iprot.readString();
+                  struct.scannedColumns.add(_elem316);
+                }
+                iprot.readListEnd();
+              }
+              struct.setScannedColumnsIsSet(true);
+            } else { 
+              org.apache.thrift.protocol.TProtocolUtil.skip(iprot, schemeField.type);
+            }
+            break;
           default:
             org.apache.thrift.protocol.TProtocolUtil.skip(iprot, schemeField.type);
         }
@@ -1129,9 +1393,9 @@ public class WriteRequest implements org.apache.thrift.TBase<WriteRequest, Write
         oprot.writeFieldBegin(FILTERS_FIELD_DESC);
         {
           oprot.writeListBegin(new org.apache.thrift.protocol.TList(org.apache.thrift.protocol.TType.STRING, struct.filters.size()));
-          for (java.lang.String _iter312 : struct.filters)
+          for (java.lang.String _iter318 : struct.filters)
           {
-            oprot.writeString(_iter312);
+            oprot.writeString(_iter318);
           }
           oprot.writeListEnd();
         }
@@ -1151,10 +1415,10 @@ public class WriteRequest implements org.apache.thrift.TBase<WriteRequest, Write
         oprot.writeFieldBegin(OPTIONS_FIELD_DESC);
         {
           oprot.writeMapBegin(new org.apache.thrift.protocol.TMap(org.apache.thrift.protocol.TType.STRING, org.apache.thrift.protocol.TType.STRING, struct.options.size()));
-          for (java.util.Map.Entry<java.lang.String, java.lang.String> _iter313 : struct.options.entrySet())
+          for (java.util.Map.Entry<java.lang.String, java.lang.String> _iter319 : struct.options.entrySet())
           {
-            oprot.writeString(_iter313.getKey());
-            oprot.writeString(_iter313.getValue());
+            oprot.writeString(_iter319.getKey());
+            oprot.writeString(_iter319.getValue());
           }
           oprot.writeMapEnd();
         }
@@ -1170,9 +1434,9 @@ public class WriteRequest implements org.apache.thrift.TBase<WriteRequest, Write
           oprot.writeFieldBegin(SCANNED_FIELD_DESC);
           {
             oprot.writeListBegin(new org.apache.thrift.protocol.TList(org.apache.thrift.protocol.TType.STRING, struct.scanned.size()));
-            for (java.lang.String _iter314 : struct.scanned)
+            for (java.lang.String _iter320 : struct.scanned)
             {
-              oprot.writeString(_iter314);
+              oprot.writeString(_iter320);
             }
             oprot.writeListEnd();
           }
@@ -1183,6 +1447,34 @@ public class WriteRequest implements org.apache.thrift.TBase<WriteRequest, Write
         oprot.writeFieldBegin(DISTINCT_KEYS_FIELD_DESC);
         oprot.writeBool(struct.distinctKeys);
         oprot.writeFieldEnd();
+      }
+      if (struct.assigned != null) {
+        if (struct.isSetAssigned()) {
+          oprot.writeFieldBegin(ASSIGNED_FIELD_DESC);
+          {
+            oprot.writeListBegin(new org.apache.thrift.protocol.TList(org.apache.thrift.protocol.TType.STRING, struct.assigned.size()));
+            for (java.lang.String _iter321 : struct.assigned)
+            {
+              oprot.writeString(_iter321);
+            }
+            oprot.writeListEnd();
+          }
+          oprot.writeFieldEnd();
+        }
+      }
+      if (struct.scannedColumns != null) {
+        if (struct.isSetScannedColumns()) {
+          oprot.writeFieldBegin(SCANNED_COLUMNS_FIELD_DESC);
+          {
+            oprot.writeListBegin(new org.apache.thrift.protocol.TList(org.apache.thrift.protocol.TType.STRING, struct.scannedColumns.size()));
+            for (java.lang.String _iter322 : struct.scannedColumns)
+            {
+              oprot.writeString(_iter322);
+            }
+            oprot.writeListEnd();
+          }
+          oprot.writeFieldEnd();
+        }
       }
       oprot.writeFieldStop();
       oprot.writeStructEnd();
@@ -1205,19 +1497,19 @@ public class WriteRequest implements org.apache.thrift.TBase<WriteRequest, Write
       oprot.writeI32(struct.mode.getValue());
       {
         oprot.writeI32(struct.filters.size());
-        for (java.lang.String _iter315 : struct.filters)
+        for (java.lang.String _iter323 : struct.filters)
         {
-          oprot.writeString(_iter315);
+          oprot.writeString(_iter323);
         }
       }
       oprot.writeString(struct.schemaJson);
       oprot.writeString(struct.queryId);
       {
         oprot.writeI32(struct.options.size());
-        for (java.util.Map.Entry<java.lang.String, java.lang.String> _iter316 : struct.options.entrySet())
+        for (java.util.Map.Entry<java.lang.String, java.lang.String> _iter324 : struct.options.entrySet())
         {
-          oprot.writeString(_iter316.getKey());
-          oprot.writeString(_iter316.getValue());
+          oprot.writeString(_iter324.getKey());
+          oprot.writeString(_iter324.getValue());
         }
       }
       java.util.BitSet optionals = new java.util.BitSet();
@@ -1230,21 +1522,45 @@ public class WriteRequest implements org.apache.thrift.TBase<WriteRequest, Write
       if (struct.isSetDistinctKeys()) {
         optionals.set(2);
       }
-      oprot.writeBitSet(optionals, 3);
+      if (struct.isSetAssigned()) {
+        optionals.set(3);
+      }
+      if (struct.isSetScannedColumns()) {
+        optionals.set(4);
+      }
+      oprot.writeBitSet(optionals, 5);
       if (struct.isSetFollowsFromSnapshot()) {
         oprot.writeBool(struct.followsFromSnapshot);
       }
       if (struct.isSetScanned()) {
         {
           oprot.writeI32(struct.scanned.size());
-          for (java.lang.String _iter317 : struct.scanned)
+          for (java.lang.String _iter325 : struct.scanned)
           {
-            oprot.writeString(_iter317);
+            oprot.writeString(_iter325);
           }
         }
       }
       if (struct.isSetDistinctKeys()) {
         oprot.writeBool(struct.distinctKeys);
+      }
+      if (struct.isSetAssigned()) {
+        {
+          oprot.writeI32(struct.assigned.size());
+          for (java.lang.String _iter326 : struct.assigned)
+          {
+            oprot.writeString(_iter326);
+          }
+        }
+      }
+      if (struct.isSetScannedColumns()) {
+        {
+          oprot.writeI32(struct.scannedColumns.size());
+          for (java.lang.String _iter327 : struct.scannedColumns)
+          {
+            oprot.writeString(_iter327);
+          }
+        }
       }
     }
 
@@ -1254,13 +1570,13 @@ public class WriteRequest implements org.apache.thrift.TBase<WriteRequest, Write
       struct.mode = interbed.spark.thrift.WriteMode.findByValue(iprot.readI32());
       struct.setModeIsSet(true);
       {
-        org.apache.thrift.protocol.TList _list318 = iprot.readListBegin(org.apache.thrift.protocol.TType.STRING);
-        struct.filters = new java.util.ArrayList<java.lang.String>(_list318.size);
-        @org.apache.thrift.annotation.Nullable java.lang.String _elem319;
-        for (int _i320 = 0; _i320 < _list318.size; ++_i320)
+        org.apache.thrift.protocol.TList _list328 = iprot.readListBegin(org.apache.thrift.protocol.TType.STRING);
+        struct.filters = new java.util.ArrayList<java.lang.String>(_list328.size);
+        @org.apache.thrift.annotation.Nullable java.lang.String _elem329;
+        for (int _i330 = 0; _i330 < _list328.size; ++_i330)
         {
-          _elem319 = iprot.readString();
-          struct.filters.add(_elem319);
+          _elem329 = iprot.readString();
+          struct.filters.add(_elem329);
         }
       }
       struct.setFiltersIsSet(true);
@@ -1269,32 +1585,32 @@ public class WriteRequest implements org.apache.thrift.TBase<WriteRequest, Write
       struct.queryId = iprot.readString();
       struct.setQueryIdIsSet(true);
       {
-        org.apache.thrift.protocol.TMap _map321 = iprot.readMapBegin(org.apache.thrift.protocol.TType.STRING, org.apache.thrift.protocol.TType.STRING); 
-        struct.options = new java.util.HashMap<java.lang.String,java.lang.String>(2*_map321.size);
-        @org.apache.thrift.annotation.Nullable java.lang.String _key322;
-        @org.apache.thrift.annotation.Nullable java.lang.String _val323;
-        for (int _i324 = 0; _i324 < _map321.size; ++_i324)
+        org.apache.thrift.protocol.TMap _map331 = iprot.readMapBegin(org.apache.thrift.protocol.TType.STRING, org.apache.thrift.protocol.TType.STRING); 
+        struct.options = new java.util.HashMap<java.lang.String,java.lang.String>(2*_map331.size);
+        @org.apache.thrift.annotation.Nullable java.lang.String _key332;
+        @org.apache.thrift.annotation.Nullable java.lang.String _val333;
+        for (int _i334 = 0; _i334 < _map331.size; ++_i334)
         {
-          _key322 = iprot.readString();
-          _val323 = iprot.readString();
-          struct.options.put(_key322, _val323);
+          _key332 = iprot.readString();
+          _val333 = iprot.readString();
+          struct.options.put(_key332, _val333);
         }
       }
       struct.setOptionsIsSet(true);
-      java.util.BitSet incoming = iprot.readBitSet(3);
+      java.util.BitSet incoming = iprot.readBitSet(5);
       if (incoming.get(0)) {
         struct.followsFromSnapshot = iprot.readBool();
         struct.setFollowsFromSnapshotIsSet(true);
       }
       if (incoming.get(1)) {
         {
-          org.apache.thrift.protocol.TList _list325 = iprot.readListBegin(org.apache.thrift.protocol.TType.STRING);
-          struct.scanned = new java.util.ArrayList<java.lang.String>(_list325.size);
-          @org.apache.thrift.annotation.Nullable java.lang.String _elem326;
-          for (int _i327 = 0; _i327 < _list325.size; ++_i327)
+          org.apache.thrift.protocol.TList _list335 = iprot.readListBegin(org.apache.thrift.protocol.TType.STRING);
+          struct.scanned = new java.util.ArrayList<java.lang.String>(_list335.size);
+          @org.apache.thrift.annotation.Nullable java.lang.String _elem336;
+          for (int _i337 = 0; _i337 < _list335.size; ++_i337)
           {
-            _elem326 = iprot.readString();
-            struct.scanned.add(_elem326);
+            _elem336 = iprot.readString();
+            struct.scanned.add(_elem336);
           }
         }
         struct.setScannedIsSet(true);
@@ -1302,6 +1618,32 @@ public class WriteRequest implements org.apache.thrift.TBase<WriteRequest, Write
       if (incoming.get(2)) {
         struct.distinctKeys = iprot.readBool();
         struct.setDistinctKeysIsSet(true);
+      }
+      if (incoming.get(3)) {
+        {
+          org.apache.thrift.protocol.TList _list338 = iprot.readListBegin(org.apache.thrift.protocol.TType.STRING);
+          struct.assigned = new java.util.ArrayList<java.lang.String>(_list338.size);
+          @org.apache.thrift.annotation.Nullable java.lang.String _elem339;
+          for (int _i340 = 0; _i340 < _list338.size; ++_i340)
+          {
+            _elem339 = iprot.readString();
+            struct.assigned.add(_elem339);
+          }
+        }
+        struct.setAssignedIsSet(true);
+      }
+      if (incoming.get(4)) {
+        {
+          org.apache.thrift.protocol.TList _list341 = iprot.readListBegin(org.apache.thrift.protocol.TType.STRING);
+          struct.scannedColumns = new java.util.ArrayList<java.lang.String>(_list341.size);
+          @org.apache.thrift.annotation.Nullable java.lang.String _elem342;
+          for (int _i343 = 0; _i343 < _list341.size; ++_i343)
+          {
+            _elem342 = iprot.readString();
+            struct.scannedColumns.add(_elem342);
+          }
+        }
+        struct.setScannedColumnsIsSet(true);
       }
     }
   }

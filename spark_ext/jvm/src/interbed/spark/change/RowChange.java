@@ -17,12 +17,15 @@ import org.apache.spark.sql.connector.write.SupportsDelta;
 import org.apache.spark.sql.util.CaseInsensitiveStringMap;
 
 /** One UPDATE, DELETE or MERGE INTO: it scans the rows that may change, and writes deleted and new rows. */
-final class RowChange implements SupportsDelta {
+public final class RowChange implements SupportsDelta {
   private final RowLevelTable table;
   private final String prefix;
   private final Command command;
   private final RowChanges rules;
   private final List<SparkScanBuilder> scans = new ArrayList<>();
+  // Null until they are known.
+  private List<String> assigned;
+  private boolean readsAlso;
 
   /** Spark's name of each hidden column has the prefix. */
   RowChange(RowLevelTable table, Command command, String prefix) {
@@ -40,6 +43,22 @@ final class RowChange implements SupportsDelta {
   @Override
   public Command command() {
     return command;
+  }
+
+  /** Whether the table writes the assigned columns alone, and they are not known yet. */
+  public boolean awaitsColumns() {
+    return rules.isByColumn() && assigned == null;
+  }
+
+  /** Sets the columns that get new values in rows of the table, and whether the target is read elsewhere, too. */
+  public void assign(List<String> columns, boolean readsAlso) {
+    this.assigned = columns;
+    this.readsAlso = readsAlso;
+  }
+
+  /** The identity of the target. */
+  public String tableId() {
+    return table.info().getTableId();
   }
 
   @Override
@@ -76,8 +95,14 @@ final class RowChange implements SupportsDelta {
       public DeltaWrite build() {
         RowLevelTable.check(rules, command);
         // Spark has planned the scans by now; with several of them the write may depend on any row.
-        List<String> scanned = scans.size() == 1 ? scans.get(0).filters() : null;
-        return RowChangeWrite.of(table, write, command, RowChange.this::named, !scans.isEmpty(), scanned);
+        SparkScanBuilder scan = scans.size() == 1 ? scans.get(0) : null;
+        RowChangeWrite.Source source =
+            new RowChangeWrite.Source(
+                !scans.isEmpty(),
+                scan == null ? null : scan.filters(),
+                scan == null || readsAlso || !rules.isByColumn() ? null : scan.columns(),
+                assigned);
+        return RowChangeWrite.of(table, write, command, RowChange.this::named, source);
       }
     };
   }

@@ -1,13 +1,18 @@
 package interbed.spark.change;
 
 import interbed.spark.planner.PlannerTable;
+import interbed.spark.thrift.RowChanges;
 import interbed.spark.thrift.WriteClustering;
 import interbed.spark.thrift.WriteMode;
 import interbed.spark.thrift.WriteRequest;
+import interbed.spark.value.Names;
 import interbed.spark.write.SparkWrite;
 import java.util.HashMap;
 import java.util.List;
 import java.util.function.UnaryOperator;
+import org.apache.spark.sql.connector.expressions.Expressions;
+import org.apache.spark.sql.connector.expressions.SortDirection;
+import org.apache.spark.sql.connector.expressions.SortOrder;
 import org.apache.spark.sql.connector.write.DeltaBatchWrite;
 import org.apache.spark.sql.connector.write.DeltaWrite;
 import org.apache.spark.sql.connector.write.DeltaWriterFactory;
@@ -20,6 +25,7 @@ final class RowChangeWrite extends SparkWrite implements DeltaWrite, DeltaBatchW
   private final RowChangeLayout layout;
   private final UpdateCheck check;
   private final WriteClustering clustering;
+  private final SortOrder[] ordering;
 
   private RowChangeWrite(
       PlannerTable table, RowChangeLayout layout, Command command, UnaryOperator<String> names, WriteRequest request) {
@@ -33,6 +39,8 @@ final class RowChangeWrite extends SparkWrite implements DeltaWrite, DeltaBatchW
       clustering.unsetSpread();
     }
     clustering.setColumns(clustering.getColumns().stream().map(names).toList());
+    RowChanges changes = table.info().getRowChanges();
+    ordering = changes.isByColumn() ? ascending(changes.getRowId(), names) : super.requiredOrdering();
   }
 
   @Override
@@ -40,17 +48,32 @@ final class RowChangeWrite extends SparkWrite implements DeltaWrite, DeltaBatchW
     return clustering;
   }
 
+  private static SortOrder[] ascending(List<String> columns, UnaryOperator<String> names) {
+    return columns.stream()
+        .map(column -> Expressions.sort(Names.reference(names.apply(column)), SortDirection.ASCENDING))
+        .toArray(SortOrder[]::new);
+  }
+
+  /** The order of the rows in the table, if a task writes some of their columns alone. */
+  @Override
+  public SortOrder[] requiredOrdering() {
+    return ordering;
+  }
+
   /**
-   * A write that depends on scans of the table: `scanned` has the filters of the only scan, null when the write may depend on any
-   * row. Without scans it depends on no rows, and conflicts with no other writer. `names` has Spark's name of a column.
+   * The rows from which a write follows: `scanned` has the filters of the only scan, null when the write may depend on any row.
+   * Without scans it depends on no rows, and conflicts with no other writer. `columns` are those of the scan, null when other rows
+   * matter, too. `assigned` are the columns that get new values, null for all.
    */
+  record Source(boolean follows, List<String> scanned, List<String> columns, List<String> assigned) {}
+
+  /** The write of a statement; `names` has Spark's name of a column. */
   static RowChangeWrite of(
       PlannerTable table,
       LogicalWriteInfo write,
       Command command,
       UnaryOperator<String> names,
-      boolean follows,
-      List<String> scanned) {
+      Source source) {
     RowChangeLayout layout = RowChangeLayout.of(table, write);
     WriteRequest request =
         new WriteRequest(
@@ -59,11 +82,17 @@ final class RowChangeWrite extends SparkWrite implements DeltaWrite, DeltaBatchW
             layout.sent().json(),
             write.queryId(),
             new HashMap<>(write.options().asCaseSensitiveMap()));
-    request.setFollowsFromSnapshot(follows);
+    request.setFollowsFromSnapshot(source.follows());
     // An inserted row must not replace another one of the same statement.
     request.setDistinctKeys(command == Command.MERGE);
-    if (scanned != null) {
-      request.setScanned(scanned);
+    if (source.scanned() != null) {
+      request.setScanned(source.scanned());
+    }
+    if (source.assigned() != null) {
+      request.setAssigned(source.assigned());
+      if (source.columns() != null) {
+        request.setScannedColumns(source.columns());
+      }
     }
     return new RowChangeWrite(table, layout, command, names, request);
   }

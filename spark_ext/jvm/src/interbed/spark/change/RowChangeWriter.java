@@ -80,6 +80,11 @@ final class RowChangeWriter implements DeltaWriter<InternalRow> {
       // A CHAR may be stored without the blanks of the new value.
       sent.update(column, id.get(layout.fromId()[column], layout.type(column)));
     }
+    for (int i = layout.tableColumns(); i < sent.numFields(); i++) {
+      if (layout.fromId()[i] >= 0) {
+        sent.update(i, id.get(layout.fromId()[i], layout.type(i)));
+      }
+    }
     send(UPDATE_AFTER);
   }
 

@@ -101,6 +101,11 @@ public final class SparkScanBuilder
     return filters;
   }
 
+  /** The columns that are read. */
+  public List<String> columns() {
+    return List.of(readSchema.fieldNames());
+  }
+
   /** Spark calls this only when it has no filter left to apply. */
   @Override
   public boolean pushLimit(int rows) {

@@ -1,0 +1,72 @@
+"""Changes of rows by a task, in a table with `data-evolution.enabled`: new values of the assigned columns alone.
+
+Rows come in the order of their files and positions, those of one file in one task. New rows are appended; deleted ones
+are marked in deletion vectors.
+"""
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from interbed.spark_ext.handle.row_changes import KIND
+from interbed.spark_ext.values.spark_types import batch_from_spark
+from interbed.storage.base.arrays import Positions
+from interbed.storage.base.errors import NotSupportedError
+from interbed.storage.base.row.kind import RowKind
+from interbed.storage.files.deletion_vectors import DeletionVector
+from interbed.storage.lsm.file_read import ROW_INDEX
+from interbed.storage.read.columns import FILE_PATH
+from interbed.storage.table.table import Table
+from interbed.storage.upkeep.column_patches import ColumnPatches
+from interbed.storage.write.commit_message import CommitMessage
+from interbed.storage.write.row_statements import DELETE, refusals
+from interbed.storage.write.table_write import TableWrite
+
+
+class ColumnChanges:
+    """Writer of the changes; `assigned` are the columns that get new values in rows of the table."""
+
+    def __init__(self, write: TableWrite, table: Table, assigned: Sequence[str], snapshot_id: int | None) -> None:
+        self._write = write
+        self._refusal = refusals(table.name, table.schema).get(DELETE)
+        self._arrow = table.arrow_schema
+        self._patches = ColumnPatches(table.store, assigned, snapshot_id)
+        names = [name for name in self._arrow.names if name in assigned]
+        located = [pa.field(FILE_PATH, pa.string()), pa.field(ROW_INDEX, pa.int64())]
+        self._changed = pa.schema([*(self._arrow.field(name) for name in names), *located])
+        self._deleted: dict[str, list[Positions]] = {}
+
+    def write(self, batch: pa.RecordBatch) -> None:
+        """Write a batch of changes. Raises NotSupportedError for deletions that the table does not support."""
+        kinds = batch.column(KIND)
+        inserted, updated, deleted = (
+            batch.filter(pc.equal(kinds, pa.scalar(int(kind), pa.int8())))
+            for kind in (RowKind.INSERT, RowKind.UPDATE_AFTER, RowKind.DELETE)
+        )
+        if inserted.num_rows:
+            self._write.write_arrow(batch_from_spark(inserted.select(self._arrow.names), self._arrow))
+        if updated.num_rows:
+            self._patches.add(batch_from_spark(updated.select(self._changed.names), self._changed))
+        if not deleted.num_rows:
+            return
+        if self._refusal is not None:
+            raise NotSupportedError(self._refusal)
+        paths = deleted.column(FILE_PATH).dictionary_encode()
+        codes, positions = paths.indices.to_numpy(), deleted.column(ROW_INDEX).to_numpy()
+        # Loop over the files of a batch, which are few.
+        for code, path in enumerate(str(p) for p in paths.dictionary.to_pylist()):
+            self._deleted.setdefault(path, []).append(positions[codes == code])
+
+    def finish(self) -> list[CommitMessage]:
+        """Return the messages of the files with new values. Raises CommitConflictError for rows that are missing."""
+        return self._patches.finish()
+
+    def marked(self) -> Mapping[str, DeletionVector]:
+        """Return the rows to be marked as deleted, by the path of the oldest file that has columns of them."""
+        return {path: DeletionVector.of(np.concatenate(found)) for path, found in self._deleted.items()}
+
+    def abort(self) -> None:
+        """Delete the files, also after `finish`."""
+        self._patches.abort()
