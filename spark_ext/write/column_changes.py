@@ -4,7 +4,8 @@ Rows come in the order of their files and positions, those of one file in one ta
 are marked in deletion vectors.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -26,17 +27,32 @@ from interbed.storage.write.table_write import TableWrite
 
 
 class ColumnChanges:
-    """Writer of the changes; `assigned` are the columns that get new values in rows of the table."""
+    """Writer of the changes; `assigned` are the columns that get new values in rows of the table.
 
-    def __init__(self, write: TableWrite, table: Table, assigned: Sequence[str], snapshot_id: int | None) -> None:
-        self._write = write
+    `prefix` begins the names of their files; `open_write` opens the writer of new rows.
+    """
+
+    def __init__(
+        self,
+        table: Table,
+        user: str,
+        open_write: Callable[[], TableWrite],
+        prefix: str,
+        assigned: Sequence[str],
+        snapshot_id: int | None,
+    ) -> None:
+        self._table = table
+        self._user = user
+        # Tables of other writers that also have deletion vectors take no new rows.
+        self._open_write = open_write
+        self._write: TableWrite | None = None
         self._refusal = refusals(table.name, table.schema).get(DELETE)
         self._arrow = table.arrow_schema
-        self._patches = ColumnPatches(table.store, assigned, snapshot_id)
-        names = [name for name in self._arrow.names if name in assigned]
-        located = [pa.field(FILE_PATH, pa.string()), pa.field(ROW_INDEX, pa.int64())]
-        self._changed = pa.schema([*(self._arrow.field(name) for name in names), *located])
+        self._patches = ColumnPatches(table.store, assigned, snapshot_id, prefix=prefix)
+        fields: list[pa.Field[Any]] = [field for field in self._arrow if field.name in assigned]
+        self._changed = pa.schema([*fields, pa.field(FILE_PATH, pa.string()), pa.field(ROW_INDEX, pa.int64())])
         self._deleted: dict[str, list[Positions]] = {}
+        self._new: list[CommitMessage] = []
 
     def write(self, batch: pa.RecordBatch) -> None:
         """Write a batch of changes. Raises NotSupportedError for deletions that the table does not support."""
@@ -46,6 +62,8 @@ class ColumnChanges:
             for kind in (RowKind.INSERT, RowKind.UPDATE_AFTER, RowKind.DELETE)
         )
         if inserted.num_rows:
+            if self._write is None:
+                self._write = self._open_write()
             self._write.write_arrow(batch_from_spark(inserted.select(self._arrow.names), self._arrow))
         if updated.num_rows:
             self._patches.add(batch_from_spark(updated.select(self._changed.names), self._changed))
@@ -60,8 +78,12 @@ class ColumnChanges:
             self._deleted.setdefault(path, []).append(positions[codes == code])
 
     def finish(self) -> list[CommitMessage]:
-        """Return the messages of the files with new values. Raises CommitConflictError for rows that are missing."""
-        return self._patches.finish()
+        """Return the messages of all files. Raises CommitConflictError for rows that are missing."""
+        messages = self._patches.finish()
+        if self._write is not None:
+            self._new = self._write.prepare_commit()
+            self._write.close()
+        return [*self._new, *messages]
 
     def marked(self) -> Mapping[str, DeletionVector]:
         """Return the rows to be marked as deleted, by the path of the oldest file that has columns of them."""
@@ -70,3 +92,7 @@ class ColumnChanges:
     def abort(self) -> None:
         """Delete the files, also after `finish`."""
         self._patches.abort()
+        if self._write is not None:
+            self._write.abort()
+        self._table.new_commit(self._user).abort(self._new)
+        self._new = []

@@ -281,7 +281,8 @@ def plan_write(handle: TableHandle, request: Any) -> WritePlan:
         token.static_partition()
     # Opened here for its checks of the options and the table.
     table = token.handle.open()
-    table.new_write(token.commit_user).close()
+    if not (token.by_column and table.options.deletion_vectors_enabled):
+        table.new_write(token.commit_user).close()
     if token.follows:
         warn_of_branch_rows(table.store, predicate=conjunction_of(token.scanned or (), handle.fields))
     token.files(table).mark()
@@ -308,15 +309,15 @@ class TaskWriter:
     def __init__(self, task: bytes) -> None:
         self._token = CommitToken.from_bytes(task)
         table = self._token.handle.open()
-        self._table = self._token.named(table)
+        # Options contradict those of tables of other writers that also have deletion vectors.
+        self._table = table if self._token.by_column else self._token.named(table)
         self._arrow = self._table.arrow_schema
-        self._write = self._new_write()
-        self._moved = self._write
-        keeps_ids = table.options.row_tracking_enabled and not self._token.by_column
-        if self._token.mode == WriteMode.CHANGES and keeps_ids:
-            # Rows of the table keep their ids, in files of their own.
-            self._moved = TableWrite(self._table.store.with_stored_row_ids(), self._token.commit_user)
-        self._changes = self._change_writer() if self._token.mode == WriteMode.CHANGES else None
+        self._writes: list[TableWrite] = []
+        self._changes: ChangeWriter | None = None
+        if self._token.mode == WriteMode.CHANGES:
+            self._changes = self._change_writer()
+        else:
+            self._writes.append(self._new_write())
         self._distinct = DistinctKeys(table.schema) if self._token.distinct and self._changes is None else None
         self._keys = KeptRows()
         self._prepared: list[CommitMessage] = []
@@ -335,7 +336,8 @@ class TaskWriter:
         if self._distinct is not None:
             self._distinct.add(rows)
             self._keys.add(rows.select(list(self._table.primary_keys)))
-        self._write.write_arrow(rows, kinds)
+        (write,) = self._writes
+        write.write_arrow(rows, kinds)
 
     def _new_write(self) -> TableWrite:
         token = self._token
@@ -352,11 +354,9 @@ class TaskWriter:
         # Files are rewritten from those of the snapshot that the rows were read from.
         with self._token.handle.being_read():
             changed = [] if self._changes is None else self._changes.finish()
-        self._prepared = self._write.prepare_commit()
-        if self._moved is not self._write:
-            self._prepared += self._moved.prepare_commit()
-            self._moved.close()
-        self._write.close()
+        self._prepared = [message for write in self._writes for message in write.prepare_commit()]
+        for write in self._writes:
+            write.close()
         if not self._token.files(self._table).is_marked():
             self._delete_prepared()
             if self._changes is not None:
@@ -373,16 +373,30 @@ class TaskWriter:
         return content
 
     def _change_writer(self) -> ChangeWriter:
+        token, snapshot_id = self._token, self._token.handle.snapshot_id
+        if token.by_column:
+            return ColumnChanges(
+                self._table,
+                token.commit_user,
+                lambda: token.named(self._table).new_write(token.commit_user),
+                JobFiles(self._table.store, token.commit_user).file_prefixes[0],
+                token.assigned,
+                snapshot_id,
+            )
+        write = moved = self._new_write()
+        self._writes.append(write)
         if self._table.schema.has_primary_key:
-            return KeyedChanges(self._write, self._table, distinct=self._token.distinct)
-        if self._token.by_column:
-            return ColumnChanges(self._write, self._table, self._token.assigned, self._token.handle.snapshot_id)
-        return LocatedChanges(self._write, self._moved, self._table, self._token.handle.snapshot_id)
+            return KeyedChanges(write, self._table, distinct=token.distinct)
+        if self._table.options.row_tracking_enabled:
+            # Rows of the table keep their ids, in files of their own.
+            moved = TableWrite(self._table.store.with_stored_row_ids(), token.commit_user)
+            self._writes.append(moved)
+        return LocatedChanges(write, moved, self._table, snapshot_id)
 
     def abort(self) -> None:
         """Delete the written files, also after finish if the result did not reach the driver."""
-        self._write.abort()
-        self._moved.abort()
+        for write in self._writes:
+            write.abort()
         if self._changes is not None:
             self._changes.abort()
         self._delete_prepared()

@@ -1,5 +1,8 @@
 """UPDATE and MERGE INTO of Spark in tables with `data-evolution.enabled` write the assigned columns alone."""
 
+import json
+from decimal import Decimal
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -18,6 +21,14 @@ def _table(lake: SparkLake, name: str = "t") -> Table:
 
 def _create(lake: SparkLake, columns: str = "id INT, v STRING, n BIGINT", more: str = "", options: str = "") -> None:
     lake.sql(f"CREATE TABLE {{lake}}.db.t ({columns}) {more} TBLPROPERTIES ({EVOLVES}{options})")
+
+
+def _with_vectors(table: Table) -> None:
+    """Give the table deletion vectors, as another writer does that creates it."""
+    path = Path(table.location.removeprefix("file:"), "schema", "schema-0")
+    schema = json.loads(path.read_text())
+    schema["options"]["deletion-vectors.enabled"] = "true"
+    path.write_text(json.dumps(schema))
 
 
 def _written(table: Table) -> list[Any]:
@@ -49,8 +60,8 @@ def test_a_merge_updates_columns_and_appends_rows_in_one_snapshot(lake: SparkLak
     _create(lake)
     lake.sql("INSERT INTO {lake}.db.t SELECT /*+ COALESCE(1) */ id, 'v' || id, id * 10 FROM range(4)")
     lake.sql(
-        "MERGE INTO {lake}.db.t t USING (SELECT * FROM VALUES (1, 'a'), (2, 'b'), (7, 'c') AS s(id, v)) s ON t.id = s.id "
-        "WHEN MATCHED AND t.n > 10 THEN UPDATE SET n = t.n + 1 WHEN MATCHED THEN UPDATE SET v = s.v "
+        "MERGE INTO {lake}.db.t t USING (SELECT * FROM VALUES (1, 'a'), (2, 'b'), (7, 'c') AS s(id, v)) s "
+        "ON t.id = s.id WHEN MATCHED AND t.n > 10 THEN UPDATE SET n = t.n + 1 WHEN MATCHED THEN UPDATE SET v = s.v "
         "WHEN NOT MATCHED THEN INSERT (id, v) VALUES (s.id, s.v)"
     )
     assert lake.tuples(IDS) == [(0, "v0", 0, 0), (1, "a", 10, 1), (2, "v2", 21, 2), (3, "v3", 30, 3), (7, "c", None, 4)]
@@ -61,4 +72,69 @@ def test_a_merge_updates_columns_and_appends_rows_in_one_snapshot(lake: SparkLak
             "MERGE INTO {lake}.db.t t USING (SELECT * FROM VALUES (1, 'x'), (1, 'y') AS s(id, v)) s ON t.id = s.id "
             "WHEN MATCHED THEN UPDATE SET v = s.v"
         )
+    assert _table(lake).maintenance.fsck().is_sound
+
+
+def test_columns_that_a_statement_does_not_need_are_not_read(lake: SparkLake) -> None:
+    _create(lake)
+    lake.sql("INSERT INTO {lake}.db.t VALUES (1, 'a', 10)")
+    for statement in (
+        "UPDATE {lake}.db.t SET n = id + 1 WHERE id > 0",
+        "MERGE INTO {lake}.db.t t USING (SELECT 1 AS id, 5L AS n) s ON t.id = s.id "
+        "WHEN MATCHED THEN UPDATE SET n = s.n WHEN NOT MATCHED THEN INSERT (id, n) VALUES (s.id, s.n)",
+    ):
+        plan = lake.frame("EXPLAIN " + statement).collect()[0][0]
+        (scan,) = [line for line in plan.splitlines() if "BatchScan" in line]
+        assert "columns=[id, __paimon_file_path, __paimon_row_index]" in scan
+
+
+def test_partitions_stay_and_types_are_kept(lake: SparkLake) -> None:
+    columns = "p STRING, c CHAR(4), s STRUCT<a: INT, b: STRING> NOT NULL, d DECIMAL(10, 2) NOT NULL"
+    _create(lake, columns, "PARTITIONED BY (p)")
+    lake.sql(
+        "INSERT INTO {lake}.db.t VALUES ('x', 'a', named_struct('a', 1, 'b', 'q'), 1.5), "
+        "('y', 'b', named_struct('a', 2, 'b', 'r'), 2)"
+    )
+    rows = "SELECT p, c, s.a, s.b, d FROM {lake}.db.t ORDER BY p"
+    lake.sql("UPDATE {lake}.db.t SET s.a = 7 WHERE p = 'x'")
+    assert _written(_table(lake)) == [("s",)]
+    assert lake.tuples(rows) == [("x", "a   ", 7, "q", Decimal("1.50")), ("y", "b   ", 2, "r", 2)]
+    lake.sql("UPDATE {lake}.db.t SET c = 'zz', d = d + 1 WHERE p = 'y' AND c = 'b'")
+    assert _written(_table(lake)) == [("c", "d")]
+    with pytest.raises(Exception, match=r"'p'.*can't be updated \(from 'x' to 'w'\)"):
+        lake.sql("UPDATE {lake}.db.t SET p = 'w' WHERE c = 'a'")
+    with pytest.raises(Exception, match=r"NOT_NULL|null"):
+        lake.sql("UPDATE {lake}.db.t SET d = NULL")
+    # A star assigns the partition columns, too, which stay if ON compares them.
+    lake.sql(
+        "MERGE INTO {lake}.db.t t USING (SELECT p, c, s, CAST(9 AS DECIMAL(10, 2)) AS d FROM {lake}.db.t) s "
+        "ON t.p = s.p AND t.c = s.c WHEN MATCHED THEN UPDATE SET * WHEN NOT MATCHED THEN INSERT *"
+    )
+    assert lake.tuples(rows) == [("x", "a   ", 7, "q", 9), ("y", "zz  ", 2, "r", 9)]
+    assert _written(_table(lake)) == [("c", "s", "d")] * 2
+
+
+def test_rows_are_deleted_by_vectors_alone(lake: SparkLake) -> None:
+    _create(lake)
+    insert = "INSERT INTO {lake}.db.%s SELECT /*+ COALESCE(1) */ id, 'v' || id, id * 10 FROM range(5)"
+    lake.sql(insert % "t")
+    merge = (
+        "MERGE INTO {lake}.db.%s t USING (SELECT * FROM VALUES (1, 'a'), (2, 'b'), (9, 'c') AS s(id, v)) s "
+        "ON t.id = s.id WHEN MATCHED AND t.id = 2 THEN DELETE WHEN MATCHED THEN UPDATE SET v = s.v "
+        "WHEN NOT MATCHED THEN INSERT (id, v) VALUES (s.id, s.v)"
+    )
+    for statement in ("DELETE FROM {lake}.db.t WHERE id = 1", merge % "t"):
+        with pytest.raises(Exception, match=r"DELETE from .*'data-evolution\.enabled' = 'true'.*only deletion vectors"):
+            lake.sql(statement)
+    assert len(_table(lake).snapshots()) == 1
+    # Other writers make such tables, which take no new rows.
+    _with_vectors(_table(lake))
+    with pytest.raises(Exception, match="contradict each other"):
+        lake.sql(merge % "t")
+    lake.sql((merge % "t").partition("WHEN NOT MATCHED")[0])
+    assert lake.tuples(IDS) == [(0, "v0", 0, 0), (1, "a", 10, 1), (3, "v3", 30, 3), (4, "v4", 40, 4)]
+    lake.sql("UPDATE {lake}.db.t SET n = 1 WHERE id < 4")
+    lake.sql("DELETE FROM {lake}.db.t WHERE n = 1 AND v = 'a'")
+    lake.sql("DELETE FROM {lake}.db.t WHERE _ROW_ID IN (3, 9)")
+    assert lake.tuples(IDS) == [(0, "v0", 1, 0), (4, "v4", 40, 4)]
     assert _table(lake).maintenance.fsck().is_sound

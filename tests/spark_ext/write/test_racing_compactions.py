@@ -34,6 +34,8 @@ class Request:
     followsFromSnapshot: bool = False  # noqa: N815 - Thrift's name.
     scanned: list[str] | None = None
     distinctKeys: bool = False  # noqa: N815 - Thrift's name.
+    assigned: list[str] | None = None
+    scannedColumns: list[str] | None = None  # noqa: N815 - Thrift's name.
     schemaJson: str = (  # noqa: N815 - Thrift's name.
         '{"type":"struct","fields":['
         '{"name":"id","type":"integer","nullable":false,"metadata":{}},'

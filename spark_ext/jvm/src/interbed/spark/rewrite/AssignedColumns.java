@@ -110,7 +110,11 @@ public final class AssignedColumns extends Rule<LogicalPlan> {
   }
 
   private static boolean isColumn(Expression value, Attribute column) {
-    Expression inner = value instanceof Alias alias ? alias.child() : value;
+    Expression inner = value;
+    // Spark renames the columns of a table with lengths or required values several times.
+    while (inner instanceof Alias alias) {
+      inner = alias.child();
+    }
     return inner instanceof Attribute attribute && attribute.exprId().equals(column.exprId());
   }
 
