@@ -81,8 +81,10 @@ class SnapshotRows:
         more = [pa.field(n, pa.string() if n == FILE_PATH else pa.int64(), n != ROW_ID) for n in self.location_columns]
         return pa.schema([*self.store.schema.arrow, *more])
 
-    def batches(self, predicate: Predicate | None = None) -> Iterator[pa.RecordBatch]:
-        """Yield the rows that the predicate selects, with their location columns.
+    def batches(
+        self, predicate: Predicate | None = None, columns: Sequence[str] | None = None
+    ) -> Iterator[pa.RecordBatch]:
+        """Yield the rows that the predicate selects, with their location columns; of the others some, or all for None.
 
         Logs a warning if it may select rows of the fallback branch.
         """
@@ -91,13 +93,14 @@ class SnapshotRows:
             return
         plan = TableScan(self.read_store, predicate=predicate, snapshot_id=self.snapshot_id).plan()
         if self.location_columns:
-            read_names = (*self.store.schema.names, *self.location_columns[2:])
+            own = self.store.schema.names if columns is None else tuple(columns)
+            read_names = (*own, *self.location_columns[2:])
             located = LocatedRead(self.store, read_names, predicate)
             for split in plan.splits:
                 for batch in located.to_batches(split):
-                    yield batch.select(self.arrow_schema.names)
+                    yield batch.select([*own, *self.location_columns])
             return
-        read = TableRead(self.read_store, None, predicate)
+        read = TableRead(self.read_store, columns, predicate)
         for split in plan.splits:
             yield from read.to_batches(split)
 
@@ -109,7 +112,7 @@ class SnapshotRows:
         inserted: Iterable[pa.RecordBatch] = (),
         completed: Iterable[tuple[pa.RecordBatch, KeptNulls]] = (),
         partitions: PartitionFilter | None = None,
-        assigned: Sequence[str] = (),
+        assigned: Sequence[str] | None = None,
         columns: Collection[str] | None = None,
     ) -> int | None:
         """Commit deleted rows, updated rows, and new rows. Return the snapshot's id.
@@ -120,7 +123,7 @@ class SnapshotRows:
         the fallback branch.
 
         With `data-evolution.enabled` the updated rows are in the order of `batches`, and only their columns `assigned`
-        are written. Their new values depend on `columns` of the same row, or on other rows, too (None).
+        (None: all) are written. Their new values depend on `columns` of the same row, or on other rows, too (None).
         """
         self._snapshot.check(self.store.newest_snapshot(), self.store.snapshots)
         if self.store.options.data_evolution_enabled:
@@ -157,10 +160,12 @@ class SnapshotRows:
         deleted: Iterable[pa.RecordBatch],
         updated: Iterable[pa.RecordBatch],
         inserted: Iterable[pa.RecordBatch],
-        assigned: Sequence[str],
+        assigned: Sequence[str] | None,
         columns: Collection[str] | None,
     ) -> int | None:
         """Commit changes of a table whose rows are put together from files of columns; as `commit`."""
+        known = readable_by_name(self.store.schema)
+        assigned = self.store.schema.names if assigned is None else assigned
         marked: dict[str, list[Positions]] = {}
         new: list[CommitMessage] = []
         with ExitStack() as opened:
@@ -182,7 +187,6 @@ class SnapshotRows:
                 messages += self._mark({path: np.concatenate(found) for path, found in marked.items()}, messages)
         if not messages:
             return None
-        known = readable_by_name(self.store.schema)
         depends = (*assigned, *(known if columns is None else columns))
         read = RowsRead(
             snapshot=self._snapshot,

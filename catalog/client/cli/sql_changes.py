@@ -29,17 +29,19 @@ from interbed.catalog.client.cli.sql_statements import (
     NewValues,
     RowStatement,
     UpdateStatement,
+    named_columns,
     replaced,
 )
 from interbed.storage.base.arrow_values import cast_exactly
 from interbed.storage.base.errors import InvalidInputError, NotSupportedError
 from interbed.storage.base.incoming import duckdb_rows
 from interbed.storage.base.predicate.conditions import bound_filter, char_lengths
-from interbed.storage.base.predicate.expr import Predicate
+from interbed.storage.base.predicate.expr import Predicate, columns_of
 from interbed.storage.base.types.column_names import check_apart_without_case
 from interbed.storage.base.types.data_type import DataField
 from interbed.storage.commit.contention import RetryPolicy
-from interbed.storage.meta.schema.system_fields import readable_fields
+from interbed.storage.meta.schema.system_fields import TRACKING_NAMES, readable_fields
+from interbed.storage.read.columns import FILE_PATH, ROW_INDEX
 from interbed.storage.table.table import Table
 from interbed.storage.upkeep.changed_rows import SnapshotRows
 from interbed.storage.write.row_statements import DELETE, UpdateCheck, refusals
@@ -110,8 +112,8 @@ def execute_statement(tables: CatalogTables, statement: RowStatement) -> Stateme
 
 
 def _check_takes(table: Table, name: str, statement: DeleteStatement | UpdateStatement | MergeStatement) -> None:
-    """Raise NotSupportedError for a statement that a table with a primary key does not support."""
-    if not table.schema.has_primary_key:
+    """Raise NotSupportedError for a statement that the table does not support."""
+    if not table.schema.has_primary_key and not table.options.data_evolution_enabled:
         return
     words = [type(statement).__name__.removesuffix("Statement").upper()]
     if isinstance(statement, MergeStatement) and any(clause.action == DELETE for clause in statement.clauses):
@@ -224,6 +226,14 @@ class _Update:
         self._check = UpdateCheck(table.schema, f"UPDATE of '{self._name}'")
         check_keys_stay(table, self._set, "UPDATE")
         self._predicate = _predicate(table, statement.condition)
+        # The columns that are read; None for all.
+        self._columns: list[str] | None = None
+        self._needed: set[str] | None = None
+        if table.options.data_evolution_enabled:
+            self._needed = named_columns(self._set.values(), [*self._values.names, *TRACKING_NAMES])
+        if self._needed is not None:
+            self._columns = [n for n in self._values.names if n in self._needed or n in self._set]
+            self._needed |= set() if self._predicate is None else columns_of(self._predicate)
 
     def execute(self, rows: SnapshotRows) -> StatementResult:
         # All blocks of rows see the same rows of the tables that subqueries name.
@@ -232,11 +242,11 @@ class _Update:
 
         def updated() -> Iterator[pa.RecordBatch]:
             nonlocal count
-            for batch in rows.batches(self._predicate):
+            for batch in rows.batches(self._predicate, self._columns):
                 count += batch.num_rows
                 yield self._updated(batch)
 
-        snapshot = rows.commit(updated=updated())
+        snapshot = rows.commit(updated=updated(), assigned=list(self._set), columns=self._needed)
         return StatementResult(table=self._name, statement="UPDATE", updated=count, snapshot=snapshot)
 
     def _updated(self, batch: pa.RecordBatch) -> pa.RecordBatch:
@@ -257,6 +267,8 @@ class MergeChanges:
     deleted: list[pa.RecordBatch] = field(default_factory=list)
     updated: list[pa.RecordBatch] = field(default_factory=list)
     inserted: list[pa.RecordBatch] = field(default_factory=list)
+    assigned: list[str] | None = None
+    """The columns of updated rows that are written, in a table that writes them alone."""
 
 
 class MergeStatementPlan:
@@ -310,10 +322,29 @@ class MergeStatementPlan:
                 made = replaced(batch, result, others, self._values)
                 self._check.check(batch, made)
                 found.updated.append(made)
+        if rows.store.options.data_evolution_enabled:
+            self._order(found)
         self._check_once(changed, target)
         self._check_distinct(found)
         self._check_blanks(found.inserted, target)
         return found
+
+    def _order(self, found: MergeChanges) -> None:
+        """Put updated rows in the order in which their columns are written."""
+        clauses = [clause for clause in self._statement.clauses if clause.action == "UPDATE"]
+        assigned = {name for clause in clauses for name in self._assigned(clause)}
+        found.assigned = [name for name in self._values.names if name in assigned]
+        located = [FILE_PATH, ROW_INDEX]
+        parts = [
+            pa.RecordBatch.from_arrays(
+                [*self._values.same(batch.select(found.assigned), 0).columns, *batch.select(located).columns],
+                names=[*found.assigned, *located],
+            )
+            for batch in found.updated
+        ]
+        if parts:
+            rows = pa.Table.from_batches(parts).sort_by([(name, "ascending") for name in located])
+            found.updated = rows.combine_chunks().to_batches()
 
     def _rows_of(self, clause: MergeClause, expressions: dict[str, str], where: str) -> Any:
         target, source, on = self._target, self._source, self._statement.on
@@ -436,7 +467,9 @@ def _twin_of_blanks(new: pa.Table, old: pa.Table, fields: Sequence[DataField]) -
 
 def _merged(merge: MergeStatementPlan, rows: SnapshotRows) -> StatementResult:
     changes = merge.changes(rows)
-    snapshot = rows.commit(deleted=changes.deleted, updated=changes.updated, inserted=changes.inserted)
+    snapshot = rows.commit(
+        deleted=changes.deleted, updated=changes.updated, inserted=changes.inserted, assigned=changes.assigned
+    )
     return StatementResult(
         table=merge.name,
         statement="MERGE",

@@ -437,6 +437,20 @@ class NewValues:
         return pa.array(values, self._arrow.field(name).type)
 
 
+def named_columns(expressions: Iterable[str], names: Collection[str]) -> set[str] | None:
+    """Return those of the columns that SQL expressions name; None for subqueries and stars, which may name any."""
+    known = {name.lower(): name for name in names}
+    found: set[str] = set()
+    for expression in expressions:
+        parsed = sqlglot.parse_one(expression, dialect=_DIALECT)
+        if parsed.find(exp.Query, exp.Star) is not None:
+            return None
+        # The first part of a name may be a column whose field is named.
+        parts = (part.name.lower() for column in parsed.find_all(exp.Column) for part in column.parts)
+        found |= {known[part] for part in parts if part in known}
+    return found
+
+
 def replaced(batch: pa.RecordBatch, found: Any, names: list[str], values: NewValues) -> pa.RecordBatch:
     """Return the rows of a batch with new values for some columns."""
     for name in names:
