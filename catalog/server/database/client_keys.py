@@ -1,5 +1,5 @@
-"""Keys of clients in SQL: those of requests that may be repeated, issued tokens, and delegation tokens with their
-master keys; and the token store of HiveServer2.
+"""Keys of clients in SQL: those of requests that may be repeated, issued tokens, sessions of the console, and
+delegation tokens with their master keys; and the token store of HiveServer2.
 
 Numbers of delegation tokens and master keys come from sequences: a number that was removed is not given out again.
 """
@@ -10,12 +10,14 @@ from typing import Any, ClassVar, Generic, TypeVar
 
 from sqlalchemy import Connection, bindparam, delete, exists, insert, select, update
 
+from interbed.catalog.server.auth.console_sessions import SessionRecord
 from interbed.catalog.server.auth.delegation.hadoop_token import TokenIdentifier
 from interbed.catalog.server.auth.delegation.tokens import DelegationRecord, MasterKey
 from interbed.catalog.server.auth.issued_tokens import TokenRecord
 from interbed.catalog.server.database.engine import Statement, insert_statement
 from interbed.catalog.server.database.models import (
     AccessTokenRow,
+    ConsoleSessionRow,
     DelegationKeyRow,
     DelegationTokenRow,
     IdempotencyKeyRow,
@@ -148,6 +150,51 @@ class SqlAccessTokens(SqlTokens[str, TokenRecord]):
     def _values(self, record: TokenRecord) -> dict[str, Any]:
         values = {name: getattr(record, name) for name in self.columns}
         return {**values, "groups": json.dumps(list(record.groups))}
+
+
+_SESSION = ConsoleSessionRow
+_SESSION_COLUMNS = ("secret_hash", "token_id", "created_at", "expires_at")
+_FIND_SESSION = Statement(
+    select(*(getattr(_SESSION, name) for name in _SESSION_COLUMNS)).where(
+        _SESSION.secret_hash == bindparam("secret_hash")
+    )
+)
+
+
+class SqlConsoleSessions:
+    """Repository of the sessions of the console."""
+
+    __slots__ = ("_connection",)
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+
+    def add(self, record: SessionRecord) -> None:
+        """Store a new session."""
+        values = {name: getattr(record, name) for name in _SESSION_COLUMNS}
+        self._connection.execute(insert(_SESSION).values(**values))
+
+    def find(self, secret_hash: str) -> SessionRecord | None:
+        """Return a session, None if it is not stored."""
+        row = _FIND_SESSION.row(self._connection, {"secret_hash": secret_hash})
+        return None if row is None else SessionRecord(**dict(zip(_SESSION_COLUMNS, row, strict=True)))
+
+    def remove(self, secret_hash: str) -> bool:
+        """Remove a session, and return whether it was stored."""
+        return self._connection.execute(delete(_SESSION).where(_SESSION.secret_hash == secret_hash)).rowcount == 1
+
+    def expire(self, now: int, token_id: str, kept: int) -> int:
+        """Remove the sessions that have ended, and the oldest ones of a token beyond a number; return how many."""
+        ended = self._connection.execute(delete(_SESSION).where(_SESSION.expires_at <= now)).rowcount
+        newest = (
+            select(_SESSION.secret_hash)
+            .where(_SESSION.token_id == token_id)
+            .order_by(_SESSION.created_at.desc(), _SESSION.secret_hash)
+        )
+        others = list(self._connection.execute(newest).scalars())[kept:]
+        if others:
+            self._connection.execute(delete(_SESSION).where(_SESSION.secret_hash.in_(others)))
+        return ended + len(others)
 
 
 _TOKEN = DelegationTokenRow

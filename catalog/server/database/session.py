@@ -23,6 +23,7 @@ from sqlalchemy.engine import URL
 
 from interbed.catalog.server.database.client_keys import (
     SqlAccessTokens,
+    SqlConsoleSessions,
     SqlDelegationTokens,
     SqlIdempotencyKeys,
     SqlTokenStore,
@@ -71,6 +72,7 @@ class SqlTransaction:
         "access",
         "access_tokens",
         "catalogs",
+        "console_sessions",
         "constraints",
         "databases",
         "delegation_tokens",
@@ -95,6 +97,7 @@ class SqlTransaction:
     def __init__(self, connection: Connection, history: HistoryPolicy | None = None) -> None:
         self.access = SqlAccess(connection)
         self.access_tokens = SqlAccessTokens(connection)
+        self.console_sessions = SqlConsoleSessions(connection)
         self.delegation_tokens = SqlDelegationTokens(connection)
         self.token_store = SqlTokenStore(connection)
         self.policies = SqlPolicies(connection)

@@ -1,5 +1,5 @@
-"""The tables of access to the metastore: issued tokens, roles, their members, grants, policies of tables, delegation
-tokens with their master keys, and the token store of HiveServer2.
+"""The tables of access to the metastore: issued tokens, sessions of the console, roles, their members, grants, policies
+of tables, delegation tokens with their master keys, and the token store of HiveServer2.
 
 Grantees are texts, `user:ann`, as in the columns of owners. Grants refer to the rows of their objects, so that a rename
 keeps them and a removal removes them. Times are seconds since the epoch, those of delegation
@@ -26,6 +26,21 @@ class AccessTokenRow(Base):
     expires_at: Mapped[int | None] = mapped_column(BigInteger)
     revoked_at: Mapped[int | None] = mapped_column(BigInteger)
     comment: Mapped[str | None] = mapped_column(Text)
+
+
+class ConsoleSessionRow(Base):
+    """A session of the console: the hash of its secret, and the token of its login."""
+
+    __tablename__ = "console_sessions"
+    __table_args__ = (
+        Index("ix_console_sessions_token_id", "token_id", "created_at"),
+        Index("ix_console_sessions_expires_at", "expires_at"),
+    )
+
+    secret_hash: Mapped[str] = mapped_column(String(64), primary_key=True)
+    token_id: Mapped[str] = mapped_column(String(16))
+    created_at: Mapped[int] = mapped_column(BigInteger)
+    expires_at: Mapped[int] = mapped_column(BigInteger)
 
 
 class AccessRoleRow(Base):
