@@ -31,12 +31,14 @@ from interbed.catalog.server.database.engine import Statement, insert_statement,
 from interbed.catalog.server.database.grants import follow, follow_columns
 from interbed.catalog.server.database.models import ConstraintRow, DatabaseRow, TableRow
 from interbed.catalog.server.database.schema import fill_kinds, names_of_kinds
+from interbed.catalog.server.database.table_pages import table_page
 from interbed.catalog.server.service.access.objects import SecuredKind, owner_key
 from interbed.catalog.server.service.directories.locations import indexed_place
 from interbed.catalog.server.service.model import (
     NAMES_MAX,
     Constraint,
     ConstraintKind,
+    ListedTable,
     MetastoreTable,
     QualifiedTableName,
     TableKind,
@@ -199,6 +201,10 @@ class SqlTables:
         """Return up to `limit` names of tables of these kinds that come after one and begin with a prefix, in order."""
         keys = {"catalog": catalog, "database": database}
         return names_of_kinds(self._connection, keys, kinds, after, limit, prefix)
+
+    def page(self, catalog: str, database: str, after: str, limit: int, prefix: str) -> list[ListedTable]:
+        """Return up to `limit` tables whose names come after one and begin with a prefix, in order."""
+        return table_page(self._connection, catalog, database, after, limit, prefix)
 
     def fill_kinds(self, limit: int) -> int:
         """Store the kinds of up to `limit` rows that have none; return their number, 0 when none is left."""

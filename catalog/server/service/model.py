@@ -252,6 +252,16 @@ class TableMeta:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ListedTable:
+    """One table on a page of a database's tables. `owner` is the text of a grantee: `user:ann`."""
+
+    name: str
+    kind: TableKind
+    owner: str | None = None
+    comment: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class MetastorePartition:
     """One partition: `values` in the order of the table's partition keys."""
 

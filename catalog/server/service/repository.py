@@ -21,6 +21,7 @@ from interbed.catalog.server.service.model import (
     ConstraintKind,
     DroppedObjects,
     Function,
+    ListedTable,
     MetastoreCatalog,
     MetastoreColumn,
     MetastoreDatabase,
@@ -124,6 +125,10 @@ class Tables(Protocol):
         prefix: str = "",
     ) -> list[str]:
         """Return up to `limit` names of tables of these kinds that come after one and begin with a prefix, in order."""
+        ...
+
+    def page(self, catalog: str, database: str, after: str, limit: int, prefix: str) -> list[ListedTable]:
+        """Return up to `limit` tables whose names come after one and begin with a prefix, in order."""
         ...
 
     def fill_kinds(self, limit: int) -> int: ...

@@ -51,6 +51,7 @@ from interbed.catalog.server.service.notifications import NotificationService
 from interbed.catalog.server.service.partitions.changes import PartitionService
 from interbed.catalog.server.service.repository import Repository, Transaction
 from interbed.catalog.server.service.statistics import StatisticsService
+from interbed.catalog.server.service.tables.pages import TablePages
 from interbed.catalog.server.service.tables.pointers import PointerService
 from interbed.catalog.server.service.tables.tables import TableService
 from interbed.catalog.server.service.undrop.drops import SoftDrops, Trash, aside_root
@@ -343,6 +344,7 @@ class Metastore:
             keeps_transactional=keeps_transactional,
             soft_drops=soft_drops,
         )
+        self.table_pages = TablePages(store)
         self.partitions = PartitionService(store, self.warehouse, deletions, clock=clock, request_max=partitions_max)
         # Repositories have policies and the token store beside what the services need of them.
         self.policies = PolicyRules(cast("PolicyReads", store), access, trusted)
@@ -377,6 +379,7 @@ class Metastore:
             self.catalogs,
             self.databases,
             self.tables,
+            self.table_pages,
             self.partitions,
             self.statistics,
             self.queries,

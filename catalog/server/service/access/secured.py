@@ -163,6 +163,10 @@ class _HidingTables(_HidingPart):
     def names_of_kinds(self, catalog: str, database: str, kinds: Collection[Any], *rest: Any) -> list[str]:
         return self._shown(catalog, database, self._whole.names_of_kinds(catalog, database, kinds, *rest))
 
+    def page(self, catalog: str, database: str, *rest: Any) -> list[Any]:
+        found = self._whole.page(catalog, database, *rest)
+        return [each for each in found if not self._hides(table_object(catalog, database, each.name))]
+
     def numbered(self, catalog: str, number: int) -> list[tuple[str, str]]:
         found = self._whole.numbered(catalog, number)
         return [each for each in found if not self._hides(table_object(catalog, *each))]
