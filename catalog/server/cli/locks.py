@@ -13,12 +13,13 @@ import click
 
 from interbed.catalog.server.service.errors import MetastoreError
 from interbed.catalog.server.service.lock_model import LockComponent, LockState
+from interbed.catalog.server.service.lock_views import LockView, blockers_of, chain_of, waiters_of
 from interbed.catalog.server.setting_kinds import parse_seconds
 from interbed.catalog.server.shown_settings import without_password
 from interbed.storage.base.terminal import SuggestingGroup, print_columns, print_line, print_text
 
 if TYPE_CHECKING:
-    from interbed.catalog.server.cli.lock_table import LockSource, LockView
+    from interbed.catalog.server.cli.lock_table import LockSource
 
 _IDS_SHOWN_MAX = 20
 
@@ -138,8 +139,6 @@ def list_locks(chosen: _LockSourceOptions, waiting: bool, name: str | None, as_j
 @_json
 def explain(chosen: _LockSourceOptions, lock_id: int, as_json: bool) -> None:
     """Explain why a lock waits: the chain to the lock that is held, its holder, and a remedy."""
-    from interbed.catalog.server.cli.lock_table import blockers_of, chain_of, waiters_of
-
     found, now = _read(chosen)
     lock = _chosen(found, lock_id)
     chain = chain_of(lock, found)
@@ -175,8 +174,6 @@ def release(chosen: _LockSourceOptions, lock_id: int, as_json: bool) -> None:
 
     The client is not notified: make sure that it has ended, or it will go on as if it held the lock.
     """
-    from interbed.catalog.server.cli.lock_table import waiters_of
-
     with _source(chosen) as source:
         found, now = source.locks(), time.time()
         lock = _chosen(found, lock_id)
@@ -205,12 +202,12 @@ def _source(chosen: _LockSourceOptions) -> "Iterator[LockSource]":
         raise click.ClickException(str(error)) from error
 
 
-def _read(chosen: _LockSourceOptions) -> "tuple[list[LockView], float]":
+def _read(chosen: _LockSourceOptions) -> tuple[list[LockView], float]:
     with _source(chosen) as source:
         return source.locks(), time.time()
 
 
-def _chosen(found: "Sequence[LockView]", lock_id: int) -> "LockView":
+def _chosen(found: Sequence[LockView], lock_id: int) -> LockView:
     for lock in found:
         if lock.id == lock_id:
             return lock
@@ -218,7 +215,7 @@ def _chosen(found: "Sequence[LockView]", lock_id: int) -> "LockView":
     raise click.ClickException(f"there is no lock {lock_id}: it was released or its lease has run out; {known}")
 
 
-def _way_out(lock: "LockView", chain: "Sequence[LockView]", now: float, chosen: _LockSourceOptions) -> str:
+def _way_out(lock: LockView, chain: Sequence[LockView], now: float, chosen: _LockSourceOptions) -> str:
     if lock.state != LockState.WAITING:
         return f"It does not wait: it is held.{_orphan(lock, now)}"
     last = chain[-1]
@@ -241,12 +238,12 @@ def _way_out(lock: "LockView", chain: "Sequence[LockView]", now: float, chosen: 
     )
 
 
-def _gone(lock: "LockView", now: float) -> str:
+def _gone(lock: LockView, now: float) -> str:
     seconds = lock.orphaned_seconds(now)
     return "" if seconds is None else f"gone for {_duration(seconds)}"
 
 
-def _orphan(lock: "LockView", now: float) -> str:
+def _orphan(lock: LockView, now: float) -> str:
     """Return a sentence, after a blank, about a lock whose client has no connection any more; nothing for
     another lock.
     """
@@ -260,7 +257,7 @@ def _orphan(lock: "LockView", now: float) -> str:
     )
 
 
-def _line(lock: "LockView", now: float) -> str:
+def _line(lock: LockView, now: float) -> str:
     age, left = lock.age_seconds(now), lock.dropped_in_seconds(now)
     details = [
         f"{lock.user or '?'} on {lock.host or '?'}",
@@ -277,7 +274,7 @@ def _is_about(component: LockComponent, database: str, table: str) -> bool:
     return component.database == database and (not table or component.table in (None, table))
 
 
-def _ids(found: "Sequence[LockView]") -> str:
+def _ids(found: Sequence[LockView]) -> str:
     shown = ", ".join(str(lock.id) for lock in found[:_IDS_SHOWN_MAX])
     more = len(found) - _IDS_SHOWN_MAX
     return f"lock {shown}" if len(found) == 1 else f"locks {shown}" + (f" and {more} more" if more > 0 else "")

@@ -50,6 +50,7 @@ from interbed.catalog.server.service.lock_model import (
     blocking,
     is_blocked_by,
 )
+from interbed.catalog.server.service.lock_views import LockView, view_of
 from interbed.catalog.server.service.model import DEFAULT_CATALOG
 from interbed.catalog.server.service.names import normalized
 from interbed.catalog.server.service.repository import Repository, Transaction
@@ -289,6 +290,11 @@ class LockService(SecuredService):
             return lock is not None and seen.issuperset(lock.request.components)
 
         return [(lock, blocker if is_seen(blocker) else None) for lock, blocker in shown if is_seen(lock)]
+
+    @filtered("locks of objects that the caller sees")
+    def views(self) -> list[LockView]:
+        """Return all locks as operators see them, oldest first."""
+        return [view_of(*each, self._lease_ms / 1000, self._disconnect_ms / 1000) for each in self.show()]
 
     @unsecured("the reaper calls it")
     def expire(self) -> int:
