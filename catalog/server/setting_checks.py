@@ -36,8 +36,8 @@ def check_ports(ports: Mapping[str, int | None], sources: Mapping[str, str]) -> 
             taken[port] = name
 
 
-def check_http_path(path: str, interfaces: Iterable[str], source: str) -> None:
-    """Check that the path of Thrift over HTTP is not that of one of the REST catalogs."""
+def check_http_path(path: str, interfaces: Iterable[str], source: str, *, has_console: bool = False) -> None:
+    """Check that the path of Thrift over HTTP is not that of one of the REST catalogs, or of the console."""
     if not path.startswith("/") or "{" in path:
         raise ServerSettingsError(f"{source}: http_path has to begin with a slash, without braces")
     for name in interfaces:
@@ -46,6 +46,11 @@ def check_http_path(path: str, interfaces: Iterable[str], source: str) -> None:
                 f"{source}: http_path is {path}, and /{name} is the path of a REST catalog: set another http_path, or "
                 f"leave {name} out of rest_interfaces"
             )
+    if has_console and (path == "/console" or path.startswith("/console/")):
+        raise ServerSettingsError(
+            f"{source}: http_path is {path}, and /console is the path of the console: set another http_path, or "
+            "console = off"
+        )
 
 
 def check_separator(separator: str, source: str) -> None:

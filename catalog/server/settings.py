@@ -141,10 +141,13 @@ class ServerSettings(AuthenticationSettings):
     http_port: int | None = field(
         default=None,
         metadata=about(
-            "Port for HTTP: the REST interfaces `/iceberg`, `/paimon` and `/interbed`, and Thrift as Hive 4's clients "
-            "may use it; nothing: not served.",
+            "Port for HTTP: the REST interfaces `/iceberg`, `/paimon` and `/interbed`, the console, and Thrift as Hive "
+            "4's clients may use it; nothing: not served.",
             optional(PORT),
         ),
+    )
+    console: Literal["off", "on"] = field(
+        default="on", metadata=about("Whether the port for HTTP has the console for people, at `/console`.", switch())
     )
     http_path: str = field(default="/metastore", metadata=about("Path of Thrift over HTTP.", TEXT))
     iceberg_own_tables: Literal["off", "on"] = field(
@@ -417,7 +420,8 @@ def _check(settings: ServerSettings, sources: Mapping[str, str]) -> None:
         if path is not None:
             check_pem(name, path, sources[name])
     served = listed(settings.rest_interfaces) if settings.http_port is not None else ()
-    check_http_path(settings.http_path, served, sources["http_path"])
+    has_console = settings.http_port is not None and settings.console == "on"
+    check_http_path(settings.http_path, served, sources["http_path"], has_console=has_console)
     warehouses = named_locations(settings.paimon_warehouses)
     if warehouses:
         check_paimon_warehouses(settings.warehouse, warehouses, served, sources["paimon_warehouses"])

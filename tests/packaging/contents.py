@@ -1,7 +1,8 @@
 """Contents of a wheel and an sdist of interbed, compared with the source tree that they are built from.
 
-A wheel has the Python of the folders of the package, the interface definitions, the template of migrations and the jar;
-no Java source, no script, no test. An sdist is the source tree with its metadata.
+A wheel has the Python of the folders of the package, the interface definitions, the template of migrations, the pages
+of the console with their style sheet, and the jar; no Java source, no script, no test. An sdist is the source tree with
+its metadata.
 """
 
 import io
@@ -33,7 +34,7 @@ def package_files(sources: Iterable[str]) -> set[str]:
 
 
 def _is_packaged(path: PurePosixPath) -> bool:
-    return path.suffix in (".py", ".thrift", ".mako") or path.name == "py.typed"
+    return path.suffix in (".py", ".thrift", ".mako", ".html", ".css") or path.name == "py.typed"
 
 
 def wheel_problems(wheel: Path, sources: Iterable[str], version: str, with_jar: bool) -> list[str]:

@@ -9,8 +9,9 @@ generation serves all requests that came in before it, as for the clients of the
 (thrift/edge/cache.py).
 
 Requests are authenticated before their body is read, and before any interface sees them. `AuthenticatedApplication`
-covers the whole port, so that no interface can be reached past it. Verification that needs the database or the
-issuer of tokens runs on a few threads of its own (auth/authentication.py).
+covers the whole port, so that no interface can be reached past it, but for the console, which authenticates its
+requests by cookies of its own (`beside`). Verification that needs the database or the issuer of tokens runs on a few
+threads of its own (auth/authentication.py).
 """
 
 import asyncio
@@ -197,6 +198,20 @@ def application(interfaces: Sequence[Route | Mount], *, missing: str) -> ASGIApp
             await app(scope, receive, send)
 
     return found
+
+
+def beside(mounted: Mount, others: ASGIApp) -> ASGIApp:
+    """Return the application of a port with one mounted beside all others: it authenticates its requests itself, and
+    these never get one below its path.
+    """
+    root, app = mounted.path, mounted.app
+    below = f"{root}/"
+
+    async def chosen(scope: Scope, receive: Receive, send: Send) -> None:
+        path: str = scope["path"]
+        await (app if path == root or path.startswith(below) else others)(scope, receive, send)
+
+    return chosen
 
 
 def pages(routes: Sequence[BaseRoute], errors: Mapping[Any, ExceptionHandler]) -> Starlette:

@@ -24,6 +24,7 @@ from interbed.catalog.server.http.application import (
     HttpAnswers,
     HttpError,
     application,
+    beside,
     check_coding,
     client_of,
     read_body,
@@ -130,13 +131,14 @@ def thrift_server(
     authentication: Authentication | None = None,
     impersonation: Impersonation | None = None,
     certificates: CertificateEnds | None = None,
+    console: Mount | None = None,
 ) -> HttpServer:
     """Return the HTTP server beside a process's loop, with Thrift at a path and further interfaces. It gets its
     connections from the loop. Without `authentication` it serves every client, with `certificates` until that of its
-    connection ends.
+    connection ends. `console` authenticates its requests itself.
     """
     endpoint, edge = ThriftEndpoint(answers), answers.edge
-    paths = [path, *(each.path for each in further)]
+    paths = [path, *(each.path for each in further), *([] if console is None else [console.path])]
     # Hive's client asks for its path followed by `/*`, the pattern of a servlet.
     own = [Route(each, endpoint) for each in (path, f"{path.rstrip('/')}/*")]
     served: ASGIApp = application([*own, *further], missing=f"there is only {', '.join(paths)} here")
@@ -144,6 +146,8 @@ def thrift_server(
         served = AuthenticatedApplication(served, authentication, impersonation)
     elif certificates is not None:
         served = CertifiedApplication(served, certificates)
+    if console is not None:
+        served = beside(console, served)
     return HttpServer(
         served,
         name="http",

@@ -231,7 +231,7 @@ def loop_for(
         if isinstance(service, HttpService):
             # Only servers of this port load the REST interfaces.
             from interbed.catalog.server.http.application import HttpAnswers
-            from interbed.catalog.server.process.opening import administration_for, policies_for
+            from interbed.catalog.server.process.opening import administration_for, console_for, policies_for
             from interbed.catalog.server.rest.iceberg.names import NamespaceMapping
             from interbed.catalog.server.rest.mounted import RestSettings, mounts
             from interbed.catalog.server.rest.rows.streams import RowLimits, RowStreams
@@ -264,7 +264,10 @@ def loop_for(
             answers = HttpAnswers(loop.shared, deaths)
             further = mounts(metastore, answers, rest)
             acting, certificates = impersonation_for(settings), certificates_for(settings, authentication)
-            made = service.make_server(answers, loop.ended, deaths, further, authentication, acting, certificates)
+            console = console_for(settings, store, metastore, answers, authentication)
+            made = service.make_server(
+                answers, loop.ended, deaths, further, authentication, acting, certificates, console
+            )
             loop.serve_http(made)
     REMOTE_FILES.configure(seconds=settings.store_seconds, around=loop.waiting_outside)
     if metrics is not None:

@@ -6,7 +6,11 @@ import sys
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from typing import TYPE_CHECKING
 
+from interbed.catalog.server.auth.authentication import Authentication
+from interbed.catalog.server.auth.console_sessions import ConsoleSessions
+from interbed.catalog.server.auth.principals import Mechanism
 from interbed.catalog.server.database.session import SqlRepository
 from interbed.catalog.server.service.access.administration import AccessAdministration
 from interbed.catalog.server.service.access.builtin import BuiltinAuthorizer
@@ -21,7 +25,7 @@ from interbed.catalog.server.service.names import shortened
 from interbed.catalog.server.service.service import ConfigValues, Metastore
 from interbed.catalog.server.service.undrop.drops import DIRECTORY_NAME, Trash
 from interbed.catalog.server.service.warehouse import child, normalized_location
-from interbed.catalog.server.setting_kinds import listed
+from interbed.catalog.server.setting_kinds import listed, mechanisms_of
 from interbed.catalog.server.settings import ServerSettings
 from interbed.catalog.server.shown_settings import client_values
 from interbed.catalog.server.thrift.calls.grants import GrantHandler
@@ -33,6 +37,11 @@ from interbed.catalog.server.thrift.edge.call import (
     present_caller,
 )
 from interbed.storage.base.shown_text import escaped
+
+if TYPE_CHECKING:
+    from starlette.routing import Mount
+
+    from interbed.catalog.server.http.application import HttpAnswers
 
 
 def authorizer_for(settings: ServerSettings, store: SqlRepository) -> Authorizer | None:
@@ -64,6 +73,29 @@ def grant_handler_for(settings: ServerSettings, store: SqlRepository, metastore:
     """Return the handler of the calls about roles and grants, None if there are none."""
     administration = administration_for(settings, store, metastore.access.authorizer)
     return None if administration is None else GrantHandler(administration, present_caller)
+
+
+def console_for(
+    settings: ServerSettings,
+    store: SqlRepository,
+    metastore: Metastore,
+    answers: "HttpAnswers",
+    authentication: Authentication | None,
+) -> "Mount | None":
+    """Return the console of a server, None if it has none."""
+    if settings.console == "off":
+        return None
+    # Only servers of HTTP load it.
+    from interbed.catalog.server.console.mounted import console_mount
+
+    takes_tokens = Mechanism.TOKEN in mechanisms_of(settings.authentication)
+    return console_mount(
+        metastore,
+        answers,
+        is_secure=settings.tls_certificate is not None,
+        authentication=authentication,
+        sessions=ConsoleSessions(store) if takes_tokens else None,
+    )
 
 
 def _own_authorizer(name: str) -> Authorizer:

@@ -342,6 +342,9 @@ class ServedRequest:
 
     def _error(self, error: RestError) -> "_EncodedReply":
         shown = RestError(error.status, error.kind, without_credentials(str(error)), **error.fields)
+        if self._interface.error_page is not None:
+            kind, body = self._interface.error_page(shown)
+            return _EncodedReply(int(error.status), body, {"content-type": kind})
         return _EncodedReply(int(error.status), msgspec.json.encode(self._interface.error_body(shown)), {})
 
     def _notify(

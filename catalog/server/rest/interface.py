@@ -190,7 +190,8 @@ class RestInterface:
 
     `error_body` returns the JSON of an error. `translated` returns the error for an exception of a handler, None for an
     internal error. `missing` returns the error for a path or a method without a route. Answers to requests with the
-    header `uncached_with` are neither cached nor taken from the cache; its name is in lower case.
+    header `uncached_with` are neither cached nor taken from the cache; its name is in lower case. An interface whose
+    errors are no JSON returns the content type and the body of an error by `error_page`.
     """
 
     name: str
@@ -200,6 +201,7 @@ class RestInterface:
     translated: Callable[[Exception], RestError | None]
     missing: Callable[[str, str], RestError]
     uncached_with: str | None = None
+    error_page: Callable[[RestError], tuple[str, bytes]] | None = None
 
 
 @dataclass(slots=True)

@@ -119,6 +119,8 @@ OF_COLUMNS = frozenset(
         "paimon.getTag",
         "paimon.listBranches",
         "interbed.readRows",
+        "console.table",
+        "console.versions",
     )
 )
 """Operations for which SELECT on any column of the table is enough: those that a reader of some columns needs. Those

@@ -264,7 +264,7 @@ def own_interface(
             *AccessRoutes(metastore, administration, policies).routes(),
         ],
         error_body=_error_body,
-        translated=_translated,
+        translated=translated,
         missing=lambda method, path: RestError(HTTPStatus.NOT_FOUND, "NoSuchRoute", f"No route for {method} {path}"),
     )
 
@@ -285,7 +285,7 @@ def _error_body(error: RestError) -> object:
     return {"error": {"message": str(error), "type": error.kind, "code": int(error.status)}}
 
 
-def _translated(error: Exception) -> RestError | None:
+def translated(error: Exception) -> RestError | None:
     for kind, status, name in _KINDS:
         if isinstance(error, kind):
             return RestError(status, name, str(error))

@@ -23,6 +23,7 @@ from tests.catalog.server.access.test_thrift_matrix import OF_GRANTS, ROWS
 from tests.catalog.server.access.thrift_calls import arguments_of
 from tests.catalog.server.auth.issuer import AUDIENCE, ISSUER, rsa_key, trusting
 from tests.catalog.server.auth.test_sasl_plain import START, answered, is_ended, response
+from tests.catalog.server.console.pages import console_pages
 from tests.catalog.server.migration.commands import run, run_json
 from tests.support.servers.metastore import MetastoreUnderTest, metastore_under_test
 from tests.support.tally import Tally
@@ -126,6 +127,31 @@ def test_no_route_is_served_to_a_stranger(strangers: StrangeClients, tmp_path: P
             if method != "HEAD":
                 assert json.loads(body)["code"] == 401
     tally("requests of strangers", len(requests) * len(strangers.headers))
+
+
+@pytest.mark.attack("forged tokens")
+def test_no_page_of_the_console_is_served_to_a_stranger(
+    strangers: StrangeClients, tmp_path: Path, tally: Tally
+) -> None:
+    with console_pages(tmp_path) as pages:
+        requests = [
+            (
+                route.method,
+                f"/console/{route.template.replace('{', '').replace('}', '')}".rstrip("/"),
+                b"form-token=0" * (route.method == "POST"),
+            )
+            for route in pages.interface.routes
+        ]
+    assert len(requests) >= 10
+    cookies = {f"the cookie {name}": {"cookie": f"interbed-console={each}"} for name, each in strangers.tokens.items()}
+    secrets = ["A" * 43, "A" * 42, "", "A" * 43 + "; interbed-console=" + "B" * 43]
+    cookies |= {f"the cookie {each!r}": {"cookie": f"interbed-console={each}"} for each in secrets}
+    for wrong, headers in {**strangers.headers, **cookies}.items():
+        sent = {**headers, "content-type": "application/x-www-form-urlencoded"}
+        for method, path, status, body in _each_answer(strangers.server, requests, sent):
+            assert status == (403 if method == "POST" else 303), (wrong, method, path, status, body)
+            assert method == "POST" or body == b""
+    tally("requests of strangers", len(requests) * (len(strangers.headers) + len(cookies)))
 
 
 @pytest.mark.attack("forged tokens")

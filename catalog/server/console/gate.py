@@ -1,0 +1,472 @@
+"""The gate of the console: how a request becomes that of a session, and the headers of each response.
+
+The console is beside the other interfaces of the port: these ask for the header Authorization, which a browser does not
+send by itself. The gate verifies the secret of the cookie before the pages see a request. A client without a session
+gets the login alone. Where the server serves every client, there is no login.
+
+Each POST is a form with the token of its secret (cookies.py), from this host, checked here for all pages. It is read
+before the pages get it, and is short, so that a client without a session cannot fill the memory.
+
+A browser sends no cookie with SameSite=Strict to a page that it opens from another site. It is asked to open the page
+again, from this one, so that addresses can be shared without another login.
+"""
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from http import HTTPStatus
+from typing import Any, TypeVar
+from urllib.parse import parse_qsl, urlsplit
+
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from interbed.catalog.server.auth.attempts import TooManyAttemptsError, address_of
+from interbed.catalog.server.auth.authentication import Authentication, VerificationQueue
+from interbed.catalog.server.auth.console_sessions import ConsoleSessions, new_secret
+from interbed.catalog.server.auth.principals import (
+    AuthenticationError,
+    AuthenticationUnavailableError,
+    ClientCertificate,
+    Credentials,
+    Mechanism,
+    Principal,
+)
+from interbed.catalog.server.console.cookies import ROOT, SECRET_HEADER, CookieNames, Headers, is_form_token
+from interbed.catalog.server.console.rendering import (
+    HTML,
+    LOGIN,
+    LOGOUT,
+    TOKEN_FIELD,
+    PageTemplates,
+    address,
+    style_sheet,
+)
+from interbed.catalog.server.http.application import HttpError, client_of, read_body, respond
+from interbed.catalog.server.http.connection import HttpClient
+from interbed.catalog.server.service.errors import MetastoreError
+from interbed.catalog.server.thrift.edge.call import Call, CallOutcome, ClientSession
+from interbed.catalog.server.thrift.edge.dispatch import Dispatcher
+
+logger = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
+FORM_BYTES_MAX = 64 << 10
+"""The longest form."""
+
+FIELDS_MAX = 50
+NEXT_CHARACTERS_MAX = 4000
+"""The longest address that a login leads to."""
+
+_FORM_TYPE = "application/x-www-form-urlencoded"
+
+SECURITY_HEADERS: Sequence[tuple[bytes, bytes]] = (
+    (
+        b"content-security-policy",
+        b"default-src 'none'; style-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'",
+    ),
+    (b"x-content-type-options", b"nosniff"),
+    (b"x-frame-options", b"DENY"),
+    # With `no-referrer` browsers send a form with the Origin `null`.
+    (b"referrer-policy", b"same-origin"),
+    (b"cross-origin-opener-policy", b"same-origin"),
+    (b"cross-origin-resource-policy", b"same-origin"),
+)
+"""Headers of each response."""
+
+_NOT_KEPT = (b"cache-control", b"no-store")
+_HANDED_ON = frozenset((b"cookie", b"authorization", SECRET_HEADER.encode()))
+"""Headers that the pages do not get from a client."""
+
+
+class RefusedFormError(Exception):
+    """A form that is not carried out."""
+
+    def __init__(self, status: HTTPStatus, message: str) -> None:
+        super().__init__(message)
+        self.status = status
+
+
+class ConsoleLogin:
+    """How clients log in. `authentication` is that of the server, `sessions` are those of its database; None where the
+    server accepts no tokens of its own.
+    """
+
+    def __init__(self, authentication: Authentication, sessions: ConsoleSessions | None) -> None:
+        self._authentication = authentication
+        self.sessions = sessions
+        self._verifications = VerificationQueue(authentication, "console login")
+        self._lookups = VerificationQueue(None, "console sessions")
+
+    @property
+    def accepted(self) -> str:
+        """The mechanisms that the server accepts, for messages."""
+        return self._authentication.accepted
+
+    def check_certificate(self, certificate: ClientCertificate | None) -> None:
+        """Raise AuthenticationError for the certificate of a connection that has ended."""
+        self._authentication.check_certificate(certificate)
+
+    async def principal(self, secret: str) -> Principal | None:
+        """Return the principal of a session, None if it has ended. AuthenticationUnavailableError."""
+        if self.sessions is None:
+            return None
+        try:
+            known = self.sessions.known(secret)
+            return known or await self._run(self._lookups, partial(self.sessions.verify, secret))
+        except AuthenticationUnavailableError:
+            raise
+        except AuthenticationError as error:
+            logger.info("a session of the console is not accepted: %s", error)
+            return None
+
+    async def begin(self, token: str, session: ClientSession) -> tuple[Principal, str]:
+        """Return the principal of a token, and the secret of a new session. AuthenticationError."""
+        assert self.sessions is not None, "there is a form for tokens"
+        credentials = Credentials(bearer=token, certificate=session.certificate, address=address_of(session.peer))
+        begin = partial(self._begin, self.sessions, credentials)
+        return await self._run(self._verifications, begin, credentials)
+
+    async def end(self, secret: str) -> None:
+        """End a session. AuthenticationUnavailableError."""
+        if self.sessions is not None:
+            await self._run(self._lookups, partial(self._end, self.sessions, secret))
+
+    def _begin(self, sessions: ConsoleSessions, credentials: Credentials) -> tuple[Principal, str]:
+        principal = self._authentication.present(credentials)
+        if principal.mechanism is not Mechanism.TOKEN:
+            raise AuthenticationError(
+                f"The console takes tokens that this server has issued, and no credentials of {principal.mechanism}: "
+                "`interbed metastore token create` makes one"
+            )
+        try:
+            return principal, sessions.begin(principal)
+        except MetastoreError as error:
+            raise AuthenticationUnavailableError("The server cannot store the session at present") from error
+
+    def _end(self, sessions: ConsoleSessions, secret: str) -> None:
+        try:
+            sessions.end(secret)
+        except MetastoreError as error:
+            raise AuthenticationUnavailableError("The server cannot end the session at present") from error
+
+    async def _run(self, queue: VerificationQueue, work: Callable[[], T], credentials: Credentials | None = None) -> T:
+        return await asyncio.wrap_future(queue.submit(work, credentials))
+
+
+class ConsoleGate:
+    """The ASGI application of the console, over that of its pages. `login` is None where every client is served;
+    `check_certificate` raises AuthenticationError for the certificate of a connection that has ended.
+    """
+
+    def __init__(
+        self,
+        pages: ASGIApp,
+        templates: PageTemplates,
+        cookies: CookieNames,
+        dispatcher: Dispatcher,
+        login: ConsoleLogin | None,
+        check_certificate: Callable[[ClientCertificate | None], None],
+    ) -> None:
+        self._pages = pages
+        self._templates = templates
+        self._cookies = cookies
+        self._dispatcher = dispatcher
+        self._login = login
+        self._check_certificate = check_certificate
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer one HTTP request."""
+        exchange = _ConsoleExchange(scope, send, self._templates)
+        client = client_of(scope)
+        given = self._cookies.read(scope["headers"])
+        principal: Principal | None = None
+        try:
+            self._check_certificate(client.session.certificate)
+            if self._login is not None and given.session is not None:
+                principal = await self._login.principal(given.session)
+            self._identify(client, given.session, principal)
+            secret = given.session if principal is not None else given.form
+            if secret is None:
+                secret = new_secret()
+                exchange.cookies.append(self._cookies.form(secret))
+            form: Mapping[str, str] = {}
+            if scope["method"] == "POST":
+                body = await _body(scope, receive)
+                if body is None:
+                    return
+                form, receive = _checked_form(body, scope["headers"], secret), _replayed(body, receive)
+            await self._answer(exchange, receive, client, form, secret)
+        except (RefusedFormError, HttpError) as error:
+            logger.info("a form from %s is refused: %s", client.session.peer, error)
+            await exchange.refuse(error.status, str(error))
+        except TooManyAttemptsError as error:
+            await exchange.refuse(HTTPStatus.TOO_MANY_REQUESTS, str(error), error.retry_seconds)
+        except AuthenticationUnavailableError as error:
+            await exchange.refuse(HTTPStatus.SERVICE_UNAVAILABLE, str(error), 1)
+        except AuthenticationError as error:
+            logger.info("a request from %s is not authenticated: %s", client.session.peer, error)
+            await exchange.refuse(HTTPStatus.FORBIDDEN, str(error))
+
+    def _identify(self, client: HttpClient, secret: str | None, principal: Principal | None) -> None:
+        """Make the session of the connection that of the present request."""
+        previous = client.session
+        if principal is not None:
+            client.session = previous.of(principal)
+            assert self._login is not None
+            assert self._login.sessions is not None
+            client.verify = partial(self._login.sessions.verify, secret or "")
+        elif previous.principal is not None:
+            # Another request of the connection, of a proxy perhaps, was authenticated.
+            client.session = ClientSession(peer=previous.peer, certificate=previous.certificate, link=previous.link)
+            client.verify = None
+
+    async def _answer(
+        self, exchange: "_ConsoleExchange", receive: Receive, client: HttpClient, form: Mapping[str, str], secret: str
+    ) -> None:
+        scope = exchange.scope
+        place = (scope["method"], scope["path"])
+        is_known = self._login is None or client.session.principal is not None
+        if place == ("GET", f"{ROOT}/static/console.css"):
+            await exchange.send_style()
+        elif self._login is not None and place == ("GET", LOGIN):
+            await self._send_login(exchange, self._login, secret, _query(scope).get("next", ROOT))
+        elif self._login is not None and place == ("POST", LOGIN):
+            await self._begin(exchange, self._login, client, form, secret)
+        elif self._login is not None and place == ("POST", LOGOUT):
+            await self._end(exchange, self._login, client, secret)
+        elif is_known:
+            headers = [each for each in scope["headers"] if each[0] not in _HANDED_ON]
+            headers.append((SECRET_HEADER.encode(), secret.encode()))
+            await self._pages({**scope, "headers": headers}, receive, exchange.send)
+        elif scope["method"] not in ("GET", "HEAD"):
+            await exchange.refuse(HTTPStatus.FORBIDDEN, "This needs a login: the session has ended, or there is none.")
+        elif _comes_from_elsewhere(scope):
+            # The browser may have cookies, which it has not sent: they stay.
+            exchange.cookies = []
+            body = self._templates.html("again.html", "Opening the page", target=_target(scope))
+            await exchange.send_page(HTTPStatus.OK, body)
+        else:
+            await exchange.redirect(f"{address('login', next=_target(scope))}")
+
+    async def _send_login(
+        self,
+        exchange: "_ConsoleExchange",
+        login: ConsoleLogin,
+        secret: str,
+        following: str,
+        problem: AuthenticationError | None = None,
+    ) -> None:
+        status, retry = HTTPStatus.OK, None
+        if isinstance(problem, TooManyAttemptsError):
+            status, retry = HTTPStatus.TOO_MANY_REQUESTS, problem.retry_seconds
+        elif isinstance(problem, AuthenticationUnavailableError):
+            status, retry = HTTPStatus.SERVICE_UNAVAILABLE, 1
+        elif problem is not None:
+            status = HTTPStatus.FORBIDDEN
+        body = self._templates.html(
+            "login.html",
+            "Log in",
+            secret=secret,
+            takes_tokens=login.sessions is not None,
+            accepted=login.accepted,
+            problem=None if problem is None else str(problem),
+            next=_safe_target(following),
+        )
+        await exchange.send_page(status, body, retry)
+
+    async def _begin(
+        self,
+        exchange: "_ConsoleExchange",
+        login: ConsoleLogin,
+        client: HttpClient,
+        form: Mapping[str, str],
+        secret: str,
+    ) -> None:
+        following = _safe_target(form.get("next", ROOT))
+        if login.sessions is None:
+            await self._send_login(exchange, login, secret, following)
+            return
+        started = time.monotonic()
+        token = form.get("token", "").strip()
+        try:
+            if not token:
+                raise AuthenticationError("The form has no token")
+            principal, begun = await login.begin(token, client.session)
+        except AuthenticationError as error:
+            logger.info("a login to the console from %s is refused: %s", client.session.peer, error)
+            self._notify(exchange, client, "login", started, error)
+            await self._send_login(exchange, login, self._form_secret(exchange, secret), following, error)
+            return
+        client.session = client.session.of(principal)
+        self._notify(exchange, client, "login", started, None)
+        exchange.cookies = [self._cookies.session(begun)]
+        await exchange.redirect(following)
+
+    def _form_secret(self, exchange: "_ConsoleExchange", secret: str) -> str:
+        """Return the secret of the form that a client gets again."""
+        exchange.cookies = [self._cookies.form(secret)]
+        return secret
+
+    async def _end(self, exchange: "_ConsoleExchange", login: ConsoleLogin, client: HttpClient, secret: str) -> None:
+        started = time.monotonic()
+        if client.session.principal is not None:
+            await login.end(secret)
+            self._notify(exchange, client, "logout", started, None)
+        exchange.cookies = [self._cookies.ended()]
+        await exchange.redirect(LOGIN)
+
+    def _notify(
+        self, exchange: "_ConsoleExchange", client: HttpClient, operation: str, started: float, error: Exception | None
+    ) -> None:
+        """Report a login or a logout to the observers of calls; a refused login is no line of the audit log."""
+        exchange.request_id = self._dispatcher.next_request_id()
+        self._dispatcher.notify(
+            Call(
+                request_id=exchange.request_id,
+                method=f"console.{operation}",
+                session=client.session,
+                seconds=time.monotonic() - started,
+                outcome=CallOutcome.OK if error is None else CallOutcome.REFUSED,
+                error=None if error is None else str(error),
+                arguments={},
+                is_change=error is None,
+            )
+        )
+
+
+class _ConsoleExchange:
+    """One request and its response, with the headers that each response has."""
+
+    def __init__(self, scope: Scope, send: Send, templates: PageTemplates) -> None:
+        self.scope = scope
+        self.cookies: list[tuple[bytes, bytes]] = []
+        self.request_id: str | None = None
+        self._send = send
+        self._templates = templates
+
+    async def send(self, message: Message) -> None:
+        """Send a part of the response."""
+        if message["type"] == "http.response.start":
+            given = list(message.get("headers", ()))
+            names = {name for name, _ in given}
+            further = [each for each in (*SECURITY_HEADERS, _NOT_KEPT) if each[0] not in names]
+            message = {**message, "headers": [*given, *further, *self.cookies]}
+        await self._send(message)
+
+    async def send_page(self, status: HTTPStatus, body: bytes, retry_seconds: float | None = None) -> None:
+        """Send a page with its status."""
+        further = [] if retry_seconds is None else [(b"retry-after", b"%d" % max(1, round(retry_seconds)))]
+        await respond(self.send, status, HTML, body, further=[*further, *self._id()])
+
+    async def send_style(self) -> None:
+        """Send the style sheet: its address changes with its content."""
+        kept = (b"cache-control", b"public, max-age=31536000, immutable")
+        self.cookies = []
+        await respond(self.send, HTTPStatus.OK, "text/css; charset=utf-8", style_sheet(), further=[kept])
+
+    async def redirect(self, target: str) -> None:
+        """Send the browser to another page of the console."""
+        further = [(b"location", target.encode("ascii")), *self._id()]
+        await respond(self.send, HTTPStatus.SEE_OTHER, HTML, b"", further=further)
+
+    async def refuse(self, status: HTTPStatus, message: str, retry_seconds: float | None = None) -> None:
+        """Send the page of an error."""
+        await self.send_page(status, self._templates.error(status, message), retry_seconds)
+
+    def _id(self) -> list[tuple[bytes, bytes]]:
+        return [] if self.request_id is None else [(b"x-request-id", self.request_id.encode())]
+
+
+async def _body(scope: Scope, receive: Receive) -> bytes | None:
+    """Return the body of a form, None if the client has disconnected. RefusedFormError for another body."""
+    headers = {name: value.decode("latin-1") for name, value in scope["headers"]}
+    kind = headers.get(b"content-type", "").partition(";")[0].strip().lower()
+    if kind != _FORM_TYPE:
+        raise RefusedFormError(HTTPStatus.UNSUPPORTED_MEDIA_TYPE, f"A form has the content type {_FORM_TYPE}.")
+    if headers.get(b"content-encoding", "identity").strip().lower() != "identity":
+        raise RefusedFormError(HTTPStatus.UNSUPPORTED_MEDIA_TYPE, "A form is sent without a content encoding.")
+    length = headers.get(b"content-length")
+    if length is not None and int(length) > FORM_BYTES_MAX:
+        raise _too_long()
+    return await read_body(receive, None if length is None else int(length), FORM_BYTES_MAX, _too_long)
+
+
+def _too_long() -> HttpError:
+    return HttpError(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, f"A form may have {FORM_BYTES_MAX} bytes.")
+
+
+def _checked_form(body: bytes, headers: Headers, secret: str) -> Mapping[str, str]:
+    """Return the fields of a form of this host with the token of its secret. RefusedFormError."""
+    origins = [value.decode("latin-1") for name, value in headers if name == b"origin"]
+    hosts = [value.decode("latin-1") for name, value in headers if name == b"host"]
+    if origins and (len(origins) > 1 or len(hosts) != 1 or _host_of(origins[0]) != hosts[0].lower()):
+        raise RefusedFormError(
+            HTTPStatus.FORBIDDEN, "The form comes from another site. Open the page again, and repeat it."
+        )
+    fields = form_fields(body)
+    if not is_form_token(fields.get(TOKEN_FIELD, ""), secret):
+        raise RefusedFormError(
+            HTTPStatus.FORBIDDEN,
+            "The form is not one of the present session: it has no token, or that of another one. Open the page "
+            "again, and repeat it.",
+        )
+    return fields
+
+
+def form_fields(body: bytes) -> Mapping[str, str]:
+    """Return the fields of a form. RefusedFormError for bytes that are none, and for a repeated field."""
+    try:
+        pairs = parse_qsl(body.decode("ascii"), keep_blank_values=True, errors="strict", max_num_fields=FIELDS_MAX)
+    except ValueError as error:
+        raise RefusedFormError(HTTPStatus.BAD_REQUEST, "The form cannot be decoded.") from error
+    fields = dict(pairs)
+    if len(fields) != len(pairs):
+        raise RefusedFormError(HTTPStatus.BAD_REQUEST, "The form has a field twice.")
+    return fields
+
+
+def _replayed(body: bytes, receive: Receive) -> Receive:
+    """Return a function that receives a body again, and then what follows it."""
+    parts: list[dict[str, Any]] = [{"type": "http.request", "body": body, "more_body": False}]
+
+    async def receive_again() -> Message:
+        return parts.pop() if parts else await receive()
+
+    return receive_again
+
+
+def _host_of(origin: str) -> str:
+    try:
+        return urlsplit(origin).netloc.lower()
+    except ValueError:
+        return ""
+
+
+def _query(scope: Scope) -> Mapping[str, str]:
+    return dict(parse_qsl(scope["query_string"].decode("latin-1"), keep_blank_values=True))
+
+
+def _target(scope: Scope) -> str:
+    """Return the address of a request within the host, as the browser sent it."""
+    path: str = scope["raw_path"].decode("latin-1")
+    query: str = scope["query_string"].decode("latin-1")
+    return _safe_target(f"{path}?{query}" if query else path)
+
+
+def _safe_target(target: str) -> str:
+    """Return an address below the console; the console itself for any other, such as one of another host."""
+    path = target.partition("?")[0]
+    is_own = path == ROOT or path.startswith(f"{ROOT}/")
+    is_plain = target.isascii() and target.isprintable() and not set(target) & set(' \\"<>')
+    if not is_own or not is_plain or ".." in path or len(target) > NEXT_CHARACTERS_MAX or path in (LOGIN, LOGOUT):
+        return ROOT
+    return target
+
+
+def _comes_from_elsewhere(scope: Scope) -> bool:
+    """Return whether a browser opens a page from another site, and so has sent no cookie of a session."""
+    sites = [value for name, value in scope["headers"] if name == b"sec-fetch-site"]
+    return sites in ([b"cross-site"], [b"same-site"])
