@@ -23,7 +23,7 @@ from tests.catalog.server.access.guarded import STORAGE
 from tests.catalog.server.console.browser import ConsoleBrowser, problems_of
 from tests.catalog.server.console.served import GUARDED, ConsoleServer, console_server
 from tests.catalog.server.migration.commands import run
-from tests.support.databases import prepare
+from tests.support.databases import open_migrated
 from tests.support.waits import wait_until
 
 COOKIE, FORM_COOKIE = "interbed-console", "interbed-console-form"
@@ -282,11 +282,9 @@ class Clock:
 
 
 @pytest.fixture
-def store(tmp_path: Path) -> Iterator[SqlRepository]:
+def store(database_url: str) -> Iterator[SqlRepository]:
     """Open a repository on a migrated database."""
-    url = f"sqlite:///{tmp_path / 'metastore.db'}"
-    prepare(url)
-    opened = SqlRepository(url)
+    opened = open_migrated(database_url)
     yield opened
     opened.close()
 
