@@ -14,7 +14,7 @@ import pytest
 from hypothesis import settings
 
 from tests.support import costs, durations, memory_disk, places, quarantine, shares, tally, tiers
-from tests.support.examples import EXPLORING, PROFILES
+from tests.support.examples import EXPLORING, PROFILES, keep_examples_steady
 from tests.support.servers.hdfs import HdfsServer, running_hdfs
 from tests.support.servers.kafka import KafkaServer, running_kafka
 
@@ -33,6 +33,8 @@ _MEMORY = None if shares.LONG else memory_disk.use_memory()
 for name, profile in PROFILES.items():
     settings.register_profile(name, profile)
 settings.load_profile("explore" if EXPLORING else "steady")
+if not EXPLORING:
+    keep_examples_steady()
 
 
 def pytest_configure(config: pytest.Config) -> None:
