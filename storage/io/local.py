@@ -181,9 +181,10 @@ class LocalDisk:
 
         An entry of a directory that has not changed since its sync is durable.
         """
+        own = os.stat(directory)
         while True:
             above = os.path.dirname(directory)
-            own, status = os.stat(directory), os.stat(above)
+            status = os.stat(above)
             if above == directory or own.st_dev != status.st_dev:
                 return
             mark = (own.st_ino, status.st_ino, status.st_mtime_ns)
@@ -192,7 +193,7 @@ class LocalDisk:
                     synced.add(above)
                 if status.st_mtime_ns < self._clock() - _QUIET_NANOS:
                     self._known[directory] = mark
-            directory = above
+            directory, own = above, status
 
     def _sync_ancestor(self, path: str) -> bool:
         try:
