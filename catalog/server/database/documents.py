@@ -123,6 +123,16 @@ def _table_document(table: MetastoreTable) -> str:
     )
 
 
+def found_table(catalog: str, database: str, name: str, table_type: str, document: str, number: int) -> MetastoreTable:
+    """Return the table of a row that was found by its name. A change finds it twice: when it is prepared, and in its
+    transaction.
+    """
+    table = _found(catalog, database, name, table_type, document, number)
+    if table.number != number:
+        _latest.read, _latest.read_document = table, document
+    return table
+
+
 def table_from(
     catalog: str, database: str, name: str, table_type: str, document: str, number: int | None = None
 ) -> MetastoreTable:
@@ -139,6 +149,9 @@ def table_from(
     if is_whole:
         _latest.read, _latest.read_document = table, document
     return table
+
+
+_found = lru_cache(maxsize=256)(table_from)
 
 
 def partition_document(partition: MetastorePartition) -> str:

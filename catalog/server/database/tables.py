@@ -26,7 +26,13 @@ from sqlalchemy import (
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.orm import aliased
 
-from interbed.catalog.server.database.documents import constraint_document, constraint_from, table_document, table_from
+from interbed.catalog.server.database.documents import (
+    constraint_document,
+    constraint_from,
+    found_table,
+    table_document,
+    table_from,
+)
 from interbed.catalog.server.database.engine import Statement, insert_statement, insert_unless_taken
 from interbed.catalog.server.database.grants import follow, follow_columns
 from interbed.catalog.server.database.models import ConstraintRow, DatabaseRow, TableRow
@@ -155,7 +161,7 @@ class SqlTables:
         number, found, table_type, document = row
         if for_update:
             self._remember(number, (catalog, database, found))
-        return StoredRow(id=number, value=table_from(catalog, database, found, table_type, document, number))
+        return StoredRow(id=number, value=found_table(catalog, database, found, table_type, document, number))
 
     def lock(self, table_id: int) -> StoredRow[MetastoreTable] | None:
         """Return the table of a row, locked against changes until the end of the transaction."""

@@ -54,10 +54,10 @@ _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.\-]*", re.ASCII)
 
 _LOCAL_HOSTS = ("", "localhost")
 
-_KERNEL = ("/proc", "/sys", "/dev")
+_KERNEL = (("proc",), ("sys",), ("dev",))
 """Directories of the kernel, whose entries are other names for every file."""
 
-_SHARED_MEMORY = "/dev/shm"
+_SHARED_MEMORY = ("dev", "shm")
 
 _SHOWN_MAX = 200
 
@@ -292,8 +292,7 @@ def has_controls(text: str) -> bool:
 
 def is_of_kernel(place: LocationPlace) -> bool:
     """Return whether a local place is in /proc, /sys or /dev, other than /dev/shm."""
-    path = place.path
-    return any(is_at_or_below(path, each) for each in _KERNEL) and not is_at_or_below(path, _SHARED_MEMORY)
+    return place.names[:1] in _KERNEL and place.names[:2] != _SHARED_MEMORY
 
 
 def _check_text(location: str) -> None:
@@ -321,13 +320,14 @@ def _check_credentials(scheme: str, authority: str, rest: str) -> None:
 
 def _names(location: str, path: str, *, local: bool) -> tuple[str, ...]:
     names = tuple(name for name in path.split("/") if name)
-    if any(name in (".", "..") for name in names):
+    if "." in names or ".." in names:
         raise InvalidLocationError(
             f"the location {_shown(location)} has '.' or '..' in its path: write the path without"
         )
     if len(names) > DEPTH_MAX:
         raise InvalidLocationError(f"a location of {len(names)} directories is too deep: {DEPTH_MAX} are allowed")
-    if local and any(len(name.encode()) > NAME_BYTES_MAX for name in names):
+    # A short path, as most are, has no long name.
+    if local and len(path.encode()) > NAME_BYTES_MAX and any(len(name.encode()) > NAME_BYTES_MAX for name in names):
         raise InvalidLocationError(
             f"the location {_shown(location)} has a directory's name of more than {NAME_BYTES_MAX} bytes"
         )
