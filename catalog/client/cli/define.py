@@ -2,7 +2,7 @@
 
 interbed catalog list | create-database | drop-database | config | repair, and those of functions.py
 interbed catalog dropped | undrop | purge
-interbed table create | alter | drop | rename
+interbed table create | alter | drop | rename, and add-column of add_column.py
 
 Dropped objects are those of a file-system catalog, or those that its server keeps. The commands have the words of
 `interbed metastore dropped | undrop | purge`, which do the same on the server's database.
@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from interbed.catalog.client.cli.add_column import add_column
 from interbed.catalog.client.cli.functions import functions
 from interbed.catalog.client.cli.group import (
     CatalogChoice,
@@ -277,7 +278,7 @@ def _check_of_table(options: dict[str, str]) -> None:
             raise click.UsageError(f"'{key}' is an option of the catalog; give it by -o {key}=….")
 
 
-DEFINITION_COMMANDS: tuple[click.Command, ...] = (create, alter, drop, rename)
+DEFINITION_COMMANDS: tuple[click.Command, ...] = (create, alter, add_column, drop, rename)
 """The commands of `interbed table` that make and change tables."""
 
 

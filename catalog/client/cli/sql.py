@@ -39,7 +39,7 @@ def sql(context: click.Context, query: str, form: str | None, as_json: bool, out
 
     with context.ensure_object(CatalogChoice).catalog() as catalog, duckdb.connect() as connection:
         tables = CatalogTables(catalog, connection)
-        with _naming_errors(duckdb.Error, tables.failures):
+        with naming_errors(duckdb.Error, tables.failures):
             kind = _kind(duckdb, query)
             if kind not in _CHANGES:
                 _show(tables, query, form, output)
@@ -91,7 +91,7 @@ def _kind(duckdb: Any, query: str) -> str:
 
 
 @contextmanager
-def _naming_errors(kind: type[Exception], failures: list[InterbedError]) -> Iterator[None]:
+def naming_errors(kind: type[Exception], failures: list[InterbedError]) -> Iterator[None]:
     """Raise interbed's errors for those of DuckDB, which hides errors of reading a table in a traceback."""
     try:
         yield

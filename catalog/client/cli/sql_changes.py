@@ -31,6 +31,7 @@ from interbed.catalog.client.cli.sql_statements import (
     UpdateStatement,
     named_columns,
     replaced,
+    value_kind,
 )
 from interbed.storage.base.arrow_values import cast_exactly
 from interbed.storage.base.errors import InvalidInputError, NotSupportedError
@@ -225,6 +226,8 @@ class _Update:
         self._set = self._values.columns(statement.values)
         self._check = UpdateCheck(table.schema, f"UPDATE of '{self._name}'")
         check_keys_stay(table, self._set, "UPDATE")
+        if any(value_kind(value) == "window" for value in self._set.values()):
+            raise NotSupportedError("UPDATE takes no window function: values are computed for one block of rows each.")
         self._predicate = _predicate(table, statement.condition)
         # The columns that are read; None for all.
         self._columns: list[str] | None = None

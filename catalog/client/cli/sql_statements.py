@@ -437,6 +437,20 @@ class NewValues:
         return pa.array(values, self._arrow.field(name).type)
 
 
+def value_kind(expression: str) -> str:
+    """Return "subquery" or "window" for an expression that reads other rows, "row" for others.
+
+    Raises InvalidInputError for invalid SQL.
+    """
+    try:
+        parsed = sqlglot.parse_one(expression, dialect=_DIALECT)
+    except SqlglotError as error:
+        raise InvalidInputError(f"{expression!r} is no SQL expression: {str(error).splitlines()[0]}") from error
+    if parsed.find(exp.Query) is not None:
+        return "subquery"
+    return "row" if parsed.find(exp.Window) is None else "window"
+
+
 def named_columns(expressions: Iterable[str], names: Collection[str]) -> set[str] | None:
     """Return those of the columns that SQL expressions name; None for subqueries and stars, which may name any."""
     known = {name.lower(): name for name in names}

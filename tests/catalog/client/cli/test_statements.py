@@ -134,6 +134,7 @@ def test_the_result_has_the_number_of_rows_and_the_snapshot(lake: interbed.Catal
 
 REFUSED = [
     ("UPDATE s.t SET id = 5", "can't set 'id', a column of the primary key"),
+    ("UPDATE s.t SET amount = row_number() OVER ()", "no window function"),
     ("UPDATE s.t SET nmae = 'x'", "has no column 'nmae'; it has id, name, amount, d, dt. Did you mean 'name'?"),
     ("UPDATE s.t SET amount = 'two'", "'two' is not a value of type DOUBLE"),
     ("UPDATE s.t SET d = 5", "The column 'd'"),
