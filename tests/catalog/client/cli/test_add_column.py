@@ -1,6 +1,7 @@
 """The command that adds a column to a table and computes its values."""
 
 import json
+from decimal import Decimal
 from pathlib import Path
 
 import pytest
@@ -35,7 +36,7 @@ def test_a_column_is_added_and_computed_in_one_commit(lake: interbed.Catalog) ->
     assert json.loads(found.output) == {"table": "db.t", "column": "n-th", "updated": 5, "snapshot": 3}
     table = lake.get_table("db.t")
     values = table.scan(["n-th", "_ROW_ID"]).to_arrow().sort_by("_ROW_ID")["n-th"].to_pylist()
-    assert [float(value) for value in values] == [2.0, 4.5, 7.0, 9.5, 12.0]
+    assert values == [Decimal(text) for text in ("2.0", "4.5", "7.0", "9.5", "12.0")]
     assert table.schema.by_name["n-th"].description == "a fourth"
     assert [f.write_cols for f in files_of(table) if f.max_sequence_number == 3] == [("n-th",)] * 2
     assert table.maintenance.fsck().is_sound
