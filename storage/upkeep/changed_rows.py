@@ -145,6 +145,9 @@ class SnapshotRows:
             messages += self._mark(deleted_positions, messages)
         elif any(message.data.deleted_files for message in replaced):
             messages += vector_messages(self.store, restore_buckets(self.store), {}, replaced)
+        return self._publish(messages, RowsRead(snapshot=self._snapshot, partitions=partitions or AllPartitions()))
+
+    def _publish(self, messages: Sequence[CommitMessage], read: RowsRead) -> int | None:
         if not messages:
             return None
         try:
@@ -152,7 +155,6 @@ class SnapshotRows:
         except NotSupportedError:
             FileStoreCommit(self.store, self._user).abort(messages)
             raise
-        read = RowsRead(snapshot=self._snapshot, partitions=partitions or AllPartitions())
         return commit_rows(self.store, self._user, messages, read)
 
     def _commit_columns(
@@ -185,8 +187,6 @@ class SnapshotRows:
             messages = [*new, *patches.finish()]
             if marked:
                 messages += self._mark({path: np.concatenate(found) for path, found in marked.items()}, messages)
-        if not messages:
-            return None
         depends = (*assigned, *(known if columns is None else columns))
         read = RowsRead(
             snapshot=self._snapshot,
@@ -194,7 +194,7 @@ class SnapshotRows:
             columns=frozenset(known[name].id for name in depends),
             whole=columns is None or bool(new or marked),
         )
-        return commit_rows(self.store, self._user, messages, read)
+        return self._publish(messages, read)
 
     def _write(
         self, write: TableWrite, deleted: Iterable[pa.RecordBatch], updated: Iterable[pa.RecordBatch]
