@@ -28,6 +28,9 @@ from interbed.catalog.server.service.names import normalized
 from interbed.catalog.server.service.service import Metastore
 from interbed.storage.base.shown_text import all_masked
 
+DATABASES_MAX = 500
+"""Databases of a page."""
+
 TABLES_MAX = 100
 """Tables of a page."""
 
@@ -85,10 +88,22 @@ class CatalogPages:
     def catalog(self, request: RestRequest) -> RestResponse:
         """Show a catalog with its databases that the caller sees."""
         found = self._metastore.catalogs.get(request.parts["prefix"])
-        prefix = _prefix(request)
-        names = [name for name in self._metastore.databases.names(found.name) if name.startswith(prefix)]
+        prefix, after = _prefix(request), request.query.get("after", "")
+        every = self._metastore.databases.names(found.name)
+        names = [name for name in every if name.startswith(prefix) and name > after]
+        more = names[DATABASES_MAX - 1] if len(names) > DATABASES_MAX else None
+        here = ("catalogs", found.name)
         return self._templates.page(
-            request, "catalog.html", found.name, crumbs_of(found.name), catalog=found, names=names, prefix=prefix
+            request,
+            "catalog.html",
+            found.name,
+            crumbs_of(found.name),
+            catalog=found,
+            names=names[:DATABASES_MAX],
+            prefix=prefix,
+            after=after,
+            first=address(*here, prefix=prefix),
+            following=None if more is None else address(*here, prefix=prefix, after=more),
         )
 
     def database(self, request: RestRequest) -> RestResponse:

@@ -9,7 +9,8 @@ from urllib.parse import quote
 import pytest
 from sqlalchemy import insert
 
-from interbed.catalog.server.database.models import TableRow
+from interbed.catalog.server.console.catalog_pages import DATABASES_MAX
+from interbed.catalog.server.database.models import DatabaseRow, TableRow
 from interbed.catalog.server.service.access.objects import Privilege, database_object, table_object
 from interbed.catalog.server.service.model import (
     Constraint,
@@ -81,6 +82,17 @@ def test_lists_are_filtered_by_the_beginning_of_names(pages: ConsolePages) -> No
     assert _names(pages.get(ADMIN, f"{SALES}?prefix=%25").page.links) == []
     assert "sales" not in pages.get(ADMIN, f"{HIVE}?prefix=h").page.links
     assert pages.get(ADMIN, f"{SALES}?prefix=%00").status == 400
+
+
+def test_a_list_of_databases_has_pages(pages: ConsolePages) -> None:
+    names = [f"d{number:04}" for number in range(DATABASES_MAX + 1)]
+    with pages.guarded.store.engine.execution_options(interbed_write=True).begin() as connection:
+        connection.execute(insert(DatabaseRow), [{"catalog": "hive", "name": each, "document": "{}"} for each in names])
+    first = pages.get(ADMIN, f"{HIVE}?prefix=d0")
+    assert [text for text in first.page.links if text.startswith("d0")] == names[:DATABASES_MAX]
+    second = pages.get(ADMIN, first.page.links["Next page"])
+    assert [text for text in second.page.links if text.startswith("d0")] == names[DATABASES_MAX:]
+    assert second.page.links["First page"] == f"{HIVE}?prefix=d0"
 
 
 def _names(links: dict[str, str]) -> list[str]:

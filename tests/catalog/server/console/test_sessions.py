@@ -235,6 +235,15 @@ def test_without_authentication_there_is_no_login(tmp_path: Path) -> None:
         assert browser.get("/console/nothing").status == 404
 
 
+def test_all_workers_of_a_server_know_a_session(tmp_path: Path) -> None:
+    with console_server(tmp_path, *GUARDED, "--workers", "2") as server:
+        browser = server.logged_in("ann")
+        stolen = ConsoleBrowser(browser.host, browser.port, dict(browser.cookies))
+        assert [is_in(stolen) for _ in range(10)] == [True] * 10
+        assert browser.post("/console/logout", browser.get(HOME).page.hidden).status == 303
+        wait_until(lambda: not any(is_in(stolen) for _ in range(10)), "the session ends in all workers")
+
+
 def test_a_server_without_the_console_has_no_pages(tmp_path: Path) -> None:
     with console_server(tmp_path, "--console", "off") as server:
         assert server.browser().get(HOME).status == 404
