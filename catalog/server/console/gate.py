@@ -14,6 +14,7 @@ again, from this one, so that addresses can be shared without another login.
 import asyncio
 import logging
 import time
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from http import HTTPStatus
@@ -55,6 +56,9 @@ T = TypeVar("T")
 
 FORM_BYTES_MAX = 64 << 10
 """The longest form."""
+
+LOOKUPS_MAX = 16
+"""Requests of one address that wait for a look at their sessions: forged cookies do not fill the queue of all."""
 
 FIELDS_MAX = 50
 NEXT_CHARACTERS_MAX = 4000
@@ -99,6 +103,8 @@ class ConsoleLogin:
         self.sessions = sessions
         self._verifications = VerificationQueue(authentication, "console login")
         self._lookups = VerificationQueue(None, "console sessions")
+        # Of the thread of the loop alone.
+        self._waiting: Counter[str] = Counter()
 
     @property
     def accepted(self) -> str:
@@ -109,13 +115,26 @@ class ConsoleLogin:
         """Raise AuthenticationError for the certificate of a connection that has ended."""
         self._authentication.check_certificate(certificate)
 
-    async def principal(self, secret: str) -> Principal | None:
-        """Return the principal of a session, None if it has ended. AuthenticationUnavailableError."""
+    async def principal(self, secret: str, peer: str) -> Principal | None:
+        """Return the principal of a session, None if it has ended. AuthenticationUnavailableError, also if too many
+        other requests from the address of the peer wait for a look at the database.
+        """
         if self.sessions is None:
             return None
+        address = address_of(peer)
         try:
             known = self.sessions.known(secret)
-            return known or await self._run(self._lookups, partial(self.sessions.verify, secret))
+            if known is not None:
+                return known
+            if self._waiting[address] >= LOOKUPS_MAX:
+                raise AuthenticationUnavailableError("Too many requests from this address wait for their sessions")
+            self._waiting[address] += 1
+            try:
+                return await self._run(self._lookups, partial(self.sessions.verify, secret))
+            finally:
+                self._waiting[address] -= 1
+                if not self._waiting[address]:
+                    del self._waiting[address]
         except AuthenticationUnavailableError:
             raise
         except AuthenticationError as error:
@@ -180,13 +199,16 @@ class ConsoleGate:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one HTTP request."""
         exchange = _ConsoleExchange(scope, send, self._templates)
+        if (scope["method"], scope["path"]) == ("GET", f"{ROOT}/static/console.css"):
+            await exchange.send_style()
+            return
         client = client_of(scope)
         given = self._cookies.read(scope["headers"])
         principal: Principal | None = None
         try:
             self._check_certificate(client.session.certificate)
             if self._login is not None and given.session is not None:
-                principal = await self._login.principal(given.session)
+                principal = await self._login.principal(given.session, client.session.peer)
             self._identify(client, given.session, principal)
             secret = given.session if principal is not None else given.form
             if secret is None:
@@ -229,9 +251,7 @@ class ConsoleGate:
         scope = exchange.scope
         place = (scope["method"], scope["path"])
         is_known = self._login is None or client.session.principal is not None
-        if place == ("GET", f"{ROOT}/static/console.css"):
-            await exchange.send_style()
-        elif self._login is not None and place == ("GET", LOGIN):
+        if self._login is not None and place == ("GET", LOGIN):
             await self._send_login(exchange, self._login, secret, _query(scope).get("next", ROOT))
         elif self._login is not None and place == ("POST", LOGIN):
             await self._begin(exchange, self._login, client, form, secret)
@@ -364,7 +384,6 @@ class _ConsoleExchange:
     async def send_style(self) -> None:
         """Send the style sheet: its address changes with its content."""
         kept = (b"cache-control", b"public, max-age=31536000, immutable")
-        self.cookies = []
         await respond(self.send, HTTPStatus.OK, "text/css; charset=utf-8", style_sheet(), further=[kept])
 
     async def redirect(self, target: str) -> None:

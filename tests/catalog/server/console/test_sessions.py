@@ -1,13 +1,16 @@
 """Sessions of the console: how they begin and end, what a cookie is worth, and which forms are carried out."""
 
+import asyncio
 import json
 import re
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 from urllib.parse import quote
 
 import pytest
 
+from interbed.catalog.server.auth.authentication import Authentication
 from interbed.catalog.server.auth.console_sessions import (
     SESSION_SECONDS,
     SESSIONS_MAX,
@@ -15,8 +18,14 @@ from interbed.catalog.server.auth.console_sessions import (
     new_secret,
 )
 from interbed.catalog.server.auth.issued_tokens import TokenService
-from interbed.catalog.server.auth.principals import AuthenticationError, Mechanism, Principal
+from interbed.catalog.server.auth.principals import (
+    AuthenticationError,
+    AuthenticationUnavailableError,
+    Mechanism,
+    Principal,
+)
 from interbed.catalog.server.console.cookies import ConsoleCookies, CookieNames
+from interbed.catalog.server.console.gate import LOOKUPS_MAX, ConsoleLogin
 from interbed.catalog.server.database.session import SqlRepository
 from interbed.catalog.server.service.model import MetastoreTable
 from tests.catalog.server.access.guarded import STORAGE
@@ -24,7 +33,7 @@ from tests.catalog.server.console.browser import ConsoleBrowser, problems_of
 from tests.catalog.server.console.served import GUARDED, ConsoleServer, console_server
 from tests.catalog.server.migration.commands import run
 from tests.support.databases import open_migrated
-from tests.support.waits import wait_until
+from tests.support.waits import at_most, wait_until
 
 COOKIE, FORM_COOKIE = "interbed-console", "interbed-console-form"
 HOME = "/console"
@@ -344,3 +353,38 @@ def test_a_session_is_not_stored_as_its_secret(store: SqlRepository) -> None:
     assert secret not in map(str, row)
     assert sessions.end(secret)
     assert not sessions.end(secret)
+
+
+class HeldLookups(ConsoleSessions):
+    """Sessions whose looks at the database wait until they are released."""
+
+    def __init__(self, store: SqlRepository) -> None:
+        super().__init__(store)
+        self.released = threading.Event()
+
+    def verify(self, secret: str) -> Principal:
+        """Wait, and verify a session."""
+        assert self.released.wait(at_most(60))
+        return super().verify(secret)
+
+
+def test_forged_cookies_of_one_address_do_not_keep_others_out(store: SqlRepository) -> None:
+    tokens = TokenService(store)
+    sessions = HeldLookups(store)
+    login = ConsoleLogin(Authentication({Mechanism.TOKEN: tokens}), sessions)
+    secret = sessions.begin(_of(tokens.create("ann")[1].token_id))
+
+    async def asked() -> Principal | None:
+        forged = [asyncio.create_task(login.principal(new_secret(), "192.0.2.1:1")) for _ in range(LOOKUPS_MAX)]
+        await asyncio.sleep(0)
+        with pytest.raises(AuthenticationUnavailableError, match="from this address"):
+            await login.principal(new_secret(), "192.0.2.1:2")
+        other = asyncio.create_task(login.principal(secret, "192.0.2.2:1"))
+        await asyncio.sleep(0)
+        sessions.released.set()
+        assert await asyncio.gather(*forged) == [None] * LOOKUPS_MAX
+        return await other
+
+    found = asyncio.run(asked())
+    assert found is not None
+    assert found.name == "ann"
