@@ -1,10 +1,12 @@
 """A browser for the tests of the console: it keeps cookies, sends forms and parses pages, and runs no script."""
 
+import ssl
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from html.parser import HTMLParser
-from http.client import HTTPConnection
+from http.client import HTTPConnection, HTTPSConnection
 from http.cookies import SimpleCookie
+from pathlib import Path
 from urllib.parse import urlencode
 
 from tests.support.waits import at_most
@@ -160,6 +162,8 @@ class ConsoleBrowser:
     host: str
     port: int
     cookies: dict[str, str] = field(default_factory=dict)
+    authority: Path | None = None
+    """The authority of the server's certificate, of one with TLS."""
 
     def request(
         self, method: str, path: str, fields: Mapping[str, str] | None = None, headers: Mapping[str, str] | None = None
@@ -172,7 +176,12 @@ class ConsoleBrowser:
         if fields is not None:
             body = urlencode(fields).encode()
             sent.setdefault("content-type", "application/x-www-form-urlencoded")
-        connection = HTTPConnection(self.host, self.port, timeout=at_most(30))
+        connection: HTTPConnection
+        if self.authority is None:
+            connection = HTTPConnection(self.host, self.port, timeout=at_most(30))
+        else:
+            context = ssl.create_default_context(cafile=self.authority)
+            connection = HTTPSConnection(self.host, self.port, timeout=at_most(30), context=context)
         try:
             connection.request(method, path, body, sent)
             response = connection.getresponse()

@@ -24,14 +24,16 @@ from interbed.catalog.server.auth.principals import (
     Mechanism,
     Principal,
 )
-from interbed.catalog.server.console.cookies import ConsoleCookies, CookieNames
+from interbed.catalog.server.console.cookies import ConsoleCookies, CookieNames, form_token
 from interbed.catalog.server.console.gate import LOOKUPS_MAX, ConsoleLogin
 from interbed.catalog.server.database.session import SqlRepository
 from interbed.catalog.server.service.model import MetastoreTable
 from tests.catalog.server.access.guarded import STORAGE
+from tests.catalog.server.auth.issuer import rsa_key, trusting
 from tests.catalog.server.console.browser import ConsoleBrowser, problems_of
 from tests.catalog.server.console.served import GUARDED, ConsoleServer, console_server
 from tests.catalog.server.migration.commands import run
+from tests.support.certificates import make_certificates
 from tests.support.databases import open_migrated
 from tests.support.waits import at_most, wait_until
 
@@ -242,6 +244,35 @@ def test_without_authentication_there_is_no_login(tmp_path: Path) -> None:
         assert browser.get(HOME).cookies == []
         assert browser.get("/console/login").status == 404
         assert browser.get("/console/nothing").status == 404
+
+
+def test_over_tls_cookies_are_secure_and_those_of_plain_http_are_none(tmp_path: Path) -> None:
+    files = make_certificates(tmp_path)
+    tls = ("--tls-certificate", str(files / "server.pem"), "--tls-key", str(files / "server.key"))
+    with console_server(tmp_path / "server", *GUARDED, *tls) as server:
+        browser = ConsoleBrowser("localhost", server.server.http_port, authority=files / "ca.pem")
+        begun = browser.log_in(server.token("ann")["token"])
+        assert begun.status == 303
+        (cookie,) = begun.cookies
+        assert re.fullmatch(r"__Host-interbed-console=[\w-]{43}; Secure; Path=/; HttpOnly; SameSite=Strict", cookie)
+        assert is_in(browser)
+        secret = browser.cookies["__Host-interbed-console"]
+        assert browser.get(HOME, cookie=f"{COOKIE}={secret}").status == 303
+        good = browser.get(HOME).page.hidden
+        assert browser.post("/console/logout", good, origin=f"https://localhost:{browser.port}").status == 303
+
+
+def test_a_server_without_tokens_says_why_there_is_no_form(tmp_path: Path) -> None:
+    with console_server(tmp_path, "--authentication", "jwt", *trusting(tmp_path, rsa_key())) as server:
+        browser = server.browser()
+        answer = browser.get(browser.get(HOME).header("location") or "")
+        assert answer.status == 200
+        assert problems_of(answer.body) == []
+        assert "this server accepts: jwt" in answer.page.all("main")[0].text
+        assert not answer.page.all("form")
+        forms = browser.cookies[FORM_COOKIE]
+        refused = browser.post("/console/login", {"form-token": form_token(forms), "token": "x"})
+        assert (refused.status, refused.cookies) == (200, [])
 
 
 def test_all_workers_of_a_server_know_a_session(tmp_path: Path) -> None:
