@@ -15,7 +15,7 @@ import numpy as np
 from interbed.storage.base.bucket_id import BucketId, by_bucket
 from interbed.storage.base.errors import CommitConflictError
 from interbed.storage.base.types.data_type import DataType
-from interbed.storage.lsm.levels import key_ranks
+from interbed.storage.lsm.levels import key_ranks, order_in_tree
 from interbed.storage.meta.file_store import FileStore
 from interbed.storage.meta.manifest.entry import DataFileMeta, FileIdentifier, FileKind, ManifestEntry
 from interbed.storage.meta.manifest.index_manifest import DELETION_VECTORS, IndexFileMeta, IndexManifestEntry
@@ -367,6 +367,47 @@ def check_lookups(
             raise CommitConflictError(
                 f"The file {pair[1].file_name} was added to level {pair[1].level} of {place(*bucket_id)} while "
                 f"{pair[0].file_name} was compacted, and may hold rows of the same keys. Compact again."
+            )
+
+
+def check_order(
+    base: Iterable[ManifestEntry],
+    delta: Iterable[ManifestEntry],
+    *,
+    key_types: Sequence[DataType],
+    place: Callable[[bytes, int], str],
+) -> None:
+    """Raise CommitConflictError when a compaction moves rows below older ones with the same sequence numbers.
+
+    Writers that begin together use the same numbers; of two such rows the file's place in the tree decides which one is
+    newer (`levels.order_in_tree`). A file that the compaction has not seen may be older than one that it moves. It
+    would be the newer one afterwards, and readers would see its row instead.
+    """
+    moved: dict[BucketId, list[DataFileMeta]] = {}
+    target: dict[BucketId, int] = {}
+    removed: set[FileIdentifier] = set()
+    for entry in delta:
+        if entry.kind is FileKind.DELETE:
+            removed.add(entry.identifier)
+            moved.setdefault(entry.bucket_id, []).append(entry.file)
+        else:
+            target[entry.bucket_id] = max(entry.file.level, target.get(entry.bucket_id, 0))
+    for entry in base if target else ():
+        unseen, bucket_id = entry.file, entry.bucket_id
+        if unseen.level >= target.get(bucket_id, 0) or entry.identifier in removed:
+            continue
+        newer = [
+            f
+            for f in moved.get(bucket_id, ())
+            if order_in_tree(f) > order_in_tree(unseen)
+            and f.min_sequence_number <= unseen.max_sequence_number
+            and unseen.min_sequence_number <= f.max_sequence_number
+        ]
+        pair = pair_across(newer, [unseen], key_types) if newer else None
+        if pair is not None:
+            raise CommitConflictError(
+                f"The file {unseen.file_name} was added to level {unseen.level} of {place(*bucket_id)} while "
+                f"{pair[0].file_name} was compacted, and may hold older rows of the same keys. Compact again."
             )
 
 

@@ -28,6 +28,7 @@ from interbed.storage.commit.changes import (
     check_conflicts,
     check_delta,
     check_lookups,
+    check_order,
     check_rewritten_schemas,
     check_total_buckets,
     check_vectors,
@@ -396,6 +397,8 @@ class Publication:
                 key_types=self._store.schema.key_types if self._store.schema.has_primary_key else (),
                 place=self.place,
             )
+            if part.facts.kind is CommitKind.COMPACT and not self._store.options.scans_skip_level_0:
+                check_order(part.base.at(latest), delta, key_types=self._store.schema.key_types, place=self.place)
             check_vectors(part.base.at(latest), delta, part.indexes)
             check_lookups(
                 part.base.at(latest), delta, part.looked_up, key_types=self._store.schema.key_types, place=self.place

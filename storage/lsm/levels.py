@@ -106,6 +106,15 @@ class Levels:
         return sum(r.run.byte_size for r in self.runs)
 
 
+def order_in_tree(file: DataFileMeta) -> tuple[int, int, str]:
+    """Return the sort key that puts files in the order of their age: higher levels first, the newest of level 0 last.
+
+    Writers that begin together give their rows the same sequence numbers. This order decides which of two such rows is
+    newer. The commit of a compaction makes sure that it stays (`commit.changes.check_order`).
+    """
+    return (-file.level, file.creation_time_millis, file.file_name)
+
+
 def interval_partition(files: Sequence[DataFileMeta], key_types: Sequence[DataType]) -> list[list[SortedRun]]:
     """Return the sections in key order, each a list of sorted runs in no particular order.
 

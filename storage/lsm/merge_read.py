@@ -22,7 +22,7 @@ from interbed.storage.files.deletion_vectors import DeletionVector
 from interbed.storage.files.format.api import DecodeTally
 from interbed.storage.io.prefetch.inputs import PrefetchedInputs
 from interbed.storage.lsm.file_read import FileRead, ReadOptions, block_rows, prefetched_files
-from interbed.storage.lsm.levels import SortedRun
+from interbed.storage.lsm.levels import SortedRun, order_in_tree
 from interbed.storage.lsm.merge_function.api import LEVEL, MergeFunction
 from interbed.storage.lsm.merge_function.factory import merge_function_for as function_of_schema
 from interbed.storage.lsm.sort_merge import (
@@ -101,6 +101,8 @@ class MergeRead:
         files = [f for run in runs for f in run.files]
         ages = file_ages(runs)
         by_sequence = ages is None or bool(self._sequence_fields)
+        if ages is None:
+            ages = ages_of_equal_numbers(files)
         sequence: tuple[str, ...] = (*self._sequence_fields, SEQUENCE_NUMBER) if by_sequence else ()
         with_sequence = with_system or (by_sequence and len(runs) > 1)
         if len(runs) > 1 and predicate is not None:
@@ -120,9 +122,8 @@ class MergeRead:
             )
 
         def aged(file: DataFileMeta, batches: Iterator[pa.RecordBatch]) -> Iterator[RunBatch]:
-            age = 0 if ages is None else ages[file.file_name]
             for batch in batches:
-                yield RunBatch(_with_level(batch, file.level) if self._with_level else batch, age)
+                yield RunBatch(_with_level(batch, file.level) if self._with_level else batch, ages[file.file_name])
 
         def open_file(file: DataFileMeta, batch_rows: int) -> Iterator[RunBatch]:
             found = (source or self._files).batches(file, path_of(file), options_of(file, batch_rows))
@@ -205,6 +206,11 @@ def file_ages(runs: Sequence[SortedRun]) -> Mapping[str, int] | None:
             return None
         newest[run] = max(greatest, newest.get(run, greatest))
     return {name: age for age, (_, _, _, name) in enumerate(placed)}
+
+
+def ages_of_equal_numbers(files: Sequence[DataFileMeta]) -> Mapping[str, int]:
+    """Return an age for each file name that orders records of one key with one sequence number; see `order_in_tree`."""
+    return {f.file_name: age for age, f in enumerate(sorted(files, key=order_in_tree))}
 
 
 def merge_function_for(store: FileStore, *, drop_deletes: bool, merges_alone: bool = False) -> MergeFunction:

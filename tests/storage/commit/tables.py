@@ -1,5 +1,6 @@
 """Small tables and made-up data files: a commit needs the metadata of files, not their content."""
 
+import itertools
 import uuid
 from collections.abc import Sequence
 from dataclasses import replace
@@ -48,6 +49,10 @@ def primary_key_table(location: Path | str, file_io: FileIO | None = None, **opt
     return open_store(str(location), file_io)
 
 
+_CREATION_TIMES = itertools.count()
+"""The files of a test are created one after the other, as those of a table are."""
+
+
 def data_file(
     low: int = 0, high: int = 0, *, level: int = 0, rows: int = 1, name: str | None = None, deletes: int | None = 0
 ) -> DataFileMeta:
@@ -62,7 +67,7 @@ def data_file(
         max_sequence_number=rows,
         schema_id=0,
         level=level,
-        creation_time_millis=0,
+        creation_time_millis=next(_CREATION_TIMES),
         delete_row_count=deletes,
     )
 
