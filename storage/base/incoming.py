@@ -4,6 +4,7 @@ Rows in the memory of a library become a table; all others are a stream, which i
 library is recognized only when it is loaded already, so that none is required.
 """
 
+import numbers
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -130,6 +131,7 @@ def _of_pandas(frame: Any, schema: pa.Schema | None, what: str) -> pa.Table:
 
     Whole numbers that pandas holds as floats become integers where the table has integers.
     """
+    _check_index(frame, what)
     levels = [name for name in frame.index.names if name is not None and name not in frame.columns]
     if levels:
         frame = frame.reset_index(level=levels)
@@ -139,6 +141,34 @@ def _of_pandas(frame: Any, schema: pa.Schema | None, what: str) -> pa.Table:
         field = None if schema is None or (index := schema.get_field_index(name)) < 0 else schema.field(index)
         columns.append(_of_series(frame.iloc[:, at], None if field is None else field.type, name, what))
     return pa.Table.from_arrays(columns, names=names)
+
+
+def _check_index(frame: Any, what: str) -> None:
+    """Raise SchemaMismatchError for labels of the frame's index that no column would have.
+
+    Whole numbers without a name are the numbers of rows, which a slice or a filter leaves behind; they are no data.
+    """
+    for at, name in enumerate(frame.index.names):
+        labels = frame.index.get_level_values(at)
+        if name is None:
+            odd = [] if labels.dtype.kind in "iu" else [label for label in labels if not _is_whole(label)]
+            if odd:
+                raise SchemaMismatchError(
+                    f"The index of the pandas frame for {what} has labels, but no name, such as {odd[0]!r}. To write "
+                    "them as a column, name it (frame.rename_axis('NAME')); to leave them out, drop it "
+                    "(frame.reset_index(drop=True))."
+                )
+        elif name in frame.columns and frame.columns.is_unique:
+            column = sys.modules["pandas"].Index(frame[name].array)
+            if not labels.equals(column):
+                raise SchemaMismatchError(
+                    f"The index {name!r} of the pandas frame for {what} has other values than the column {name!r}; "
+                    "rename one of them, or drop the index (frame.reset_index(drop=True))."
+                )
+
+
+def _is_whole(label: object) -> bool:
+    return isinstance(label, numbers.Integral) and not isinstance(label, bool)
 
 
 def _of_series(series: Any, wanted: pa.DataType | None, name: str, what: str) -> Any:

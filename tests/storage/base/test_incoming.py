@@ -259,6 +259,49 @@ def test_whole_numbers_in_float_columns_of_pandas_are_integers(table: interbed.T
     assert arrow_rows(frame, schema, what="t").schema.field("n").type == pa.float64()
 
 
+LABELS = {
+    "texts": (pd.Index(["2000-01-01", "2010-01-02"]), "'2000-01-01'"),
+    "times": (pd.date_range("2026-01-01", periods=2), r"Timestamp\('2026-01-01 00:00:00'\)"),
+    "fractions": (pd.Index([0.5, 1.5]), "0.5"),
+    "levels": (pd.MultiIndex.from_tuples([("x", "a"), ("y", "b")], names=["name", None]), "'a'"),
+}
+
+
+@pytest.mark.parametrize(("index", "label"), LABELS.values(), ids=LABELS)
+def test_labels_of_an_index_without_a_name_are_refused(table: interbed.Table, index: pd.Index, label: str) -> None:
+    frame = pd.DataFrame({"id": [1, 2]}, index=index)
+    with pytest.raises(SchemaMismatchError, match=rf"index .* no name, such as {label}.*rename_axis.*reset_index"):
+        table.append(frame)
+    assert table.snapshots() == []
+
+
+def test_an_index_that_differs_from_the_column_of_its_name_is_refused(table: interbed.Table) -> None:
+    frame = pd.DataFrame({"id": [1, 2], "name": ["x", "y"]}).set_index("id", drop=False)
+    table.append(frame)
+    with pytest.raises(SchemaMismatchError, match=r"index 'id' .* other values than the column 'id'"):
+        table.append(frame.assign(id=[3, 4]))
+    assert [row["id"] for row in content(table)] == [1, 2]
+
+
+@pytest.mark.parametrize(
+    "frame",
+    [
+        pd.DataFrame({"id": [1, 2, 3]}).iloc[1:],
+        pd.DataFrame({"id": [3, 2, 4]}).query("id != 4").sort_values("id"),
+        pd.DataFrame({"id": [2, 3]}, index=pd.Index([0, 1], dtype=object)),
+        pd.concat([pd.DataFrame({"id": [2]}), pd.DataFrame({"id": [3]})]),
+    ],
+    ids=["slice", "query", "objects", "concat"],
+)
+def test_numbers_of_rows_in_an_index_are_left_out(table: interbed.Table, frame: pd.DataFrame) -> None:
+    table.append(frame)
+    assert [row["id"] for row in content(table)] == [2, 3]
+
+
+def test_an_index_without_rows_has_no_labels(table: interbed.Table) -> None:
+    assert table.append(pd.DataFrame({"id": pd.Series([], dtype="int64")}, index=pd.Index([], dtype=object))) is None
+
+
 def test_pandas_categories_are_written_as_strings(catalog: interbed.Catalog) -> None:
     frame = pl.DataFrame({"id": [1], "c": pl.Series(["a"], dtype=pl.Categorical)})
     for number, data in enumerate([frame, frame.lazy(), frame.to_pandas()]):
