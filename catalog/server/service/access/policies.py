@@ -42,6 +42,7 @@ from interbed.catalog.server.service.access.objects import (
     column_object,
     is_grantee_name,
     role_named,
+    table_object,
 )
 from interbed.catalog.server.service.errors import (
     AccessDeniedError,
@@ -50,8 +51,8 @@ from interbed.catalog.server.service.errors import (
     InvalidOperationError,
     NoSuchObjectError,
 )
-from interbed.catalog.server.service.model import MetastoreTable
-from interbed.catalog.server.service.names import shortened
+from interbed.catalog.server.service.model import MetastoreTable, StorageDescriptor
+from interbed.catalog.server.service.names import normalized, shortened
 from interbed.catalog.server.service.repository import Tables
 from interbed.storage.base.errors import CorruptFileError, FilterError
 from interbed.storage.base.types.data_type import ArrayType, AtomicType, DataField, DataType, MapType, RowType
@@ -421,6 +422,41 @@ class PolicyRules:
         # Administrators by a setting are not in the database.
         admins = [caller.name] if self._access.may((Privilege.ALL,), SERVER) else []
         return BindingPolicies.of(on, policies, RoleGraph.of(members, admins).grantees(caller))
+
+
+def check_policies_after(
+    transaction: PolicyReading, old: MetastoreTable, new: MetastoreTable, names: Mapping[str, str] | None
+) -> None:
+    """Raise InvalidOperationError if a policy of a changed table would bind another column than it was set for.
+
+    `names` are the new names of the columns by their old ones, None if all keep their names. A policy whose column was
+    renamed or dropped does not fit any more, and reads are refused. It must not fit again because another column gets
+    the old name: the renamed column would be shown without its mask.
+    """
+    if names is None and set(new.column_names) <= set(old.column_names):
+        return
+    on = table_object(new.catalog, new.database, new.name)
+    before = frozenset(old.column_names)
+    known = {name: name for name in before} if names is None else names
+    taken = {after for name, after in known.items() if name != after}
+    # A column that is dropped and added by one change replaces the old one, whose values are no longer shown.
+    kept = {name for name in before if known.get(name, name) == name} - taken
+    for policy in transaction.policies.of_table(on):
+        if _fits(policy, new, new.column_names) and not _fits(policy, new, kept):
+            raise InvalidOperationError(
+                f"the {policy} of the {on} would bind another column, because a column gets the name of one that was "
+                "renamed or dropped: drop the policy, change the columns, and set it again"
+            )
+
+
+def _fits(policy: TablePolicy, table: MetastoreTable, names: Collection[str]) -> bool:
+    columns = (*(table.storage.columns if table.storage is not None else ()), *table.partition_keys)
+    fields = tuple(each for each in columns if normalized(each.name) in names)
+    try:
+        _check_expression(policy, replace(table, storage=StorageDescriptor(columns=fields), partition_keys=()))
+    except InvalidObjectError:
+        return False
+    return True
 
 
 def _columns(transaction: PolicyReading, on: SecuredObject) -> Sequence[str]:

@@ -10,6 +10,7 @@ from interbed.catalog.server.service import warehouse as files
 from interbed.catalog.server.service.access.guard import CHANGE
 from interbed.catalog.server.service.access.objects import Privilege, SecuredObject, database_object
 from interbed.catalog.server.service.access.places import TablePlaceRules
+from interbed.catalog.server.service.access.policies import check_policies_after
 from interbed.catalog.server.service.access.secured import Arguments, SecuredService, needs, secured, the_table
 from interbed.catalog.server.service.column_statistics import (
     emptied,
@@ -138,6 +139,7 @@ class TableAlterations(SecuredService):
                 raise MetastoreError(f"Table {changed.name} has no location in its storage descriptor")
             forget_columns(transaction, stored.id, stored.value, new)
             names = names_after(stored.value, new, properties)
+            check_policies_after(transaction, stored.value, new, names)
             if names is not None:
                 transaction.tables.follow_columns(stored.id, names)
             keep = statistics_to_keep(stored.value.storage, new.storage)

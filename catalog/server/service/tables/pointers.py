@@ -28,6 +28,7 @@ from interbed.catalog.server.service.access.objects import (
     table_object,
 )
 from interbed.catalog.server.service.access.places import CheckedPlace, TablePlaceRules, check_not_of_others, is_inside
+from interbed.catalog.server.service.access.policies import check_policies_after
 from interbed.catalog.server.service.access.secured import (
     Arguments,
     SecuredService,
@@ -389,6 +390,7 @@ class PointerService(SecuredService):
             database_id = database.id
         self._replace(transaction, stored, database_id, new)
         names = names_after(old, new, by_ids=change.column_names)
+        check_policies_after(transaction, old, new, names)
         if names is not None:
             transaction.tables.follow_columns(stored.id, names)
         return old, new

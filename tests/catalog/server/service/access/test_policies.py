@@ -3,7 +3,7 @@
 import dataclasses
 import json
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 
 import pytest
 
@@ -17,6 +17,7 @@ from interbed.catalog.server.service.errors import (
     NoSuchObjectError,
 )
 from interbed.catalog.server.service.model import MetastoreColumn, MetastoreTable, StorageDescriptor
+from interbed.catalog.server.service.tables.rules import COLUMN_CHANGES
 from interbed.storage.base.types.data_type import DataField, type_from_json
 from tests.catalog.server.service.access.conftest import AccessLake, grantee
 
@@ -183,6 +184,38 @@ def test_a_policy_that_no_longer_fits_the_columns_refuses_reads_by_name(lake: Ac
     assert "'id'" in str(raised.value)
     with callers.being("bob") as rules:
         assert not rules.reader_rules(on, FIELDS[1:]).filters
+
+
+@pytest.mark.parametrize("policy", [_mask("city", "NULL"), _filter("city = 'Ulm'")], ids=["mask", "filter"])
+def test_no_other_column_gets_the_name_of_a_column_that_a_policy_needs(lake: AccessLake, policy: TablePolicy) -> None:
+    on, policies = _orders(lake), _administration(lake)
+    policies.set(on, policy, None)
+    _rename(lake, {"city": "town"}, added="note")
+    with pytest.raises(InvalidOperationError, match=f"{policy.name} .*would bind another column"):
+        _rename(lake, {"note": "city"})
+    with pytest.raises(InvalidOperationError, match="would bind another column"):
+        _rename(lake, {}, added="city")
+    _rename(lake, {"price": "cost"}, added="more")
+    _rename(lake, {"town": "city"}, is_refused=True)
+    policies.drop(on, policy.name, None)
+    _rename(lake, {"town": "city"})
+    policies.set(on, policy, None)
+    _rename(lake, {"city": "note", "note": "city"}, is_refused=True)
+
+
+def _rename(lake: AccessLake, names: dict[str, str], *, added: str | None = None, is_refused: bool = False) -> None:
+    """Rename columns of the table as a client that knows field ids, and add one of the type of city."""
+    table = lake.metastore.tables.get("hive", "sales", "orders")
+    assert table.storage is not None
+    columns = tuple(
+        dataclasses.replace(column, name=names.get(column.name, column.name)) for column in table.storage.columns
+    )
+    if added is not None:
+        columns = (*columns, MetastoreColumn(name=added, type="string"))
+    changed = dataclasses.replace(table, storage=dataclasses.replace(table.storage, columns=columns))
+    pairs = json.dumps([[name, names.get(name, name)] for name in table.column_names])
+    with pytest.raises(InvalidOperationError) if is_refused else nullcontext():
+        lake.metastore.tables.alter("hive", "sales", "orders", changed, {COLUMN_CHANGES: pairs})
 
 
 def test_files_are_refused_to_bound_callers_that_are_not_trusted(lake: AccessLake) -> None:
