@@ -149,6 +149,9 @@ class MicroBatches:
             scan.restore(StreamCheckpoint(after.snapshot_id, after.commit))
         else:
             scan.restore(after.snapshot_id, full=after.full)
+        if last_snapshot is not None and (scan.upcoming() or 0) > last_snapshot:
+            # Nothing is planned, which would notice a rollback.
+            scan.check_position()
         while True:
             upcoming = scan.upcoming()
             if last_snapshot is not None and upcoming is not None and upcoming > last_snapshot:

@@ -157,6 +157,15 @@ class StreamScan:
         """Return the snapshot that `plan` reads next, None before the first plan."""
         return self._next if self._full is None else self._full
 
+    def check_position(self) -> None:
+        """Raise SnapshotNotFoundError if the table no longer has the snapshots that the stream has read."""
+        upcoming = self.upcoming()
+        if upcoming is None:
+            return
+        self._check_in_range(upcoming if self._full is None else upcoming + 1)
+        if self._full is None:
+            self._check_passed(upcoming - 1)
+
     def checkpoint(self) -> StreamCheckpoint | None:
         """Return the next snapshot to read, None before the first plan; `restore` resumes from it."""
         return None if self._full is not None or self._next is None else StreamCheckpoint(self._next, self._passed)

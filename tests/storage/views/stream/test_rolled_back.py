@@ -236,3 +236,26 @@ def test_a_resumed_stream_yields_the_table_or_an_error_after_any_rollback(
             assert copy == {row["id"]: row["v"] for row in table.scan().to_arrow().to_pylist()}
     assert 0 < refused < resumed
     tally("streams that went on, some of them after a rollback", resumed)
+
+
+@pytest.mark.parametrize("newer", [0, 1, 2])
+def test_micro_batches_that_end_at_the_newest_snapshot_notice_a_rollback(tmp_path: Path, newer: int) -> None:
+    table = _written(tmp_path, 0, 1, 2)
+    batches = MicroBatches(table.copy({"scan.mode": "from-snapshot", "scan.snapshot-id": "1"}).store)
+    end = batches.advance(batches.start(), last_snapshot=batches.newest())
+    assert end is not None
+    assert end.snapshot_id == 3
+    assert batches.advance(end, last_snapshot=batches.newest()) is None
+    _back_and_on(table, 1, *range(10, 10 + newer))
+    with pytest.raises(SnapshotNotFoundError, match=REFUSAL):
+        batches.advance(end, last_snapshot=batches.newest())
+
+
+def test_micro_batches_notice_a_rollback_of_the_snapshot_whose_rows_they_read(tmp_path: Path) -> None:
+    table = _written(tmp_path, 0, 1, 2)
+    batches = MicroBatches(table.store)
+    start = batches.start()
+    assert start.full
+    _back_and_on(table, 1)
+    with pytest.raises(SnapshotNotFoundError, match=REFUSAL):
+        batches.advance(start, last_snapshot=batches.newest())
