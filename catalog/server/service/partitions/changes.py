@@ -34,7 +34,12 @@ from interbed.catalog.server.service.model import (
 )
 from interbed.catalog.server.service.moves import DirectoryMover, carry_out
 from interbed.catalog.server.service.names import NAME_BYTES_MAX, normalized, partition_name, shortened
-from interbed.catalog.server.service.partitions.drops import ORIGINAL_LOCATION, PartitionDrops, exchange_partitions
+from interbed.catalog.server.service.partitions.drops import (
+    ORIGINAL_LOCATION,
+    PartitionDrops,
+    check_directories_may_move,
+    exchange_partitions,
+)
 from interbed.catalog.server.service.partitions.reads import (
     Found,
     TableKey,
@@ -204,6 +209,7 @@ class PartitionService(PartitionDrops):
                 raise InvalidOperationError(taken)
             new = self._merged(stored.value, changed)
             if new_name != old_name:
+                check_directories_may_move(table.value)
                 new = self._moved(transaction, mover, table, stored.value, new, (old_name, new_name))
             if not transaction.partitions.replace(stored.id, new_name, new):
                 raise InvalidOperationError(taken)

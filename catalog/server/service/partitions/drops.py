@@ -21,10 +21,15 @@ from interbed.catalog.server.service.access.secured import needs, secured, the_t
 from interbed.catalog.server.service.column_statistics import emptied
 from interbed.catalog.server.service.directories.deletions import GuardedDeletions
 from interbed.catalog.server.service.directories.guard import DeletionClaim
-from interbed.catalog.server.service.errors import MetastoreError, NoSuchObjectError
+from interbed.catalog.server.service.errors import InvalidOperationError, MetastoreError, NoSuchObjectError
 from interbed.catalog.server.service.filters.expression import required_filter
 from interbed.catalog.server.service.filters.tree import filter_of_values
-from interbed.catalog.server.service.model import MetastoreColumn, MetastorePartition, MetastoreTable
+from interbed.catalog.server.service.model import (
+    PAIMON_KINDS,
+    MetastoreColumn,
+    MetastorePartition,
+    MetastoreTable,
+)
 from interbed.catalog.server.service.moves import DirectoryMover
 from interbed.catalog.server.service.names import check_number, escaped, partition_name, shortened, values_of_name
 from interbed.catalog.server.service.partitions.reads import (
@@ -316,12 +321,24 @@ def _data_location(partition: MetastorePartition, table: MetastoreTable) -> str 
     return partition.storage.location if partition.storage is not None else None
 
 
+def check_directories_may_move(table: MetastoreTable) -> None:
+    """Raise InvalidOperationError for a table whose snapshots name the files in the directories of its partitions."""
+    if table.kind in PAIMON_KINDS:
+        raise InvalidOperationError(
+            f"partitions of the Paimon table {shortened(table.database)}.{shortened(table.name)} are not renamed or "
+            "exchanged, because its snapshots name the files in their directories: insert the rows with the new values "
+            "and delete the old ones, through an engine that writes Paimon tables"
+        )
+
+
 def exchange_partitions(
     transaction: Transaction, mover: DirectoryMover, spec: Mapping[str, str], source_key: TableKey, target_key: TableKey
 ) -> Found:
     """Move the partitions with these values of their first keys to the target; return it and them."""
     source, target = _both(transaction, source_key, target_key)
     keys = source.value.partition_keys
+    for table in (source, target):
+        check_directories_may_move(table.value)
     if source.id == target.id:
         raise MetastoreError(f"The partitions of {source.value.name} cannot be exchanged with itself.")
     if not _same(_columns(source.value), _columns(target.value)) or not _same(keys, target.value.partition_keys):

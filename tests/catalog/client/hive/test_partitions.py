@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
+from hmsclient import hmsclient
 
 import interbed
 from interbed.catalog.client.errors import PartitionExistsError
@@ -221,3 +222,19 @@ def test_many_partitions_are_registered(catalog: HiveCatalog) -> None:
     create(catalog)
     catalog.create_partitions("shop.t", [{"dt": "x", "H": h} for h in range(1200)])
     assert len(names(catalog)) == 1200
+
+
+def test_a_client_of_hive_does_not_move_the_directories_of_partitions(catalog: HiveCatalog, server: str) -> None:
+    table, other = create(catalog), create(catalog, "shop.other")
+    table.upsert(rows(("2026-01-31", 1)))
+    host, _, port = server.removeprefix("thrift://").partition(":")
+    with hmsclient.HMSClient(host=host, port=int(port)) as client:
+        [partition] = client.get_partitions("shop", "t", -1)
+        partition.values = ["2026-02-01", "1"]
+        with pytest.raises(Exception, match=r"Paimon table shop\.t are not renamed or exchanged"):
+            client.rename_partition("shop", "t", ["2026-01-31", "1"], partition)
+        with pytest.raises(Exception, match="are not renamed or exchanged"):
+            client.exchange_partition({"dt": "2026-01-31"}, "shop", "t", "shop", "other")
+    assert names(catalog) == ["dt=2026-01-31/h=1"]
+    assert table.scan().to_arrow().num_rows == 1
+    assert other.count() == 0
