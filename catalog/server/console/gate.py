@@ -4,67 +4,49 @@ The console is beside the other interfaces of the port: these ask for the header
 send by itself. The gate verifies the secret of the cookie before the pages see a request. A client without a session
 gets the login alone. Where the server serves every client, there is no login.
 
-Each POST is a form with the token of its secret (cookies.py), from this host, checked here for all pages. It is read
-before the pages get it, and is short, so that a client without a session cannot fill the memory.
+Each POST is a form with the token of its secret (forms.py), checked here for all pages.
 
 A browser sends no cookie with SameSite=Strict to a page that it opens from another site. It is asked to open the page
 again, from this one, so that addresses can be shared without another login.
 """
 
-import asyncio
 import logging
 import time
-from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from http import HTTPStatus
-from typing import Any, TypeVar
-from urllib.parse import parse_qsl, urlsplit
+from urllib.parse import parse_qsl
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from interbed.catalog.server.auth.attempts import TooManyAttemptsError, address_of
-from interbed.catalog.server.auth.authentication import Authentication, VerificationQueue
-from interbed.catalog.server.auth.console_sessions import ConsoleSessions, new_secret
+from interbed.catalog.server.auth.attempts import TooManyAttemptsError
+from interbed.catalog.server.auth.console_sessions import new_secret
 from interbed.catalog.server.auth.principals import (
     AuthenticationError,
     AuthenticationUnavailableError,
     ClientCertificate,
-    Credentials,
-    Mechanism,
     Principal,
 )
-from interbed.catalog.server.console.cookies import ROOT, SECRET_HEADER, CookieNames, Headers, is_form_token
+from interbed.catalog.server.console.cookies import ROOT, SECRET_HEADER, CookieNames
+from interbed.catalog.server.console.forms import RefusedFormError, checked_form, form_body, replayed
+from interbed.catalog.server.console.login import ConsoleLogin
 from interbed.catalog.server.console.rendering import (
     HTML,
     LOGIN,
     LOGOUT,
-    TOKEN_FIELD,
     PageTemplates,
     address,
     style_sheet,
 )
-from interbed.catalog.server.http.application import HttpError, client_of, read_body, respond
+from interbed.catalog.server.http.application import HttpError, client_of, respond
 from interbed.catalog.server.http.connection import HttpClient
-from interbed.catalog.server.service.errors import MetastoreError
 from interbed.catalog.server.thrift.edge.call import Call, CallOutcome, ClientSession
 from interbed.catalog.server.thrift.edge.dispatch import Dispatcher
 
 logger = logging.getLogger(__name__)
 
-T = TypeVar("T")
-
-FORM_BYTES_MAX = 64 << 10
-"""The longest form."""
-
-LOOKUPS_MAX = 16
-"""Requests of one address that wait for a look at their sessions: forged cookies do not fill the queue of all."""
-
-FIELDS_MAX = 50
 NEXT_CHARACTERS_MAX = 4000
 """The longest address that a login leads to."""
-
-_FORM_TYPE = "application/x-www-form-urlencoded"
 
 SECURITY_HEADERS: Sequence[tuple[bytes, bytes]] = (
     (
@@ -83,96 +65,6 @@ SECURITY_HEADERS: Sequence[tuple[bytes, bytes]] = (
 _NOT_KEPT = (b"cache-control", b"no-store")
 _HANDED_ON = frozenset((b"cookie", b"authorization", SECRET_HEADER.encode()))
 """Headers that the pages do not get from a client."""
-
-
-class RefusedFormError(Exception):
-    """A form that is not carried out."""
-
-    def __init__(self, status: HTTPStatus, message: str) -> None:
-        super().__init__(message)
-        self.status = status
-
-
-class ConsoleLogin:
-    """How clients log in. `authentication` is that of the server, `sessions` are those of its database; None where the
-    server accepts no tokens of its own.
-    """
-
-    def __init__(self, authentication: Authentication, sessions: ConsoleSessions | None) -> None:
-        self._authentication = authentication
-        self.sessions = sessions
-        self._verifications = VerificationQueue(authentication, "console login")
-        self._lookups = VerificationQueue(None, "console sessions")
-        # Of the thread of the loop alone.
-        self._waiting: Counter[str] = Counter()
-
-    @property
-    def accepted(self) -> str:
-        """The mechanisms that the server accepts, for messages."""
-        return self._authentication.accepted
-
-    def check_certificate(self, certificate: ClientCertificate | None) -> None:
-        """Raise AuthenticationError for the certificate of a connection that has ended."""
-        self._authentication.check_certificate(certificate)
-
-    async def principal(self, secret: str, peer: str) -> Principal | None:
-        """Return the principal of a session, None if it has ended. AuthenticationUnavailableError, also if too many
-        other requests from the address of the peer wait for a look at the database.
-        """
-        if self.sessions is None:
-            return None
-        address = address_of(peer)
-        try:
-            known = self.sessions.known(secret)
-            if known is not None:
-                return known
-            if self._waiting[address] >= LOOKUPS_MAX:
-                raise AuthenticationUnavailableError("Too many requests from this address wait for their sessions")
-            self._waiting[address] += 1
-            try:
-                return await self._run(self._lookups, partial(self.sessions.verify, secret))
-            finally:
-                self._waiting[address] -= 1
-                if not self._waiting[address]:
-                    del self._waiting[address]
-        except AuthenticationUnavailableError:
-            raise
-        except AuthenticationError as error:
-            logger.info("a session of the console is not accepted: %s", error)
-            return None
-
-    async def begin(self, token: str, session: ClientSession) -> tuple[Principal, str]:
-        """Return the principal of a token, and the secret of a new session. AuthenticationError."""
-        assert self.sessions is not None, "there is a form for tokens"
-        credentials = Credentials(bearer=token, certificate=session.certificate, address=address_of(session.peer))
-        begin = partial(self._begin, self.sessions, credentials)
-        return await self._run(self._verifications, begin, credentials)
-
-    async def end(self, secret: str) -> None:
-        """End a session. AuthenticationUnavailableError."""
-        if self.sessions is not None:
-            await self._run(self._lookups, partial(self._end, self.sessions, secret))
-
-    def _begin(self, sessions: ConsoleSessions, credentials: Credentials) -> tuple[Principal, str]:
-        principal = self._authentication.present(credentials)
-        if principal.mechanism is not Mechanism.TOKEN:
-            raise AuthenticationError(
-                f"The console takes tokens that this server has issued, and no credentials of {principal.mechanism}: "
-                "`interbed metastore token create` makes one"
-            )
-        try:
-            return principal, sessions.begin(principal)
-        except MetastoreError as error:
-            raise AuthenticationUnavailableError("The server cannot store the session at present") from error
-
-    def _end(self, sessions: ConsoleSessions, secret: str) -> None:
-        try:
-            sessions.end(secret)
-        except MetastoreError as error:
-            raise AuthenticationUnavailableError("The server cannot end the session at present") from error
-
-    async def _run(self, queue: VerificationQueue, work: Callable[[], T], credentials: Credentials | None = None) -> T:
-        return await asyncio.wrap_future(queue.submit(work, credentials))
 
 
 class ConsoleGate:
@@ -216,10 +108,10 @@ class ConsoleGate:
                 exchange.cookies.append(self._cookies.form(secret))
             form: Mapping[str, str] = {}
             if scope["method"] == "POST":
-                body = await _body(scope, receive)
+                body = await form_body(scope, receive)
                 if body is None:
                     return
-                form, receive = _checked_form(body, scope["headers"], secret), _replayed(body, receive)
+                form, receive = checked_form(body, scope["headers"], secret), replayed(body, receive)
             await self._answer(exchange, receive, client, form, secret)
         except (RefusedFormError, HttpError) as error:
             logger.info("a form from %s is refused: %s", client.session.peer, error)
@@ -397,71 +289,6 @@ class _ConsoleExchange:
 
     def _id(self) -> list[tuple[bytes, bytes]]:
         return [] if self.request_id is None else [(b"x-request-id", self.request_id.encode())]
-
-
-async def _body(scope: Scope, receive: Receive) -> bytes | None:
-    """Return the body of a form, None if the client has disconnected. RefusedFormError for another body."""
-    headers = {name: value.decode("latin-1") for name, value in scope["headers"]}
-    kind = headers.get(b"content-type", "").partition(";")[0].strip().lower()
-    if kind != _FORM_TYPE:
-        raise RefusedFormError(HTTPStatus.UNSUPPORTED_MEDIA_TYPE, f"A form has the content type {_FORM_TYPE}.")
-    if headers.get(b"content-encoding", "identity").strip().lower() != "identity":
-        raise RefusedFormError(HTTPStatus.UNSUPPORTED_MEDIA_TYPE, "A form is sent without a content encoding.")
-    length = headers.get(b"content-length")
-    if length is not None and int(length) > FORM_BYTES_MAX:
-        raise _too_long()
-    return await read_body(receive, None if length is None else int(length), FORM_BYTES_MAX, _too_long)
-
-
-def _too_long() -> HttpError:
-    return HttpError(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, f"A form may have {FORM_BYTES_MAX} bytes.")
-
-
-def _checked_form(body: bytes, headers: Headers, secret: str) -> Mapping[str, str]:
-    """Return the fields of a form of this host with the token of its secret. RefusedFormError."""
-    origins = [value.decode("latin-1") for name, value in headers if name == b"origin"]
-    hosts = [value.decode("latin-1") for name, value in headers if name == b"host"]
-    if origins and (len(origins) > 1 or len(hosts) != 1 or _host_of(origins[0]) != hosts[0].lower()):
-        raise RefusedFormError(
-            HTTPStatus.FORBIDDEN, "The form comes from another site. Open the page again, and repeat it."
-        )
-    fields = form_fields(body)
-    if not is_form_token(fields.get(TOKEN_FIELD, ""), secret):
-        raise RefusedFormError(
-            HTTPStatus.FORBIDDEN,
-            "The form is not one of the present session: it has no token, or that of another one. Open the page "
-            "again, and repeat it.",
-        )
-    return fields
-
-
-def form_fields(body: bytes) -> Mapping[str, str]:
-    """Return the fields of a form. RefusedFormError for bytes that are none, and for a repeated field."""
-    try:
-        pairs = parse_qsl(body.decode("ascii"), keep_blank_values=True, errors="strict", max_num_fields=FIELDS_MAX)
-    except ValueError as error:
-        raise RefusedFormError(HTTPStatus.BAD_REQUEST, "The form cannot be decoded.") from error
-    fields = dict(pairs)
-    if len(fields) != len(pairs):
-        raise RefusedFormError(HTTPStatus.BAD_REQUEST, "The form has a field twice.")
-    return fields
-
-
-def _replayed(body: bytes, receive: Receive) -> Receive:
-    """Return a function that receives a body again, and then what follows it."""
-    parts: list[dict[str, Any]] = [{"type": "http.request", "body": body, "more_body": False}]
-
-    async def receive_again() -> Message:
-        return parts.pop() if parts else await receive()
-
-    return receive_again
-
-
-def _host_of(origin: str) -> str:
-    try:
-        return urlsplit(origin).netloc.lower()
-    except ValueError:
-        return ""
 
 
 def _query(scope: Scope) -> Mapping[str, str]:

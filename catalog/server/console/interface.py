@@ -10,7 +10,8 @@ from interbed.catalog.server.auth.authentication import Authentication, Certific
 from interbed.catalog.server.auth.console_sessions import ConsoleSessions
 from interbed.catalog.server.console.catalog_pages import CatalogPages
 from interbed.catalog.server.console.cookies import ROOT, CookieNames
-from interbed.catalog.server.console.gate import ConsoleGate, ConsoleLogin
+from interbed.catalog.server.console.gate import ConsoleGate
+from interbed.catalog.server.console.login import ConsoleLogin
 from interbed.catalog.server.console.operation_pages import OperationPages
 from interbed.catalog.server.console.rendering import HTML, PageTemplates
 from interbed.catalog.server.console.version_pages import VersionPages

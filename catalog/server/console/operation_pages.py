@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from http import HTTPStatus
 
 from interbed.catalog.server.console.catalog_pages import CATALOG, DATABASE, TABLE, crumbs_of
-from interbed.catalog.server.console.gate import form_fields
+from interbed.catalog.server.console.forms import form_fields
 from interbed.catalog.server.console.rendering import PageTemplates, address, seen_after
 from interbed.catalog.server.rest.interface import (
     ObjectKind,

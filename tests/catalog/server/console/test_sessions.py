@@ -25,7 +25,7 @@ from interbed.catalog.server.auth.principals import (
     Principal,
 )
 from interbed.catalog.server.console.cookies import ConsoleCookies, CookieNames, form_token
-from interbed.catalog.server.console.gate import LOOKUPS_MAX, ConsoleLogin
+from interbed.catalog.server.console.login import LOOKUPS_MAX, ConsoleLogin
 from interbed.catalog.server.database.session import SqlRepository
 from interbed.catalog.server.service.model import MetastoreTable
 from tests.catalog.server.access.guarded import STORAGE
