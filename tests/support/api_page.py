@@ -239,6 +239,9 @@ row (counted from 0) and the value. The same holds for the parts of lists, maps 
 NaN stays NaN, but in a pandas frame, where NaN is the mark of a missing value: there it is null. To write NaN from
 pandas, pass its values as Arrow has them: `pa.table({"x": pa.array(frame["x"], from_pandas=False)})`.
 
+The named levels of a pandas frame's index are columns. Whole numbers without a name count as the numbers of rows and
+are left out. Other labels without a name are refused, and so is an index that differs from the column of its name.
+
 In pandas integers beside nulls are floats. Where one of them is beyond 2^53, so that a float would be another number,
 the column has Python integers and None instead.
 
