@@ -4,7 +4,7 @@ Rows come in the order of their files and positions, those of one file in one ta
 are marked in deletion vectors.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 from interbed.spark_ext.handle.row_changes import KIND
 from interbed.spark_ext.values.spark_types import batch_from_spark
 from interbed.storage.base.arrays import Positions
-from interbed.storage.base.errors import NotSupportedError
+from interbed.storage.base.errors import CommitFailedError, NotSupportedError
 from interbed.storage.base.row.kind import RowKind
 from interbed.storage.files.deletion_vectors import DeletionVector
 from interbed.storage.lsm.file_read import ROW_INDEX
@@ -24,6 +24,19 @@ from interbed.storage.upkeep.column_patches import ColumnPatches
 from interbed.storage.write.commit_message import CommitMessage
 from interbed.storage.write.row_statements import DELETE, refusals
 from interbed.storage.write.table_write import TableWrite
+
+
+def check_one_file_each(messages: Iterable[CommitMessage]) -> None:
+    """Raise CommitFailedError if several tasks have written columns of the same rows: one would hide the others."""
+    seen: set[int] = set()
+    for file in (file for message in messages for file in message.data.new_files):
+        if file.first_row_id in seen:
+            raise CommitFailedError(
+                f"Several tasks have written columns of the rows from row id {file.first_row_id} on. Nothing was "
+                "changed; do not change how Spark distributes the rows of UPDATE and MERGE."
+            )
+        if file.first_row_id is not None:
+            seen.add(file.first_row_id)
 
 
 class ColumnChanges:

@@ -35,7 +35,7 @@ from interbed.spark_ext.write.change_writer import (
     encode_marks,
     mark_messages,
 )
-from interbed.spark_ext.write.column_changes import ColumnChanges
+from interbed.spark_ext.write.column_changes import ColumnChanges, check_one_file_each
 from interbed.storage.base.errors import CommitFailedError, InvalidInputError, NotSupportedError
 from interbed.storage.base.predicate.expr import columns_of
 from interbed.storage.commit.basis import RowsRead, SnapshotRead
@@ -157,6 +157,8 @@ class CommitToken:
         `marks` are deleted rows of append tables, by the path of their file.
         """
         try:
+            if self.by_column:
+                check_one_file_each(messages)
             if self.mode == WriteMode.CHANGES and not table.schema.has_primary_key:
                 messages = [*messages, *mark_messages(table, messages, marks)]
             return self._commit(table, messages)

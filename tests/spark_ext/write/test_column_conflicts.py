@@ -161,6 +161,14 @@ def test_updated_and_new_rows_are_one_snapshot(table: Table) -> None:
     ]
 
 
+def test_two_files_for_the_same_rows_are_refused(table: Table) -> None:
+    plan = _plan(table, SOURCE, [])
+    contents = [_finished(plan, _changes(table, {position: "x"})) for position in (0, 1)]
+    with pytest.raises(CommitFailedError, match="Several tasks"):
+        CommitToken.from_bytes(plan.token).commit(table, decode_messages(contents))
+    assert [row[1] for row in all_of(table)][:2] == ["v0", "v1"]
+
+
 @pytest.mark.parametrize("positions", [(1, 1), (2, 1)])
 def test_a_row_that_is_changed_twice_is_refused(table: Table, positions: tuple[int, int]) -> None:
     writer = TaskWriter(_plan(table, SOURCE, []).task)

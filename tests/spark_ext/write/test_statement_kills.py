@@ -47,6 +47,7 @@ STEPS = (
     "delete_quietly:*/snapshot/.write-*:kill-before",
     "delete_quietly:*/snapshot/.write-*:kill-after",
 )
+COLUMNS = {"row-tracking.enabled": "true", "data-evolution.enabled": "true"}
 DEFAULT = [("merge", "create_exclusive:*/snapshot/snapshot-*:kill-before")]
 ALL = [(name, step) for name in STATEMENTS for step in STEPS]
 
@@ -54,10 +55,14 @@ ALL = [(name, step) for name in STATEMENTS for step in STEPS]
 @pytest.fixture
 def catalog(tmp_path: Path) -> Catalog:
     """A catalog with the append table `db.t` of three files."""
+    return _catalog(tmp_path, {})
+
+
+def _catalog(tmp_path: Path, options: dict[str, str]) -> Catalog:
     catalog = load_catalog(warehouse=str(tmp_path / "lake"))
     catalog.create_database("db")
     columns = pa.schema((("id", pa.int32()), ("v", pa.string())))
-    table = catalog.create_table("db.t", columns)
+    table = catalog.create_table("db.t", columns, options=options)
     for number, text in BEFORE:
         table.append(pa.table({"id": [number], "v": [text]}, schema=columns))
     return catalog
@@ -101,3 +106,22 @@ def test_a_statement_whose_driver_is_killed_is_atomic(catalog: Catalog, tmp_path
     table = catalog.get_table("db.t")
     table.append(pa.table({"id": [100], "v": ["next"]}, schema=table.arrow_schema))
     assert (100, "next") in _rows(catalog.get_table("db.t"))
+
+
+@pytest.mark.long
+@pytest.mark.parametrize(
+    ("name", "step"), each_run([(n, s) for n in ("update", "merge") for s in STEPS], lambda _: False)
+)
+def test_a_change_of_columns_whose_driver_is_killed_is_atomic(tmp_path: Path, name: str, step: str) -> None:
+    catalog = _catalog(tmp_path, COLUMNS)
+    statement, after = STATEMENTS[name]
+
+    code = _run(tmp_path, statement, fault=step)
+
+    assert code in (-signal.SIGKILL, 0)
+    table = catalog.get_table("db.t")
+    assert _rows(table) in ([after] if code == 0 else [BEFORE, after])
+    _only_orphans_are_left(table)
+    table.update({"v": "next"}, "id = 1")
+    assert (1, "next") in _rows(table)
+    assert table.maintenance.fsck().is_sound

@@ -51,7 +51,9 @@ public final class AssignedColumns extends Rule<LogicalPlan> {
 
   private static LogicalPlan narrowed(WriteDelta write, LogicalPlan statement) {
     RowChange change = (RowChange) write.operation();
-    if (write.projections().rowProjection().isEmpty()) {
+    boolean isKnown = write.query() instanceof Project || write.query() instanceof MergeRows;
+    if (write.projections().rowProjection().isEmpty() || !isKnown) {
+      // A DELETE, or a statement of which all columns are written.
       return write;
     }
     List<Attribute> columns = new ArrayList<>(CollectionConverters.asJava(((LogicalPlan) write.originalTable()).output()));
@@ -84,11 +86,8 @@ public final class AssignedColumns extends Rule<LogicalPlan> {
     if (query instanceof Project project) {
       return List.of(expressions(project));
     }
-    if (!(query instanceof MergeRows merge)) {
-      throw new IllegalStateException("This version of Spark plans the statement by " + query.nodeName());
-    }
     List<List<Expression>> found = new ArrayList<>();
-    for (Instruction instruction : CollectionConverters.asJava(merge.instructions())) {
+    for (Instruction instruction : CollectionConverters.asJava(((MergeRows) query).instructions())) {
       if (isUpdate(instruction)) {
         found.add(new ArrayList<>(CollectionConverters.asJava(instruction.outputs().head())));
       }
