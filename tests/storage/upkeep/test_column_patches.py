@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -51,8 +52,15 @@ def test_any_share_of_the_rows_of_a_group_is_changed(tmp_path: Path, file_format
 def _patch(table: interbed.Table, *positions: int) -> pa.RecordBatch:
     (file,) = files_of(table)
     path = f"{table.location.removeprefix('file:')}/bucket-0/{file.file_name}"
-    columns = {"v": ["x"] * len(positions), FILE_PATH: [path] * len(positions), ROW_INDEX: list(positions)}
+    paths: list[Any] = [path] * len(positions)
+    columns = {"v": ["x"] * len(positions), FILE_PATH: paths, ROW_INDEX: list(positions)}
     return pa.RecordBatch.from_pydict(columns)
+
+
+def _add(table: interbed.Table, *batches: pa.RecordBatch) -> None:
+    with ColumnPatches(table.store, ["v"], 1) as patches:
+        for batch in batches:
+            patches.add(batch)
 
 
 def test_rows_that_are_changed_twice_or_missing_are_refused(tmp_path: Path) -> None:
@@ -62,11 +70,11 @@ def test_rows_that_are_changed_twice_or_missing_are_refused(tmp_path: Path) -> N
     table.append(rows(0, 1, 2))
     before = sorted(tmp_path.rglob("bucket-*/*"))
     for positions in ((1, 1), (2, 1)):
-        with pytest.raises(InvalidInputError, match="twice"), ColumnPatches(table.store, ["v"], 1) as patches:
-            patches.add(_patch(table, *positions))
+        with pytest.raises(InvalidInputError, match="twice"):
+            _add(table, _patch(table, *positions))
     missing = _patch(table, 1).set_column(1, FILE_PATH, pa.array(["/nowhere/data.parquet"]))
-    with pytest.raises(CommitConflictError, match="/nowhere"), ColumnPatches(table.store, ["v"], 1) as patches:
-        [patches.add(each) for each in (_patch(table, 1), missing, _patch(table, 2))]
+    with pytest.raises(CommitConflictError, match="/nowhere"):
+        _add(table, _patch(table, 1), missing, _patch(table, 2))
     assert sorted(tmp_path.rglob("bucket-*/*")) == before
 
 
