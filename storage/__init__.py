@@ -179,6 +179,7 @@ OFFERED: Mapping[str, tuple[str, ...]] = {
         "upkeep.bucket_health",
         "upkeep.changed_rows",
         "upkeep.column_patches",
+        "upkeep.column_update",
         "upkeep.compact_table",
         "upkeep.compact_tasks",
         "upkeep.health",
