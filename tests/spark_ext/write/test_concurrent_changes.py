@@ -22,7 +22,11 @@ DEADLINE_SECONDS = at_most(600)
 @pytest.mark.parametrize(
     "options",
     each_run(
-        ["'primary-key' = 'id', 'bucket' = '1'", "'deletion-vectors.enabled' = 'false'"],
+        [
+            "'primary-key' = 'id', 'bucket' = '1'",
+            "'deletion-vectors.enabled' = 'false'",
+            "'row-tracking.enabled' = 'true', 'data-evolution.enabled' = 'true'",
+        ],
         lambda options: "primary-key" in options,
     ),
 )
