@@ -50,8 +50,23 @@ def _rollback(call: ProcedureCall) -> Answer:
         raise call.error(ways[0], f"is to be the only one of {', '.join(ways)} that is given, not {names or 'none'}")
     version = call.given(given[0])
     if given[0] == "version" and version.isdigit():
-        version = int(version)
+        version = _snapshot_or_tag(call, version)
     return _rolled_back(call, lambda table: table.versions.rollback_to(version))
+
+
+def _snapshot_or_tag(call: ProcedureCall, digits: str) -> int | str:
+    """Return the snapshot of a version of digits, or the tag of that name if there is no such snapshot."""
+    table = call.table()
+    tagged = next((tag.snapshot.id for tag in table.versions.tags() if tag.name == digits), None)
+    if tagged is None or tagged == int(digits):
+        return int(digits)
+    if table.store.snapshots.exists(int(digits)):
+        raise call.error(
+            "version",
+            f"is a snapshot and the name of a tag of the snapshot {tagged}; write snapshot => {digits} or "
+            f"tag => '{digits}'",
+        )
+    return digits
 
 
 def _rollback_to_timestamp(call: ProcedureCall) -> Answer:

@@ -38,6 +38,8 @@ from interbed.storage.meta.schema.table_schema import Schema
 from interbed.storage.table.format_table.format_table import FormatTable
 from interbed.storage.table.table import Table
 
+_BRANCH = "branch"
+
 
 def _create_table_like(call: ProcedureCall) -> Answer:
     name = call.table_name()
@@ -49,7 +51,8 @@ def _create_table_like(call: ProcedureCall) -> Answer:
             f"A table like '{source.name}' is of the same format, not of '{provider}'; '{FILE_FORMAT}' among the "
             "TBLPROPERTIES says how its files are written."
         )
-    own = {key: value for key, value in source.schema.options.items() if key != PATH}
+    # The new table has no branches; the option of a table of another name would mislead Java's readers.
+    own = {key: value for key, value in source.schema.options.items() if key not in (PATH, _BRANCH)}
     schema = Schema(
         fields=source.schema.fields,
         partition_keys=source.schema.partition_keys,

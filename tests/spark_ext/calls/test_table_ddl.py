@@ -216,6 +216,15 @@ def test_a_table_is_created_like_another(lake: SparkLake) -> None:
         lake.sql("CREATE TABLE {lake}.db.w LIKE {lake}.db.absent")
 
 
+def test_a_table_like_a_branch_has_no_branch(lake: SparkLake) -> None:
+    lake.sql("CREATE TABLE {lake}.db.t (id INT)")
+    lake.sql("INSERT INTO {lake}.db.t VALUES (1)")
+    lake.sql("CALL {lake}.sys.create_tag('db.t', 'now')")
+    lake.sql("CALL {lake}.sys.create_branch('db.t', 'b', 'now')")
+    lake.sql("CREATE TABLE {lake}.db.u LIKE {lake}.db.`t$branch_b`")
+    assert "branch" not in {row[0] for row in lake.tuples("SHOW TBLPROPERTIES {lake}.db.u")}
+
+
 def test_stored_as_chooses_the_format_of_the_files(lake: SparkLake) -> None:
     for written in ("ORC", "parquet", "AVRO"):
         lake.sql(f"CREATE TABLE {{lake}}.db.{written} (id INT) STORED AS {written}")

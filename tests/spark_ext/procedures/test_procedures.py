@@ -76,3 +76,13 @@ def test_the_error_of_an_unknown_procedure_lists_the_known_ones(lake: SparkLake)
 def test_the_page_runs_as_written(lake: SparkLake) -> None:
     lake.sql("USE {lake}")
     assert Page("spark-procedures.md").run_sql(lambda sql: lake.spark.sql(sql).collect()) > 60
+
+
+def test_a_rollback_to_digits_takes_a_tag_and_refuses_what_is_a_snapshot_as_well(table: SparkLake) -> None:
+    table.sql("CALL {lake}.sys.create_tag('db.t', '2', 1)")
+    table.sql("CALL {lake}.sys.create_tag('db.t', '20260131', 1)")
+    with pytest.raises(
+        Exception, match=r"is a snapshot and the name of a tag of the snapshot 1; write snapshot => 2 or"
+    ):
+        table.sql("CALL {lake}.sys.rollback('db.t', '2')")
+    assert table.tuples("CALL {lake}.sys.rollback('db.t', '20260131')") == [(2, 1)]

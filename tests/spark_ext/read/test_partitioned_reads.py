@@ -97,3 +97,17 @@ def test_runtime_filters_of_a_join_prune_files_of_large_scans(lake: SparkLake, r
         assert found is not None
         assert found.group(1).count("dynamicpruningexpression") == filters
         assert lake.tuples(joined) == [(7,)]
+
+
+def test_windows_are_right_where_spark_takes_some_of_the_keys_for_all(lake: SparkLake) -> None:
+    lake.sql(
+        "CREATE TABLE {lake}.db.w (id INT, p INT) PARTITIONED BY (p) "
+        "TBLPROPERTIES ('bucket' = '3', 'bucket-key' = 'id')"
+    )
+    lake.sql("INSERT INTO {lake}.db.w SELECT id, id % 2 FROM range(20)")
+    setting = "spark.sql.sources.v2.bucketing.allowJoinKeysSubsetOfPartitionKeys.enabled"
+    for value in ("true", "false"):
+        lake.spark.conf.set(setting, value)
+        found = lake.tuples("SELECT DISTINCT p, count(*) OVER (PARTITION BY p) FROM {lake}.db.w")
+        lake.spark.conf.unset(setting)
+        assert sorted(found) == [(0, 10), (1, 10)]

@@ -39,6 +39,7 @@ import org.apache.spark.sql.connector.read.partitioning.KeyGroupedPartitioning;
 import org.apache.spark.sql.connector.read.partitioning.Partitioning;
 import org.apache.spark.sql.connector.read.partitioning.UnknownPartitioning;
 import org.apache.spark.sql.connector.read.streaming.MicroBatchStream;
+import org.apache.spark.sql.internal.SQLConf;
 import org.apache.spark.sql.types.DataType;
 import org.apache.spark.sql.types.DataTypes;
 import org.apache.spark.sql.types.StructType;
@@ -48,6 +49,8 @@ final class SparkScan
     implements Scan, Batch, SupportsReportStatistics, SupportsReportPartitioning, SupportsRuntimeV2Filtering {
   /** Bytes that are read in about the time of planning and running a dynamic filter of a join. */
   private static final long LEAST_BYTES_TO_FILTER = 32L << 20;
+  private static final String SUBSETS_OF_KEYS =
+      "spark.sql.sources.v2.bucketing.allowJoinKeysSubsetOfPartitionKeys.enabled";
 
   private final PlannerTable table;
   private final StructType readSchema;
@@ -128,7 +131,18 @@ final class SparkScan
     if (partitioning.getBucketCount() > 0) {
       keys.add(Expressions.bucket(partitioning.getBucketCount(), Names.quoted(partitioning.getBucketColumns())));
     }
+    if (keys.size() > 1 && takesSubsetsOfKeys()) {
+      return new UnknownPartitioning(plan().getSplitsSize());
+    }
     return new KeyGroupedPartitioning(keys.toArray(Expression[]::new), (int) keyCount);
+  }
+
+  /**
+   * With this setting Spark takes rows that are grouped by several keys for rows that are grouped by each of them, also for windows
+   * and aggregates, which are wrong then (SPARK-58968).
+   */
+  private static boolean takesSubsetsOfKeys() {
+    return Boolean.parseBoolean(SQLConf.get().getConfString(SUBSETS_OF_KEYS, "false"));
   }
 
   /**
