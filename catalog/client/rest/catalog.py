@@ -38,7 +38,7 @@ from interbed.catalog.client.staging import StagedTable, TableFill
 from interbed.storage.base.errors import CommitConflictError, InvalidOptionError, NotSupportedError
 from interbed.storage.io.api import FileIO
 from interbed.storage.io.resolve import file_io_for
-from interbed.storage.meta.options.format import FORMAT_TABLE
+from interbed.storage.meta.options.format import FORMAT_TABLE, is_object_table
 from interbed.storage.meta.schema.change import SchemaChange
 from interbed.storage.meta.schema.table_schema import Schema, TableSchema
 from interbed.storage.table.table import Table
@@ -200,6 +200,8 @@ class RestCatalog(RestFunctions, ServedDrops, Catalog):
     def _create_table(
         self, identifier: Identifier, schema: TableSchema, path: str | None, fill: TableFill | None = None
     ) -> None:
+        if is_object_table(schema.options):
+            self._check_new(identifier)
         try:
             self._tables.create(identifier, schema, path)
         except RestRefusedError as error:
@@ -208,13 +210,16 @@ class RestCatalog(RestFunctions, ServedDrops, Catalog):
             self._fill(identifier, fill)
 
     def _create_format_table(self, identifier: Identifier, schema: TableSchema, path: str | None) -> None:
-        if self.table_exists(identifier):
-            # Not every server checks the name of a format table.
-            raise TableExistsError(f"There is a table '{identifier}' in {self.described} already.")
+        self._check_new(identifier)
         try:
             self._tables.create_format_table(identifier, schema, path)
         except RestRefusedError as error:
             raise self._of_creation(identifier, error) from error
+
+    def _check_new(self, identifier: Identifier) -> None:
+        """Raise TableExistsError for a table: not every server checks the name of a format table or object table."""
+        if self.table_exists(identifier):
+            raise TableExistsError(f"There is a table '{identifier}' in {self.described} already.")
 
     def _of_creation(self, identifier: Identifier, error: RestRefusedError) -> Exception:
         if error.status == CONFLICT:
