@@ -68,6 +68,10 @@ class HistoryReplay:
         if self.history.options.get("merge-engine") == "first-row" and self.history.producer == "none":
             # Java returns each written row as a change, even those that the table ignores.
             for table in (self.model, self.shared):
+                if table[0].last_snapshot_id() == self.read_to.get(table[0].name, 0):
+                    # A compaction with nothing to do makes no snapshot.
+                    assert self._read_changes(table, table[0]) == changes == []
+                    continue
                 with pytest.raises(NotSupportedError, match="rows are written that the table ignores"):
                     self._read_changes(table, table[0])
         else:
