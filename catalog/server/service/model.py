@@ -74,6 +74,8 @@ OBJECT_TABLE = "object-table"
 
 ICEBERG_KINDS = frozenset((TableKind.ICEBERG, TableKind.PAIMON_AND_ICEBERG))
 PAIMON_KINDS = frozenset((TableKind.PAIMON, TableKind.PAIMON_AND_ICEBERG))
+SNAPSHOT_KINDS = ICEBERG_KINDS | PAIMON_KINDS
+"""Kinds of tables whose snapshots name the files in their directories."""
 VIEW_KINDS = frozenset((TableKind.VIEW, TableKind.ICEBERG_VIEW))
 
 

@@ -8,7 +8,7 @@ lower case.
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Generic, Protocol, TypeVar
+from typing import Any, Generic, Protocol, TypeVar
 
 from interbed.catalog.server.service.column_statistics import Statistics
 from interbed.catalog.server.service.events import ChangedName, NotificationEvent
@@ -438,6 +438,14 @@ class Properties(Protocol):
         ...
 
 
+class TablePolicies(Protocol):
+    """Row filters and column masks, as a change of their table reads them; the package `access` has their types."""
+
+    def of_table(self, on: Any, /) -> Sequence[Any]:
+        """Return the policies of a table."""
+        ...
+
+
 class Transaction(Protocol):
     """One unit of work: all reads and writes in it see one state."""
 
@@ -475,6 +483,8 @@ class Transaction(Protocol):
     def queries(self) -> Queries: ...
     @property
     def run_statistics(self) -> RunStatistics: ...
+    @property
+    def policies(self) -> TablePolicies: ...
 
 
 class Repository(Protocol):

@@ -34,7 +34,7 @@ def catalog(tmp_path: Path) -> interbed.Catalog:
     return opened
 
 
-class _Prepared:
+class _PreparedCommit:
     """Rows of a writer that are written, and compacted if the table's options ask for it, but not committed."""
 
     def __init__(self, table: Table, keys: Sequence[int], value: str) -> None:
@@ -59,7 +59,7 @@ def replayed(table: Table) -> dict[int, str]:
         if kind in (0, 2):
             found[key] = value
         else:
-            assert found.pop(key) == value, f"{row} takes back another row"
+            assert found.pop(key) == value, f"{row} removes another row"
     return found
 
 
@@ -74,8 +74,10 @@ def test_no_compaction_changes_the_winner_of_two_writers(
     for value in ("a", "b"):
         catalog.get_table(name).upsert([{"id": key, "v": value} for key in range(5)])
     began = catalog.get_table(name)
-    earlier = _Prepared(began if first_compacts else began.copy({"write-only": "true"}), (1, second[0]), "earlier")
-    later = _Prepared(catalog.get_table(name), (1, second[1]), "later")
+    earlier = _PreparedCommit(
+        began if first_compacts else began.copy({"write-only": "true"}), (1, second[0]), "earlier"
+    )
+    later = _PreparedCommit(catalog.get_table(name), (1, second[1]), "later")
     earlier.commit()
     later.commit()
     with suppress(CommitConflictError):
@@ -96,8 +98,8 @@ def test_a_compaction_is_given_up_that_would_move_rows_below_older_ones(catalog:
     catalog.create_table(name, SCHEMA, primary_keys=["id"], options=options)
     catalog.get_table(name).upsert([{"id": key, "v": "a"} for key in range(5)])
     began = catalog.get_table(name)
-    earlier = _Prepared(began.copy({"write-only": "true"}), [1, 2], "earlier")
-    later = _Prepared(began, [0, 1], "later")
+    earlier = _PreparedCommit(began.copy({"write-only": "true"}), [1, 2], "earlier")
+    later = _PreparedCommit(began, [0, 1], "later")
     earlier.commit()
     before = len(began.snapshots())
     later.commit()

@@ -1,7 +1,7 @@
 """Removal of the parts of a table's metadata: what snapshots still need is not removed.
 
-Iceberg's own server leaves this to its clients. A schema or a partition spec that a file needs is not found again, and
-then nobody can read the table.
+Iceberg's own server leaves this to its clients. Without the schema or the partition spec of a file no client can read
+the table.
 """
 
 from collections.abc import Sequence

@@ -53,7 +53,7 @@ from interbed.catalog.server.service.errors import (
 )
 from interbed.catalog.server.service.model import MetastoreTable, StorageDescriptor
 from interbed.catalog.server.service.names import normalized, shortened
-from interbed.catalog.server.service.repository import Tables
+from interbed.catalog.server.service.repository import TablePolicies, Tables
 from interbed.storage.base.errors import CorruptFileError, FilterError
 from interbed.storage.base.types.data_type import ArrayType, AtomicType, DataField, DataType, MapType, RowType
 
@@ -425,7 +425,7 @@ class PolicyRules:
 
 
 def check_policies_after(
-    transaction: PolicyReading, old: MetastoreTable, new: MetastoreTable, names: Mapping[str, str] | None
+    policies: TablePolicies, old: MetastoreTable, new: MetastoreTable, names: Mapping[str, str] | None
 ) -> None:
     """Raise InvalidOperationError if a policy of a changed table would bind another column than it was set for.
 
@@ -441,7 +441,7 @@ def check_policies_after(
     taken = {after for name, after in known.items() if name != after}
     # A column that is dropped and added by one change replaces the old one, whose values are no longer shown.
     kept = {name for name in before if known.get(name, name) == name} - taken
-    for policy in transaction.policies.of_table(on):
+    for policy in policies.of_table(on):
         if _fits(policy, new, new.column_names) and not _fits(policy, new, kept):
             raise InvalidOperationError(
                 f"the {policy} of the {on} would bind another column, because a column gets the name of one that was "

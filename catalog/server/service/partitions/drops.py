@@ -42,7 +42,7 @@ from interbed.catalog.server.service.partitions.reads import (
     values_in_name,
 )
 from interbed.catalog.server.service.repository import Repository, StoredRow, Transaction
-from interbed.catalog.server.service.tables.rules import owns_data, skips_trash
+from interbed.catalog.server.service.tables.rules import check_may_empty, owns_data, skips_trash
 from interbed.catalog.server.service.warehouse import child, contains
 
 NAMES_IN_TRANSACTION_MAX = 1000
@@ -70,17 +70,19 @@ def truncate_partitions(
     clock: Callable[[], float],
     key: TableKey,
     names: Sequence[str] | None,
+    *,
+    delete_data: bool,
 ) -> None:
     """Delete the data of the partitions of these names, or of all if None, and append an event for each.
 
-    MetastoreError if the table does not own its data, NoSuchObjectError if it does not exist. Names without a partition
-    are skipped.
+    MetastoreError if the table does not own its data, or has snapshots; NoSuchObjectError if it does not exist. Names
+    without a partition are skipped. Without `delete_data` only record that the partitions are empty.
     """
 
     def chosen(transaction: Transaction) -> list[str]:
         table = find_table(transaction, key)
-        if not owns_data(table.value):
-            raise MetastoreError(f"Cannot truncate non-managed table {table.value.database}.{table.value.name}.")
+        if delete_data:
+            check_may_empty(table.value)
         if names is None:
             return transaction.partitions.names(table.id)
         return canonical_names(table.value.partition_keys, names)
@@ -88,16 +90,13 @@ def truncate_partitions(
     wanted = store.read(chosen)
     for start in range(0, len(wanted), NAMES_IN_TRANSACTION_MAX):
         part = wanted[start : start + NAMES_IN_TRANSACTION_MAX]
-        _truncate(store, deletions, clock, key, part, None if names is None else frozenset(wanted))
+        if delete_data:
+            _empty(store, deletions, key, part, None if names is None else frozenset(wanted))
+        _record_empty(store, clock, key, part)
 
 
-def _truncate(
-    store: Repository,
-    deletions: GuardedDeletions,
-    clock: Callable[[], float],
-    key: TableKey,
-    names: Sequence[str],
-    wanted: Set[str] | None,
+def _empty(
+    store: Repository, deletions: GuardedDeletions, key: TableKey, names: Sequence[str], wanted: Set[str] | None
 ) -> None:
     # Files are deleted before the event is visible: a reader that reacts to it earlier would still see them.
     def read(transaction: Transaction) -> tuple[StoredRow[MetastoreTable], list[str]]:
@@ -117,6 +116,8 @@ def _truncate(
     for location in locations:
         deletions.empty(location, claim, purge=skips_trash(table.value))
 
+
+def _record_empty(store: Repository, clock: Callable[[], float], key: TableKey, names: Sequence[str]) -> None:
     def work(transaction: Transaction) -> None:
         table = find_table(transaction, key, for_update=True)
         ids = transaction.partitions.ids(table.id, names)
@@ -240,9 +241,11 @@ class PartitionDrops(PartitionReads):
         return table, dropped
 
     @secured(needs(Privilege.DELETE, the_table_of_the_key))
-    def truncate(self, key: TableKey, names: Sequence[str] | None = None) -> None:
-        """Delete the data of the partitions of these names, or of all. MetastoreError, NoSuchObjectError."""
-        truncate_partitions(self._store, self._deletions, self._clock, key, names)
+    def truncate(self, key: TableKey, names: Sequence[str] | None = None, *, delete_data: bool = True) -> None:
+        """Delete the data of the partitions of these names, or of all. MetastoreError, NoSuchObjectError. Without
+        `delete_data` only record that they are empty.
+        """
+        truncate_partitions(self._store, self._deletions, self._clock, key, names, delete_data=delete_data)
 
     @unsecured("the reaper calls it")
     def purge(self, limit: int | None = None) -> int:
@@ -270,9 +273,12 @@ class PartitionDrops(PartitionReads):
         dropped: Sequence[MetastorePartition],
         delete_data: bool,
     ) -> list[str]:
-        """Return the directories that no partition uses after these were removed."""
+        """Return the directories that no partition uses after these were removed. MetastoreError for a table with
+        snapshots.
+        """
         if not delete_data or not owns_data(table.value):
             return []
+        check_may_empty(table.value)
         places = [
             (partition_name(table.value.partition_keys, partition.values), location)
             for partition in dropped

@@ -40,9 +40,9 @@ from interbed.catalog.server.service.tables.rules import (
     KEEP_STATISTICS,
     check_columns,
     check_expected_parameter,
+    check_may_empty,
     check_without_transactions,
     names_after,
-    owns_data,
     same_keys,
     skips_trash,
     stored_type,
@@ -139,7 +139,7 @@ class TableAlterations(SecuredService):
                 raise MetastoreError(f"Table {changed.name} has no location in its storage descriptor")
             forget_columns(transaction, stored.id, stored.value, new)
             names = names_after(stored.value, new, properties)
-            check_policies_after(transaction, stored.value, new, names)
+            check_policies_after(transaction.policies, stored.value, new, names)
             if names is not None:
                 transaction.tables.follow_columns(stored.id, names)
             keep = statistics_to_keep(stored.value.storage, new.storage)
@@ -177,17 +177,19 @@ class TableAlterations(SecuredService):
         self._store.write(work)
 
     @secured(needs(Privilege.DELETE, the_table))
-    def truncate(self, catalog: str, database: str, name: str) -> None:
-        """Delete the data of a table that owns it, not the table. MetastoreError for others."""
+    def truncate(self, catalog: str, database: str, name: str, *, delete_data: bool = True) -> None:
+        """Delete the data of a table that owns it, not the table. MetastoreError for others, and for a table with
+        snapshots. Without `delete_data` only record that it is empty: the client has removed the rows.
+        """
         key = (catalog, normalized(database), normalized(name))
         found = self._store.read(lambda transaction: transaction.tables.find(*key))
         if found is None:
             raise table_not_found(database, name)
-        if not owns_data(found.value):
-            raise MetastoreError(f"Cannot truncate non-managed table {found.value.database}.{found.value.name}.")
+        if delete_data:
+            check_may_empty(found.value)
         # Files are deleted before the event is visible: a reader that reacts to it earlier would still see them.
         # Deleting may take long, and no other request has to wait for it.
-        location = found.value.location
+        location = found.value.location if delete_data else None
         if location is not None:
             self._deletions.empty(location, DeletionClaim(table_id=found.id), purge=skips_trash(found.value))
 

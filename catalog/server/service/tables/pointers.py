@@ -390,7 +390,7 @@ class PointerService(SecuredService):
             database_id = database.id
         self._replace(transaction, stored, database_id, new)
         names = names_after(old, new, by_ids=change.column_names)
-        check_policies_after(transaction, old, new, names)
+        check_policies_after(transaction.policies, old, new, names)
         if names is not None:
             transaction.tables.follow_columns(stored.id, names)
         return old, new

@@ -18,6 +18,7 @@ from interbed.catalog.server.service.model import (
     MANAGED_TABLE,
     PARAMETER_EXTERNAL,
     PARAMETER_EXTERNAL_PURGE,
+    SNAPSHOT_KINDS,
     MetastoreColumn,
     MetastoreTable,
     StorageDescriptor,
@@ -156,6 +157,20 @@ def owns_data(table: MetastoreTable) -> bool:
     """Return whether dropping the table with its data deletes files."""
     purges = table.parameters.get(PARAMETER_EXTERNAL_PURGE, "").upper() == "TRUE"
     return not table.is_view and (not table.is_external or purges)
+
+
+def check_may_empty(table: MetastoreTable) -> None:
+    """Raise MetastoreError for a table whose files, or those of its partitions, are not deleted on their own: one that
+    does not own its data, and one whose snapshots name these files.
+    """
+    named = f"{shortened(table.database)}.{shortened(table.name)}"
+    if not owns_data(table):
+        raise MetastoreError(f"Cannot truncate non-managed table {named}.")
+    if table.kind in SNAPSHOT_KINDS:
+        raise MetastoreError(
+            f"The files of the table {named} or of its partitions cannot be deleted without the table, because its "
+            "snapshots name them. Delete the rows by an engine that writes tables of this format."
+        )
 
 
 def skips_trash(table: MetastoreTable, *, purge: bool = False) -> bool:

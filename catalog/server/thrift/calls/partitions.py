@@ -15,7 +15,7 @@ from interbed.catalog.server.service.service import Metastore
 from interbed.catalog.server.thrift.calls.statistics import statistics_struct
 from interbed.catalog.server.thrift.structs import convert
 from interbed.catalog.server.thrift.structs.convert import partition_to_thrift, split_catalog
-from interbed.catalog.server.thrift.structs.requests import Projection, UndeclaredError, is_purge
+from interbed.catalog.server.thrift.structs.requests import Projection, UndeclaredError, is_purge, skips_data
 from interbed.catalog.server.thrift.structs.table_parts import (
     PartitionStructs,
     StreamedList,
@@ -430,7 +430,8 @@ class PartitionWriteHandler:
         self._truncate(table_key(dbName, tableName), partNames)
 
     def truncate_table_req(self, req: Any) -> Any:
-        self._truncate(table_key(req.dbName, req.tableName), req.partNames)
+        delete_data = not skips_data(req.environmentContext)
+        self._truncate(table_key(req.dbName, req.tableName), req.partNames, delete_data=delete_data)
         return ttypes.TruncateTableResponse()
 
     def _alter(self, key: TableKey, parts: list[Any] | None) -> None:
@@ -451,11 +452,11 @@ class PartitionWriteHandler:
             for part in parts:
                 _check_table(part, key[1], key[2])
 
-    def _truncate(self, key: TableKey, names: list[str] | None) -> None:
+    def _truncate(self, key: TableKey, names: list[str] | None, *, delete_data: bool = True) -> None:
         if self._tables.get(*key).partition_keys:
-            self._partitions.truncate(key, names or None)
+            self._partitions.truncate(key, names or None, delete_data=delete_data)
         else:
-            self._tables.truncate(*key)
+            self._tables.truncate(*key, delete_data=delete_data)
 
 
 def _check_table(struct: Any, database: str | None, table: str | None, *, exact: bool = False) -> None:

@@ -59,6 +59,7 @@ _Values = Callable[[Any], Iterable[Any]]
 _guard = threading.Lock()
 
 _PURGE = "ifPurge"
+_SKIP_DATA = "truncateSkipDataDeletion"
 
 NO_PRIVILEGES = "privileges are not kept: every client may do everything, access is limited by connection"
 
@@ -190,6 +191,13 @@ def context_properties(context: Any) -> dict[str, str]:
 def is_purge(context: Any) -> bool:
     """Return whether files are to be deleted rather than moved to the trash (DROP ... PURGE)."""
     return context_properties(context).get(_PURGE, "").lower() == "true"
+
+
+def skips_data(context: Any) -> bool:
+    """Return whether a table is truncated without its files: the client has removed the rows, as Hive 4 does for tables
+    of Iceberg.
+    """
+    return context_properties(context).get(_SKIP_DATA, "").lower() == "true"
 
 
 def check_only_the_owners(table: Any) -> None:
