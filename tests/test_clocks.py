@@ -28,6 +28,7 @@ READERS = {
     "catalog/client/hive/registration.py": (1, _RECORDED),
     "catalog/server/cli/access.py": (1, _SHOWN),
     "catalog/server/cli/locks.py": (2, _SHOWN),
+    "catalog/server/console/operation_pages.py": (2, _SHOWN),
     "catalog/server/database/events.py": (1, _RECORDED),
     "catalog/server/ops/logs.py": (1, _RECORDED),
     "catalog/server/rest/iceberg/store.py": (1, "the clock of the metadata that the server makes"),

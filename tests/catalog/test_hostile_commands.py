@@ -44,6 +44,7 @@ COMMANDS = (
     "catalog repair d.{}",
     "catalog undrop d.{}",
     "compact d.{}",
+    "table add-column d.{} c INT --compute id",
     "table alter d.{} --set bucket=1",
     "table branches d.{}",
     "table changes d.{}",

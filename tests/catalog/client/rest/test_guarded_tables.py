@@ -18,6 +18,7 @@ from interbed.catalog.client.rest.client import RestClient
 from interbed.catalog.client.rest.http import RestRefusedError
 from interbed.catalog.client.rest.tables import RestTables, rules_from_json
 from interbed.catalog.server.service.access.objects import Privilege, column_object, database_object
+from interbed.catalog.server.service.access.policies import PolicyAdministration
 from interbed.storage.base.errors import CorruptFileError, InvalidInputError, NotSupportedError
 from interbed.storage.base.predicate.conditions import col
 from interbed.storage.meta.schema.change import AddColumn, DropColumn, RenameColumn
@@ -281,7 +282,13 @@ def test_rows_of_a_branch_are_filtered(policed: PolicedMetastore) -> None:
 
 def test_an_older_version_whose_columns_were_others_is_refused(policed: PolicedMetastore) -> None:
     owner = _opened(policed, OWNER)
-    owner.store.alter([RenameColumn("phone", "old"), AddColumn("phone", owner.schema.by_name["city"].type)])
+    changes = [RenameColumn("phone", "old"), AddColumn("phone", owner.schema.by_name["city"].type)]
+    with pytest.raises(InvalidInputError, match="would bind another column"):
+        owner.store.alter(changes)
+    administration = PolicyAdministration(policed.guarded.store, policed.guarded.grants)
+    administration.drop(LAKE_OBJECT, "hide-phone", None)
+    owner.store.alter(changes)
+    policed.set_mask("phone", "CONCAT('*', city)")
     table = _guarded(policed)
     assert [row["phone"] for row in _rows(table.to_arrow())] == ["*Bonn", "*Ulm", "*Bonn"]
     with pytest.raises(NotSupportedError, match="the column 'phone' of its row filter or column mask was another one"):

@@ -14,6 +14,7 @@ import pyarrow.parquet as pq
 import pytest
 from pyiceberg.catalog import Catalog as IcebergCatalog
 from pyiceberg.catalog import load_catalog
+from pyiceberg.exceptions import BadRequestError
 from pyiceberg.table import Table as IcebergMetadata
 from pyiceberg.table.snapshots import Snapshot
 from pyiceberg.table.update import AddSnapshotUpdate, SetSnapshotRefUpdate
@@ -198,8 +199,13 @@ def test_a_policy_whose_column_was_renamed_refuses_the_reader(server: RowsServer
             update.rename_column("city", "town")
         refused = server.rows("ann", table="renamed")
         assert (refused.status, refused.error["type"]) == (403, "Forbidden")
+        with pytest.raises(BadRequestError, match="would bind another column"), table.update_schema() as update:
+            update.add_column("city", StringType())
+        own.drop_policy("sales.renamed", "filter")
         with table.update_schema() as update:
             update.add_column("city", StringType())
+        own.set_row_filter("sales.renamed", "city = 'Ulm'", to=["user ann"])
+        wait_until(lambda: server.rows("ann", table="renamed").status == 200)
         # The column of that name was another one in the older version.
         refused = server.rows("ann", {"snapshot-id": before}, "renamed")
         assert (refused.status, refused.error["type"]) == (501, "NotSupported")
