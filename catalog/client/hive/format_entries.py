@@ -19,6 +19,7 @@ from interbed.catalog.client.hive.connection import current_user
 from interbed.catalog.client.hive.registration import (
     Locations,
     hive_type_name,
+    is_of_flink,
     is_of_iceberg,
     is_ours,
     is_view,
@@ -80,9 +81,9 @@ def is_format_entry(entry: HiveTable) -> bool:
 
 def _format_of(entry: Any) -> str | None:
     """Return the format of a table's files by its SerDe; None for tables that are not read as files."""
-    if is_ours(entry) or is_view(entry) or is_of_iceberg(entry) or entry.sd is None or entry.sd.serdeInfo is None:
+    if is_ours(entry) or is_view(entry) or is_of_iceberg(entry) or is_of_flink(entry):
         return None
-    if not entry.sd.location:
+    if entry.sd is None or entry.sd.serdeInfo is None or not entry.sd.location:
         return None
     serde = (entry.sd.serdeInfo.serializationLib or "").lower()
     given = entry.sd.inputFormat or ""

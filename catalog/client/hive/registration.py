@@ -186,6 +186,13 @@ def is_of_iceberg(table: HiveTable) -> bool:
     return str((table.parameters or {}).get("table_type", "")).upper() == "ICEBERG"
 
 
+def is_of_flink(table: HiveTable) -> bool:
+    """Return whether Flink keeps a table of one of its connectors here. Its entry is that of a table of text files."""
+    given = table.parameters or {}
+    connectors = {given.get("flink.connector", "hive"), given.get("flink.connector.type", "hive")}
+    return given.get("is_generic", "").lower() == "true" or connectors != {"hive"}
+
+
 def is_view(table: HiveTable) -> bool:
     """Return whether the metastore's entry is a view."""
     return bool(table.tableType == VIRTUAL_VIEW)

@@ -185,6 +185,18 @@ def test_no_table_of_files_is_one_when_the_option_is_off(
         catalog.create_table("shop.x", SCHEMA, options={"type": "format-table", "bucket": "3"})
 
 
+@pytest.mark.parametrize(
+    "parameters", [{"is_generic": "true"}, {"flink.connector": "datagen"}, {"flink.connector.type": "kafka"}]
+)
+def test_a_table_of_another_connector_of_flink_is_no_table_of_text_files(
+    catalog: HiveCatalog, tmp_path: Path, parameters: dict[str, str]
+) -> None:
+    catalog.client.create_table(of_hive(tmp_path / "h", {}, parameters=parameters))
+    assert catalog.list_tables("shop") == []
+    with pytest.raises(NotAnInterbedTableError, match=r"shop\.h"):
+        catalog.get_table("shop.h")
+
+
 def test_text_files_of_hive_are_read_and_written_by_their_serde(catalog: HiveCatalog, tmp_path: Path) -> None:
     place = tmp_path / "h"
     place.mkdir()
