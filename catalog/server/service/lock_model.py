@@ -1,4 +1,4 @@
-"""Locks as values, and the rule by which they exclude each other.
+"""Locks as values, the rule by which they exclude each other, and the operations of the repository on them.
 
 A lock is a list of components (a database, a table of it or a partition of that, with a type) that are granted together
 or not at all. Measured against Hive 2.3.10: a shared read is compatible with everything but exclusive; a shared write
@@ -14,9 +14,10 @@ Components in different catalogs never exclude each other. Hive's interface has 
 it is that of the connection, or the one in a name such as `@catalog#database`.
 """
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from enum import IntEnum
+from typing import Protocol
 
 from interbed.catalog.server.service.model import DEFAULT_CATALOG
 
@@ -251,3 +252,53 @@ class _ComponentIndex:
 def blocking(request: LockRequest, earlier: Iterable[Lock]) -> Lock | None:
     """Return the first of the earlier locks that the request has to wait for, or None if it may be granted."""
     return next((lock for lock in earlier if is_blocked_by(request, lock.request.components)), None)
+
+
+class Locks(Protocol):
+    """Locks in order of arrival; an id is never used again."""
+
+    def next_id(self) -> int:
+        """Return the next lock id. Blocks other callers until the end of the transaction, so that ids are the order of
+        arrival.
+        """
+        ...
+
+    def hold_back(self) -> int:
+        """Return the id that the next lock gets. Blocks other callers as `next_id`."""
+        ...
+
+    def add(self, lock: Lock) -> None: ...
+    def find(self, lock_id: int) -> Lock | None: ...
+    def earlier(self, lock_id: int, request: LockRequest) -> list[EarlierLock]:
+        """Locks that arrived before this one and may touch what the request names, oldest first."""
+        ...
+
+    def select(self) -> list[Lock]: ...
+    def fresh(self, lock_ids: Collection[int], cutoff: LockCutoff) -> set[int]:
+        """Return those of these locks that exist and are not stale."""
+        ...
+
+    def acquire(self, lock_id: int, now_ms: int) -> bool:
+        """Store that the lock is held from now on, and renew its lease; False if it does not exist."""
+        ...
+
+    def renew(self, lock_id: int, now_ms: int, heartbeat_after_ms: int, process: str = "") -> bool:
+        """Renew the lease and clear the orphan state; False if the lock does not exist or its last heartbeat is older.
+        A process that has a connection of the lock's client passes its mark.
+        """
+        ...
+
+    def disconnect(self, lock_id: int, now_ms: int, process: str) -> bool:
+        """Store that the process has no connection of the lock's client any more; the lock is an orphan when no other
+        process has one. False if the process had none.
+        """
+        ...
+
+    def remove(self, lock_id: int) -> bool: ...
+    def expire(self, cutoff: LockCutoff, lock_ids: Collection[int] | None = None) -> list[Lock]:
+        """Remove, count and return the locks (of these, or of all) that are stale."""
+        ...
+
+    def count(self, cutoff: LockCutoff) -> LockFigures:
+        """Return the numbers of locks, stale ones apart from the others."""
+        ...

@@ -15,7 +15,7 @@ from interbed.catalog.server.service.events import ChangedName, NotificationEven
 from interbed.catalog.server.service.filters.tree import EVERYTHING, PartitionFilter
 from interbed.catalog.server.service.history.entries import History
 from interbed.catalog.server.service.idempotency import IdempotencyKeys
-from interbed.catalog.server.service.lock_model import EarlierLock, Lock, LockCutoff, LockFigures, LockRequest
+from interbed.catalog.server.service.lock_model import Locks
 from interbed.catalog.server.service.model import (
     Constraint,
     ConstraintKind,
@@ -248,56 +248,6 @@ class Functions(Protocol):
     def add(self, database_id: int, function: Function) -> int | None: ...
     def replace(self, function_id: int, database_id: int, function: Function) -> bool: ...
     def remove(self, function_id: int) -> None: ...
-
-
-class Locks(Protocol):
-    """Locks in order of arrival; an id is never used again."""
-
-    def next_id(self) -> int:
-        """Return the next lock id. Blocks other callers until the end of the transaction, so that ids are the order of
-        arrival.
-        """
-        ...
-
-    def hold_back(self) -> int:
-        """Return the id that the next lock gets. Blocks other callers as `next_id`."""
-        ...
-
-    def add(self, lock: Lock) -> None: ...
-    def find(self, lock_id: int) -> Lock | None: ...
-    def earlier(self, lock_id: int, request: LockRequest) -> list[EarlierLock]:
-        """Locks that arrived before this one and may touch what the request names, oldest first."""
-        ...
-
-    def select(self) -> list[Lock]: ...
-    def fresh(self, lock_ids: Collection[int], cutoff: LockCutoff) -> set[int]:
-        """Return those of these locks that exist and are not stale."""
-        ...
-
-    def acquire(self, lock_id: int, now_ms: int) -> bool:
-        """Store that the lock is held from now on, and renew its lease; False if it does not exist."""
-        ...
-
-    def renew(self, lock_id: int, now_ms: int, heartbeat_after_ms: int, process: str = "") -> bool:
-        """Renew the lease and clear the orphan state; False if the lock does not exist or its last heartbeat is older.
-        A process that has a connection of the lock's client passes its mark.
-        """
-        ...
-
-    def disconnect(self, lock_id: int, now_ms: int, process: str) -> bool:
-        """Store that the process has no connection of the lock's client any more; the lock is an orphan when no other
-        process has one. False if the process had none.
-        """
-        ...
-
-    def remove(self, lock_id: int) -> bool: ...
-    def expire(self, cutoff: LockCutoff, lock_ids: Collection[int] | None = None) -> list[Lock]:
-        """Remove, count and return the locks (of these, or of all) that are stale."""
-        ...
-
-    def count(self, cutoff: LockCutoff) -> LockFigures:
-        """Return the numbers of locks, stale ones apart from the others."""
-        ...
 
 
 class Events(Protocol):
