@@ -49,6 +49,8 @@ KINDS: Mapping[TableKind, str] = {
     TableKind.OBJECT: "object table",
 }
 
+_DIGITS_MAX = 18
+
 _PRIMARY_KEY = "primary-key"
 """Paimon's option with the columns of the key."""
 
@@ -178,6 +180,13 @@ def crumbs_of(*names: str) -> Crumbs:
         crumbs.append((name, address(*parts)))
     crumbs[-1] = (crumbs[-1][0], None)
     return crumbs
+
+
+def number_given(text: str, problem: str, *, least: int = 0) -> int:
+    """Return a number in an address or a form. RestError with the problem for another text, and for a lesser one."""
+    if text.isascii() and text.isdecimal() and 0 < len(text) <= _DIGITS_MAX and int(text) >= least:
+        return int(text)
+    raise RestError(HTTPStatus.BAD_REQUEST, "BadRequest", problem)
 
 
 def _versions_address(table: MetastoreTable) -> str:

@@ -210,17 +210,13 @@ class ConsoleGate:
         except AuthenticationError as error:
             logger.info("a login to the console from %s is refused: %s", client.session.peer, error)
             self._notify(exchange, client, "login", started, error)
-            await self._send_login(exchange, login, self._form_secret(exchange, secret), following, error)
+            exchange.cookies = [self._cookies.form(secret)]
+            await self._send_login(exchange, login, secret, following, error)
             return
         client.session = client.session.of(principal)
         self._notify(exchange, client, "login", started, None)
         exchange.cookies = [self._cookies.session(begun)]
         await exchange.redirect(following)
-
-    def _form_secret(self, exchange: "_ConsoleExchange", secret: str) -> str:
-        """Return the secret of the form that a client gets again."""
-        exchange.cookies = [self._cookies.form(secret)]
-        return secret
 
     async def _end(self, exchange: "_ConsoleExchange", login: ConsoleLogin, client: HttpClient, secret: str) -> None:
         started = time.monotonic()

@@ -5,14 +5,12 @@ They show what REST, `interbed metastore dropped` and `interbed locks` show, and
 
 import time
 from collections.abc import Sequence
-from http import HTTPStatus
 
-from interbed.catalog.server.console.catalog_pages import CATALOG, DATABASE, TABLE, crumbs_of
+from interbed.catalog.server.console.catalog_pages import CATALOG, DATABASE, TABLE, crumbs_of, number_given
 from interbed.catalog.server.console.forms import form_fields
 from interbed.catalog.server.console.rendering import PageTemplates, address, seen_after
 from interbed.catalog.server.rest.interface import (
     ObjectKind,
-    RestError,
     RestRequest,
     RestResponse,
     RestRoute,
@@ -29,7 +27,7 @@ from interbed.catalog.server.service.service import Metastore
 ROWS_MAX = 500
 """Dropped objects, and locks, of a page."""
 
-_NUMBER_DIGITS_MAX = 18
+_NO_ENTRY = "The id of the entry is no number."
 
 
 class OperationPages:
@@ -69,7 +67,7 @@ class OperationPages:
         parts, fields = request.parts, form_fields(request.body)
         name = self._metastore.catalogs.get(parts["prefix"]).name
         entry = self._metastore.dropped.find(
-            name, parts["database"], parts.get("table"), _number(fields.get("id", ""), "entry")
+            name, parts["database"], parts.get("table"), number_given(fields.get("id", ""), _NO_ENTRY)
         )
         value = self._metastore.dropped.undrop(entry, new_name=fields.get("as", "").strip() or None)
         place = ["catalogs", name, "databases", normalized(entry.database)]
@@ -91,7 +89,7 @@ class OperationPages:
 
     def lock(self, request: RestRequest) -> RestResponse:
         """Show why a lock waits: the chain to the lock that is held, and the locks around it."""
-        number = _number(request.parts["lock"], "lock")
+        number = number_given(request.parts["lock"], "The id of the lock is no number.")
         found, now = self._metastore.locks.views(), time.time()
         lock = next((each for each in found if each.id == number), None)
         if lock is None:
@@ -148,9 +146,3 @@ def _undrop_address(entry: DroppedObject) -> str:
 def _is_undroppable(entry: DroppedObject) -> bool:
     """Return whether an entry is put back by itself: a table that was dropped with its database comes with that."""
     return entry.state == DroppedState.DROPPED and entry.parent_id is None
-
-
-def _number(text: str, what: str) -> int:
-    if not (text.isascii() and text.isdecimal() and 0 < len(text) <= _NUMBER_DIGITS_MAX):
-        raise RestError(HTTPStatus.BAD_REQUEST, "BadRequest", f"The id of the {what} is no number.")
-    return int(text)

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from http import HTTPStatus
 from typing import TYPE_CHECKING
 
-from interbed.catalog.server.console.catalog_pages import TABLE, crumbs_of
+from interbed.catalog.server.console.catalog_pages import TABLE, crumbs_of, number_given
 from interbed.catalog.server.console.rendering import PageTemplates, address
 from interbed.catalog.server.rest.interface import (
     ObjectKind,
@@ -28,7 +28,7 @@ from interbed.catalog.server.thrift.edge.dispatch import Dispatcher
 if TYPE_CHECKING:
     from interbed.catalog.server.console.table_files import VersionReader
 
-_ID_DIGITS_MAX = 18
+_NO_SNAPSHOT = "The address has no id of a snapshot after `before`."
 
 
 class VersionPages:
@@ -82,8 +82,4 @@ class VersionPages:
 def _before(request: RestRequest) -> int | None:
     """Return the id of the snapshot that a page ends before, None for the newest ones. RestError."""
     text = request.query.get("before")
-    if text is None:
-        return None
-    if not (text.isascii() and text.isdecimal() and len(text) <= _ID_DIGITS_MAX and int(text) > 0):
-        raise RestError(HTTPStatus.BAD_REQUEST, "BadRequest", "The address has no id of a snapshot after `before`.")
-    return int(text)
+    return None if text is None else number_given(text, _NO_SNAPSHOT, least=1)
