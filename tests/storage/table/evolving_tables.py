@@ -1,10 +1,12 @@
 """A table with `data-evolution.enabled` for tests, its rows, and the files that its scans open."""
 
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pytest
 
+from interbed import load_catalog
 from interbed.catalog.client.api import Catalog
 from interbed.storage.lsm.file_read import FileRead
 from interbed.storage.meta.manifest.entry import DataFileMeta
@@ -25,6 +27,16 @@ def create(catalog: Catalog, schema: pa.Schema = SCHEMA, *, keys: Any = (), **op
 def rows(*ids: int) -> pa.Table:
     columns: list[Any] = [pa.array(ids, pa.int32()), [f"v{i}" for i in ids], [i * 10 for i in ids]]
     return pa.table(columns, schema=SCHEMA)
+
+
+def catalog_with_rows(root: Path) -> Catalog:
+    """Open a catalog with the table `db.t` of two row range groups."""
+    catalog = load_catalog(warehouse=root / "lake")
+    catalog.create_database("db")
+    table = create(catalog)
+    table.append(rows(0, 1, 2))
+    table.append(rows(3, 4))
+    return catalog
 
 
 def all_of(table: Table, **arguments: Any) -> list[tuple[Any, ...]]:

@@ -13,18 +13,12 @@ from interbed.storage.base.errors import CommitConflictError
 from interbed.storage.lsm.file_read import FileRead
 from interbed.storage.meta.manifest.entry import DataFileMeta
 from interbed.storage.upkeep.changed_rows import SnapshotRows
-from tests.storage.table.evolving_tables import EVOLVES, SCHEMA, all_of, files_of, rows
+from tests.storage.table.evolving_tables import EVOLVES, SCHEMA, all_of, catalog_with_rows, files_of, rows
 
 
 @pytest.fixture
 def lake(tmp_path: Path) -> interbed.Catalog:
-    """Open a catalog with the table `db.t` of two row range groups."""
-    catalog = interbed.load_catalog(warehouse=tmp_path / "lake")
-    catalog.create_database("db")
-    table = catalog.create_table("db.t", SCHEMA, options=EVOLVES)
-    table.append(rows(0, 1, 2))
-    table.append(rows(3, 4))
-    return catalog
+    return catalog_with_rows(tmp_path)
 
 
 def _run(lake: interbed.Catalog, statement: str) -> Result:

@@ -1,13 +1,16 @@
 """A metastore in this process that decides what callers may do, with a table of one owner in a database of another."""
 
+import json
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from interbed.catalog.server.auth.principals import Mechanism, Principal
 from interbed.catalog.server.database import schema
 from interbed.catalog.server.database.session import SqlRepository
+from interbed.catalog.server.rest.interface import RestError, RestInterface, RestRequest, RestResponse, RestRoute
 from interbed.catalog.server.service.access.guard import AccessGuard
 from interbed.catalog.server.service.access.objects import (
     Privilege,
@@ -60,6 +63,30 @@ def served(name: str | None, *groups: str) -> Iterator[None]:
         yield
     finally:
         current_session.reset(token)
+
+
+def handled(interface: RestInterface, route: RestRoute, request: RestRequest) -> RestResponse | RestError:
+    """Return the response of a route to a request of its session's principal, or the refusal. Raises an internal error
+    of the handler.
+    """
+    token = current_session.set(request.session)
+    try:
+        return route.handler(request)
+    except Exception as error:
+        refusal = error if isinstance(error, RestError) else interface.translated(error)
+        if refusal is None:
+            raise
+        return refusal
+    finally:
+        current_session.reset(token)
+
+
+def json_answer(interface: RestInterface, route: RestRoute, request: RestRequest) -> tuple[int, Any]:
+    """Return status and JSON of the answer of a route, which may be a refusal."""
+    answer = handled(interface, route, request)
+    if isinstance(answer, RestError):
+        return int(answer.status), interface.error_body(answer)
+    return int(answer.status), json.loads(answer.body) if answer.body else None
 
 
 @dataclass

@@ -13,7 +13,7 @@ from interbed.catalog.server.credentials.s3_requests import OwnKeys, S3Address, 
 from interbed.catalog.server.process.main import dispatcher_for
 from interbed.catalog.server.rest.iceberg.names import NamespaceMapping
 from interbed.catalog.server.rest.iceberg.routes import interface as iceberg_interface
-from interbed.catalog.server.rest.interface import RestError, RestInterface, RestRequest, RouteTable
+from interbed.catalog.server.rest.interface import RestInterface, RestRequest, RouteTable
 from interbed.catalog.server.rest.mounted import guarded_iceberg, guarded_own, guarded_paimon
 from interbed.catalog.server.rest.own_interface import own_interface
 from interbed.catalog.server.rest.paimon.access import CatalogAccess
@@ -22,7 +22,6 @@ from interbed.catalog.server.rest.rows.routes import RowRoutes
 from interbed.catalog.server.rest.rows.streams import RowStreams
 from interbed.catalog.server.service.access.objects import Privilege, column_object, function_object, table_object
 from interbed.catalog.server.service.model import MetastoreTable
-from interbed.catalog.server.thrift.edge.call import current_session
 from tests.catalog.server.access.guarded import (
     CLERK,
     OWNER,
@@ -31,6 +30,7 @@ from tests.catalog.server.access.guarded import (
     WRITER,
     GuardedMetastore,
     guarded_metastore,
+    json_answer,
     session_of,
 )
 from tests.catalog.server.rest.valid_bodies import ICEBERG, PAIMON
@@ -77,17 +77,7 @@ class GuardedRest:
             body=b"" if body is None else json.dumps(body).encode(),
             session=session_of(name),
         )
-        token = current_session.set(request.session)
-        try:
-            answer = route.handler(request)
-        except Exception as error:
-            refusal = error if isinstance(error, RestError) else made.translated(error)
-            if refusal is None:
-                raise
-            return int(refusal.status), made.error_body(refusal)
-        finally:
-            current_session.reset(token)
-        return int(answer.status), json.loads(answer.body) if answer.body else None
+        return json_answer(made, route, request)
 
 
 OF_SALES = ("ice", "cloud", "lake", "seen", "glance")

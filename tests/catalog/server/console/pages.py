@@ -18,8 +18,8 @@ from interbed.catalog.server.service.access.granting import GrantRequest
 from interbed.catalog.server.service.access.guard import AccessGuard
 from interbed.catalog.server.service.access.objects import Privilege, SecuredObject, user_named
 from interbed.catalog.server.service.service import Metastore
-from interbed.catalog.server.thrift.edge.call import current_session, present_caller
-from tests.catalog.server.access.guarded import ADMIN, GuardedMetastore, guarded_metastore, session_of
+from interbed.catalog.server.thrift.edge.call import present_caller
+from tests.catalog.server.access.guarded import ADMIN, GuardedMetastore, guarded_metastore, handled, session_of
 from tests.catalog.server.console.browser import PageAnswer, problems_of
 
 
@@ -52,19 +52,12 @@ class ConsolePages:
             body=b"" if fields is None else urlencode(fields).encode(),
             session=session_of(name),
         )
-        token = current_session.set(request.session)
-        try:
-            answer = route.handler(request)
-        except Exception as error:
-            refusal = error if isinstance(error, RestError) else self.interface.translated(error)
-            if refusal is None:
-                raise
+        answer = handled(self.interface, route, request)
+        if isinstance(answer, RestError):
             assert self.interface.error_page is not None
-            body = self.interface.error_page(refusal)[1].decode()
+            body = self.interface.error_page(answer)[1].decode()
             assert problems_of(body) == []
-            return PageAnswer(int(refusal.status), [], body)
-        finally:
-            current_session.reset(token)
+            return PageAnswer(int(answer.status), [], body)
         body = answer.body.decode()
         if body:
             assert problems_of(body) == []

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qsl
 
-from interbed.catalog.server.rest.interface import RestError, RestInterface, RestRequest, RestRoute, RouteTable
+from interbed.catalog.server.rest.interface import RestInterface, RestRequest, RestRoute, RouteTable
 from interbed.catalog.server.rest.mounted import guarded_own
 from interbed.catalog.server.rest.own_interface import own_interface
 from interbed.catalog.server.service.access.administration import AccessAdministration
@@ -17,8 +17,8 @@ from interbed.catalog.server.service.access.guard import AccessGuard
 from interbed.catalog.server.service.access.policies import PolicyAdministration
 from interbed.catalog.server.service.model import MetastoreDatabase
 from interbed.catalog.server.service.service import Metastore
-from interbed.catalog.server.thrift.edge.call import current_session, present_caller
-from tests.catalog.server.access.guarded import session_of, table
+from interbed.catalog.server.thrift.edge.call import present_caller
+from tests.catalog.server.access.guarded import json_answer, session_of, table
 from tests.support.databases import open_migrated
 
 
@@ -48,17 +48,7 @@ class ManagedAccess:
     def send(self, method: str, address: str, body: Any = None, *, by: str | None = "root") -> tuple[int, Any]:
         """Return status and body of the answer to a principal's request."""
         route, request = self.routed(method, address, body, by)
-        token = current_session.set(request.session)
-        try:
-            answer = route.handler(request)
-        except Exception as error:
-            refusal = error if isinstance(error, RestError) else self.interface.translated(error)
-            if refusal is None:
-                raise
-            return int(refusal.status), self.interface.error_body(refusal)
-        finally:
-            current_session.reset(token)
-        return int(answer.status), json.loads(answer.body) if answer.body else None
+        return json_answer(self.interface, route, request)
 
 
 GROUPS = {"gus": ("etl",)}
