@@ -1,6 +1,6 @@
 """The command that adds a column and computes its values: interbed table add-column."""
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
@@ -59,9 +59,10 @@ def add_column(
         from interbed.storage.upkeep.column_update import check_updatable
 
         check_updatable(table.store, name)
-        duckdb = _duckdb()
+        from interbed.catalog.client.cli.sql import imported_duckdb, naming_errors
+
+        duckdb = imported_duckdb("--compute")
         from interbed.catalog.client.cli.forms.duckdb_sources import CatalogTables
-        from interbed.catalog.client.cli.sql import naming_errors
         from interbed.catalog.client.cli.sql_changes import execute_statement
         from interbed.catalog.client.cli.sql_statements import ChangedTable, UpdateStatement
 
@@ -85,17 +86,6 @@ def add_column(
     result = {"table": name, "column": field.name, "updated": changed.updated, "snapshot": changed.snapshot}
     where = "no new snapshot" if changed.snapshot is None else f"snapshot {changed.snapshot}"
     done(f"{name} has the column {field.name}, computed for {changed.updated} row(s): {where}", result, as_json)
-
-
-def _duckdb() -> Any:
-    try:
-        import duckdb
-        import sqlglot  # noqa: F401
-    except ImportError as error:
-        raise NotSupportedError(
-            f"--compute needs {error.name}, which is not installed: pip install 'interbed[duckdb]'."
-        ) from error
-    return duckdb
 
 
 def _check_expression(tables: "CatalogTables", table: "Table", name: str, expression: str) -> None:

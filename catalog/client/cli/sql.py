@@ -28,13 +28,7 @@ def sql(context: click.Context, query: str, form: str | None, as_json: bool, out
     table, as one commit. Needs the extra interbed[duckdb].
     """
     form = chosen_form(form, output, as_json)
-    try:
-        import duckdb
-        import sqlglot  # noqa: F401
-    except ImportError as error:
-        raise NotSupportedError(
-            f"`interbed sql` needs {error.name}, which is not installed: pip install 'interbed[duckdb]'."
-        ) from error
+    duckdb = imported_duckdb("`interbed sql`")
     from interbed.catalog.client.cli.forms.duckdb_sources import CatalogTables
 
     with context.ensure_object(CatalogChoice).catalog() as catalog, duckdb.connect() as connection:
@@ -88,6 +82,18 @@ def _kind(duckdb: Any, query: str) -> str:
     if kind not in ("SELECT", *_CHANGES):
         raise unsupported_statement(query.split(maxsplit=1)[0].upper())
     return kind
+
+
+def imported_duckdb(what: str) -> Any:
+    """Import DuckDB, and the parser of statements. Raises NotSupportedError naming what needs them."""
+    try:
+        import duckdb
+        import sqlglot  # noqa: F401
+    except ImportError as error:
+        raise NotSupportedError(
+            f"{what} needs {error.name}, which is not installed: pip install 'interbed[duckdb]'."
+        ) from error
+    return duckdb
 
 
 @contextmanager
